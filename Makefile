@@ -80,11 +80,11 @@ $(STAMPS)/package: $(RUST_SOURCES) pyproject.toml $(STAMPS)/runtime
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# The T-SQL parser stands apart: what it says it depends on does not fit beside ours, and is not needed.
-$(STAMPS)/dev: requirements-dev.lock requirements-tsql.txt $(STAMPS)/runtime | $(STAMPS)/package
+# What tests read files of stands apart: what it says it depends on does not fit beside ours, or is not needed.
+$(STAMPS)/dev: requirements-dev.lock requirements-alone.txt $(STAMPS)/runtime | $(STAMPS)/package
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
 	@umask 022; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
-	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements-tsql.txt
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements-alone.txt
 	@touch $@
 
 .PHONY: test-tools

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -33,7 +34,7 @@ from storagelab.model.measurement import Measurement
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races", "raw-io")
+PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "statistics", "races", "raw-io")
 FAULTS, KNOWN_ANSWERS = "faults", "known-answers"
 """Only on request: they measure no cost, and take long."""
 
@@ -56,17 +57,25 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
         yield from page.figures(folder, 1 if quick else 5)
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
+    if "cluster" in parts and find_spec("distributed"):
+        from bench import cluster  # of the extra
+
+        yield from cluster.figures(folder, pairs, quick)
     if "statistics" in parts:
         yield from statistics.figures(quick, write)
     if "races" in parts:
         yield from races.figures(quick, write)
     if "raw-io" in parts and shutil.which("fio"):
         yield from raw_io.figures(folder, pairs)
+    yield from _on_request(folder, options, parts)
+
+
+def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
     if KNOWN_ANSWERS in parts:
-        yield from known_answers.figures(folder, 4 if quick else options.campaigns, options.kept)
+        yield from known_answers.figures(folder, 4 if options.quick else options.campaigns, options.kept)
     if FAULTS in parts:
-        yield from faults.figures(quick)
-        yield from fuzz.figures(folder, seed=1, **_CASES[quick])
+        yield from faults.figures(options.quick)
+        yield from fuzz.figures(folder, seed=1, **_CASES[options.quick])
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:

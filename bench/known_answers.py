@@ -64,35 +64,51 @@ class Kind:
 
 
 class Load(NamedTuple):
-    """How an engine is made to ask its volumes for more than they allow, with little work for CPUs."""
+    """How an engine is made to ask its volumes for more than they allow, with little work for CPUs. `each` = what of the work
+    is counted for each connection, and how many of it."""
 
+    engine: str
     settings: str
     workload: str
-    rows: int
+    each: str
+    amount: int
 
 
 class Size(NamedTuple):
-    """Of a campaign: the runs of each layout, and the rows of each connection."""
+    """Of a campaign: the runs of each layout, and the work of each connection."""
 
     repetitions: int
-    rows: int
+    amount: int
 
 
 LOADS = {
     # Buffers far smaller than the table: nearly every row reads a page and writes one out.
     "postgres": Load(
+        "postgres",
         'debug_io_direct = "data,wal", shared_buffers = "512kB", max_wal_size = "2GB"',
         "connections = 8, rows_per_transaction = 100",
+        "rows_per_connection",
         1_200,
     ),
     # One connection commits each row: several would share writes by chance. Pages stay in memory, as MariaDB writes them
     # when it sees fit: only its log is arithmetic. Once a second the server writes the log by a thread of its own, and a
     # commit in a procedure that meets it goes on without waiting: later commits then share its writes, for the whole run.
     "mariadb": Load(
+        "mariadb",
         'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "32M", innodb_log_file_size = "64M", '
         "innodb_flush_log_at_timeout = 2700",
         "connections = 1, rows_per_transaction = 1",
+        "rows_per_connection",
         300,
+    ),
+    # The accounts are thirty times as large as the buffers: nearly every transaction reads a page of the table and one of
+    # its index. The number of transactions is fixed, so that requests and not seconds are counted.
+    "pgbench": Load(
+        "postgres",
+        'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB"',
+        'kind = "pgbench", scale = 1, scripts = ["tpcb-like"], connections = 8',
+        "transactions_per_connection",
+        100,
     ),
 }
 
@@ -121,6 +137,17 @@ KINDS = {
              then={"a": iops(120), "c": iops(9_000)}),
         Kind("the log alone is busy: nothing to gain", {"a": iops(120), "b": iops(120)}, _LOG_APART),
     ),
+    "pgbench": (
+        Kind(
+            "data on volumes of unequal speed",
+            {"a": Speed(read_iops=400), "b": Speed(read_iops=200), "c": Speed()},
+            (Layout("on a", ("a",), "c"), Layout("on b", ("b",), "c"), Layout("on both", ("a", "b"), "c")),
+        ),
+        Kind(
+            "log apart from data that writes hold back", {"a": Speed(write_iops=200), "b": Speed(write_iops=200)},
+            (_ALL_ON_A, Layout("log on b", ("a",), "b")),
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -133,7 +160,7 @@ KINDS = {
 class Judged:
     """What storagelab said of a campaign, held against what is known. `said` = its words on why."""
 
-    engine: str
+    load: str
     kind: str
     seed: int
     expected: float
@@ -150,35 +177,35 @@ class Judged:
         return self.right_set and self.right_ratio and self.right_reason
 
 
-def campaign(engine: str, kind: Kind, seed: int, folder: Path, repetitions: int = 5, rows: int | None = None) -> Judged:
-    """Makes one campaign in `folder`, and judges what storagelab says of it. `rows` of each connection, if not the usual."""
-    size = Size(repetitions, rows or LOADS[engine].rows)
+def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 5, amount: int | None = None) -> Judged:
+    """Makes one campaign in `folder`, and judges what storagelab says of it. `amount` of work of each connection, if not the
+    usual."""
+    size = Size(repetitions, amount or LOADS[load].amount)
     with throttled.volumes(kind.speeds, folder / "volumes") as volumes:
-        first = _run(engine, kind, seed, volumes, folder / "first", size)
+        first = _run(load, kind, seed, volumes, folder / "first", size)
         if not kind.then:
-            return _judge_layouts(engine, kind, seed, first)
+            return _judge_layouts(load, kind, seed, first)
         for name, speed in kind.then.items():
             volumes.limit(name, speed)
-        second = _run(engine, kind, seed, volumes, folder / "second", size)
-    return _judge_change(engine, kind, seed, first, second)
+        second = _run(load, kind, seed, volumes, folder / "second", size)
+    return _judge_change(load, kind, seed, first, second)
 
 
-def _run(engine: str, kind: Kind, seed: int, volumes: throttled.Throttled, folder: Path, size: Size) -> Stored:
+def _run(load: str, kind: Kind, seed: int, volumes: throttled.Throttled, folder: Path, size: Size) -> Stored:
     folder.mkdir(parents=True)
     spec = folder / "known.toml"
-    spec.write_text(_spec(engine, kind, seed, volumes.paths, size), encoding="utf-8")
+    spec.write_text(_spec(LOADS[load], kind, seed, volumes.paths, size), encoding="utf-8")
     words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder)]
     done = subprocess.run(
         volumes.command(words), cwd=folder, capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     if done.returncode != 0:
-        raise SystemExit(f"bench: {kind.name} on {engine} failed:\n{done.stderr}")
+        raise SystemExit(f"bench: {kind.name} by {load} failed:\n{done.stderr}")
     return stored.read("known", folder)
 
 
-def _spec(engine: str, kind: Kind, seed: int, paths: Mapping[str, Path], size: Size) -> str:
-    load = LOADS[engine]
+def _spec(load: Load, kind: Kind, seed: int, paths: Mapping[str, Path], size: Size) -> str:
     volumes = ", ".join(f'{name} = {{ path = "{path}" }}' for name, path in paths.items())
     levels = ", ".join(
         f'{{ label = "{one.label}", "layout.data" = {json.dumps(one.data)}, "layout.log" = "{one.log}" }}'
@@ -188,9 +215,9 @@ def _spec(engine: str, kind: Kind, seed: int, paths: Mapping[str, Path], size: S
     place = f', data = {json.dumps(only.data)}, log = "{only.log}"' if len(kind.layouts) == 1 else ""
     return (
         f'question = "Is the known answer found: {kind.name}?"\nrepetitions = {size.repetitions}\nseed = {seed}\n'
-        f'target = {{ engine = "{engine}", settings = {{ {load.settings} }} }}\nvolumes = {{ {volumes} }}\n'
+        f'target = {{ engine = "{load.engine}", settings = {{ {load.settings} }} }}\nvolumes = {{ {volumes} }}\n'
         f"layout = {{ data_files = {kind.data_files}{place} }}\n"
-        f"workload = {{ {load.workload}, rows_per_connection = {size.rows} }}\n"
+        f"workload = {{ {load.workload}, {load.each} = {size.amount} }}\n"
         + (f"[factors]\nplace = [{levels}]\n" if not place else "")
     )
 
@@ -234,7 +261,7 @@ def _least(run: Run, speeds: Mapping[str, Speed]) -> Known:
     )
 
 
-def _judge_layouts(engine: str, kind: Kind, seed: int, found: Stored) -> Judged:
+def _judge_layouts(load: str, kind: Kind, seed: int, found: Stored) -> Judged:
     findings, basis = (
         analyse(found.experiment, found.plan, found.runs),
         basis_of(found.experiment, found.plan, found.runs),
@@ -257,12 +284,12 @@ def _judge_layouts(engine: str, kind: Kind, seed: int, found: Stored) -> Judged:
     false_cause = any(caution.kind == "shared-device" for caution in findings.cautions)
     ratio = ratio_of(basis, found.plan, fastest, slowest)
     return _judged(
-        engine, kind, seed, known_ratio(expected[slowest], expected[fastest]), ratio, right_set,
+        load, kind, seed, known_ratio(expected[slowest], expected[fastest]), ratio, right_set,
         right_reason and not false_cause, " ".join(said),
     )  # fmt: skip
 
 
-def _judge_change(engine: str, kind: Kind, seed: int, first: Stored, second: Stored) -> Judged:
+def _judge_change(load: str, kind: Kind, seed: int, first: Stored, second: Stored) -> Judged:
     one, other = (
         Compared(
             name, found.experiment, analyse(found.experiment, found.plan, found.runs),
@@ -277,11 +304,11 @@ def _judge_change(engine: str, kind: Kind, seed: int, first: Stored, second: Sto
     changed = {volume for volume, speed in kind.then.items() if speed != kind.speeds[volume]}
     reason = {name.split(".")[1] for name, *_ in throttles} == changed
     said = "; ".join(f"{name}: {before}, then {after}" for name, before, after in throttles)
-    return _judged(engine, kind, seed, expected, compared.overall, compared.differs, reason, said)
+    return _judged(load, kind, seed, expected, compared.overall, compared.differs, reason, said)
 
 
 def _judged(
-    engine: str,
+    load: str,
     kind: Kind,
     seed: int,
     expected: tuple[float, float, float],
@@ -294,7 +321,7 @@ def _judged(
     known_value, least, most = expected
     meet = low is not None and high is not None and low <= most and least <= high
     value = math.nan if ratio is None else ratio.value
-    return Judged(engine, kind.name, seed, known_value, value, low, high, right_set, meet, right_reason, said)
+    return Judged(load, kind.name, seed, known_value, value, low, high, right_set, meet, right_reason, said)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -302,27 +329,27 @@ def _judged(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def figures(folder: Path, campaigns: int, kept: Path | None, engines: Sequence[str] = tuple(LOADS)) -> Iterator[Figure]:
-    """So many campaigns on each engine, each as soon as it is judged; those in the file `kept` are not made again."""
+def figures(folder: Path, campaigns: int, kept: Path | None, loads: Sequence[str] = tuple(LOADS)) -> Iterator[Figure]:
+    """So many campaigns of each load, each as soon as it is judged; those in the file `kept` are not made again."""
     if reason := throttled.why_not():
         print(f"known answers are left out: {reason}")
         return
     judged = _read(kept)
     for number in range(campaigns):
-        for engine in engines:
-            of_engine = KINDS[engine]
-            kind, seed = of_engine[number % len(of_engine)], 1 + number // len(of_engine)
-            found = next((one for one in judged if (one.engine, one.kind, one.seed) == (engine, kind.name, seed)), None)
+        for load in loads:
+            of_load = KINDS[load]
+            kind, seed = of_load[number % len(of_load)], 1 + number // len(of_load)
+            found = next((one for one in judged if (one.load, one.kind, one.seed) == (load, kind.name, seed)), None)
             if found is None:
-                found = campaign(engine, kind, seed, folder / f"{engine}-{number}")
+                found = campaign(load, kind, seed, folder / f"{load}-{number}")
                 judged.append(found)
                 if kept is not None:
                     with kept.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(asdict(found)) + "\n")
             yield _figure(found)
-    for engine in engines:
-        of_engine_judged = [one for one in judged if one.engine == engine]
-        yield from _totals(engine, of_engine_judged)
+    for load in loads:
+        of_load = [one for one in judged if one.load == load]
+        yield from _totals(load, of_load)
 
 
 def _read(kept: Path | None) -> list[Judged]:
@@ -339,15 +366,15 @@ def _figure(one: Judged) -> Figure:
     ]
     remark = f"wrong: {', '.join(wrong)}; " if wrong else ""
     return Figure(
-        f"{one.engine}, {one.kind}, seed {one.seed}: ratio of times", one.ratio, "", f"{one.expected:.3f}", one.right,
+        f"{one.load}, {one.kind}, seed {one.seed}: ratio of times", one.ratio, "", f"{one.expected:.3f}", one.right,
         one.low, one.high, f"{remark}{one.said}",
     )  # fmt: skip
 
 
-def _totals(engine: str, judged: Sequence[Judged]) -> Iterator[Figure]:
+def _totals(load: str, judged: Sequence[Judged]) -> Iterator[Figure]:
     for name in ("right_set", "right_ratio", "right_reason"):
         right = sum(getattr(one, name) for one in judged)
         yield Figure(
-            f"{engine}: {name.replace('_', ' ')}", right, f"of {len(judged)}", "at least 19 of 20",
+            f"{load}: {name.replace('_', ' ')}", right, f"of {len(judged)}", "at least 19 of 20",
             right >= GOAL * len(judged),
         )  # fmt: skip

@@ -17,13 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn
+from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats, verdicts
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
 POWER_EXPERIMENTS = 2000
+HOSTS_EXPERIMENTS = 1000
+WARM_UPS = {10: 2000, 60: 1000, 300: 200}
+"""Seconds that count -> runs of each kind."""
+TOO_EARLY_MOST = 5.0
 FALSE_MOST, FALSE_MOST_NOISY = 5.0, 6.0
 MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
@@ -69,13 +73,18 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         powers = list(pool.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
         others = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
         compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
+        warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
+        fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
+        of_hosts = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_hosts.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
         "means": _table(found, lambda one: one.means),
         "fastest": _table(found, lambda one: one.fastest),
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
         "others": _rows(("what was drawn", "% ± SE"), zip(_OTHERS, others, strict=True)),
+        **host_tables(fleets, of_hosts),
         "campaigns": _rows(("what was drawn", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
+        "warm-ups": _warm_ups_table(warm_ups),
     }
     for name, text in tables.items():
         print(f"\n{name}\n{text}", flush=True)
@@ -83,12 +92,19 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         put_into_the_page(tables)
     for (kind, cells, repetitions), one in found.items():
         yield from _goals(f"{kind}, {cells} x {repetitions}", kind, one)
+    for one in warm_ups:
+        if one.kind != drawn_warm_ups.UNSEEN:
+            early = one.too_early
+            yield _figure(f"counted too early: {one.kind}, {one.counted_s} s", early, f"at most {TOO_EARLY_MOST:g} %",
+                          early.percent <= TOO_EARLY_MOST + _LIMIT_SE * early.error)  # fmt: skip
     for name, share in zip(_POWERS, powers, strict=True):
         if name in _POWER_GOALS:
             least = _POWER_GOALS[name]
             yield _figure(
                 f"found: {name}", share, f"at least {least:g} %", share.percent >= least - _LIMIT_SE * share.error
             )
+
+    yield from _host_goals(fleets, of_hosts)
 
 
 def processes() -> ProcessPoolExecutor:
@@ -178,7 +194,7 @@ def _power(asked: tuple[str, int]) -> Share:
 
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    cases = {**_OTHERS, **campaigns.CASES}
+    cases = {**_OTHERS, **campaigns.CASES, **{name: case.hit for name, case in drawn_hosts.CASES.items()}}
     rng = np.random.default_rng(list(cases).index(name))
     hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)
@@ -278,6 +294,86 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
     "8 layouts, noise of 1 %, one 3.01 % slower: it is called the same within 3 %": _called_the_same,
     "8 equal layouts, noise of 0.5 %: all are called the same within 3 % (as they should be)": _equal_ones_called_the_same,
 }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Warm-ups that are found
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _WarmUp(NamedTuple):
+    """Drawn runs of one kind: counted too early, counted away from where their level ends, and never counted as settled."""
+
+    kind: str
+    counted_s: int
+    too_early: Share
+    away: Share
+    never: Share
+    waited_s: float
+
+
+def _warm_up_cases(part: int) -> list[tuple[str, int, int]]:
+    return [(kind, counted_s, runs // part) for counted_s, runs in WARM_UPS.items() for kind in drawn_warm_ups.LEVELS]
+
+
+def _warm_up(asked: tuple[str, int, int]) -> _WarmUp:
+    kind, counted_s, runs = asked
+    found = drawn_warm_ups.judged(kind, runs, counted_s, seed=1)
+    shares = (Share(share * runs, runs, runs) for share in (found.too_early, found.away_from_end, found.never))
+    return _WarmUp(kind, counted_s, *shares, found.waited_s)
+
+
+def _warm_ups_table(found: Sequence[_WarmUp]) -> str:
+    heads = ("true level", "counted", "still moves, %", "away from its end, %", "never settles, %", "waits for")
+    return markdown(heads, [
+        [one.kind, f"{one.counted_s} s", str(one.too_early), str(one.away), str(one.never), f"{one.waited_s:.0f} s"]
+        for one in found
+    ])  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several hosts
+# ---------------------------------------------------------------------------------------------------------------------
+
+FLEETS = [(size, apart) for apart in drawn_hosts.INTERACTIONS for size in drawn_hosts.SIZES]
+_FLEET_HEADS = (
+    "hosts x layouts x rounds of each", "layouts differ by host", "any difference is stated", "means in their intervals",
+    "ratios of two in theirs", "differences between hosts in theirs",
+)  # fmt: skip
+
+
+def _fleet(asked: tuple[tuple[int, int, int], float, int]) -> list[Share | None]:
+    """What is stated, means, ratios and differences between hosts."""
+    size, apart, experiments = asked
+    counts = drawn_hosts.count(size, apart, experiments)
+    return [None if hits is None else Share(hits, experiments, experiments) for hits in counts]
+
+
+def host_tables(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share]) -> dict[str, str]:
+    rows = [
+        ["x".join(map(str, size)), f"{100 * apart:g} %", *("-" if one is None else str(one) for one in found)]
+        for (size, apart), found in zip(FLEETS, fleets, strict=True)
+    ]
+    cases = zip(drawn_hosts.CASES, others, strict=True)
+    return {"hosts": markdown(_FLEET_HEADS, rows), "host-cases": _rows(("what was drawn", "% ± SE"), cases)}
+
+
+def _host_goals(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share]) -> Iterator[Figure]:
+    for (size, apart), (false, *held) in zip(FLEETS, fleets, strict=True):
+        name = f"{'x'.join(map(str, size))} hosts, layouts and rounds, {100 * apart:g} % by host"
+        assert false is not None
+        met = false.percent <= FALSE_MOST + _LIMIT_SE * false.error
+        yield _figure(f"false statements: {name}", false, f"at most {FALSE_MOST:g} %", met)
+        for what, share in zip(_FLEET_HEADS[3:5], held[:2], strict=True):
+            if share is not None:
+                slack = _LIMIT_SE * share.error
+                met = MEANS_LEAST - slack <= share.percent <= MEANS_MOST + slack
+                yield _figure(f"{what}: {name}", share, f"{MEANS_LEAST:g} to {MEANS_MOST:g} %", met)
+    for (name, case), share in zip(drawn_hosts.CASES.items(), others, strict=True):
+        if (case.least, case.most) != (0.0, 100.0):
+            slack = _LIMIT_SE * share.error
+            met = case.least - slack <= share.percent <= case.most + slack
+            yield _figure(name, share, f"{case.least:g} to {case.most:g} %", met)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 from real_servers import until
+from some_work import tell_who
+from test_executors import Noting
 
+from storagelab.run.cluster import Cluster
+from storagelab.run.joining import asked
+
+RECIPES = Path(__file__).parent.parent / "docs" / "how-to" / "cluster"
 _HOST = "127.0.0.1"
+_NO_DASHBOARD = ("--no-dashboard", "--dashboard-address", f"{_HOST}:0")
 
 
 def free_port() -> int:
@@ -22,33 +31,45 @@ def free_port() -> int:
         return int(asking.getsockname()[1])
 
 
+def certified(folder: Path) -> Path:
+    """A folder of Dask's settings with certificates, made as the documentation says."""
+    folder.mkdir(parents=True)
+    subprocess.run([RECIPES / "certificates.sh", "2"], cwd=folder, check=True, capture_output=True)
+    (folder / "tls.yaml").write_text((RECIPES / "tls.yaml").read_text().replace("/etc/dask", str(folder)))
+    return folder
+
+
 class Machines:
     """The processes of one cluster, and what they say in `folder`."""
 
-    def __init__(self, folder: Path, *options: str, scheme: str = "tcp", **environment: str) -> None:
-        self.folder, self.options, self.port = folder, options, free_port()
+    def __init__(self, folder: Path, *, scheme: str = "tcp", host: str = _HOST, **environment: str) -> None:
+        self.folder, self.host, self.port = folder, host, free_port()
         self.environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
         self.address = f"{scheme}://{_HOST}:{self.port}"
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
         self.start_scheduler()
 
     def start_scheduler(self) -> None:
-        words = ["--host", self.address.rpartition(":")[0], "--port", str(self.port), "--no-dashboard", *self.options]
+        scheme = self.address.partition("://")[0]
+        words = ["--protocol", scheme, "--host", self.host, "--port", str(self.port), *_NO_DASHBOARD]
         self.scheduler = self._start("scheduler", "distributed.cli.dask_scheduler", *words)
-        until(self._answers, timeout_s=60)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((_HOST, self.port), timeout=1):
-            return True
-        return False
 
     def add_worker(self, *before: str, threads: int = 1, **environment: str) -> subprocess.Popen[bytes]:
-        name = f"worker-{len(self.processes)}"
-        words = ["--nthreads", str(threads), "--no-nanny", "--no-dashboard", "--host", _HOST, "--memory-limit", "0"]
+        """Start one. It looks for the scheduler until that answers."""
+        name = f"worker-{len(self.workers)}"
+        words = ["--nthreads", str(threads), "--no-nanny", *_NO_DASHBOARD, "--host", _HOST, "--memory-limit", "0"]
         folder = self.folder / name
         folder.mkdir(parents=True)
-        where = [self.address, "--local-directory", str(folder), *words, *self.options]
-        return self._start(name, "distributed.cli.dask_worker", *where, before=before, **environment)
+        where = [self.address, "--local-directory", str(folder), *words]
+        self.workers.append(self._start(name, "distributed.cli.dask_worker", *where, before=before, **environment))
+        return self.workers[-1]
+
+    def make_up(self, workers: int) -> None:
+        """Start as many as are missing."""
+        for _ in range(workers - sum(worker.poll() is None for worker in self.workers)):
+            self.add_worker()
+        until(self.all_are_there, timeout_s=90)
 
     def _start(
         self, name: str, module: str, *words: str, before: tuple[str, ...] = (), **environment: str
@@ -62,27 +83,80 @@ class Machines:
         self.processes.append(process)
         return process
 
-    def all_are_there(self) -> bool:
-        """Whether every worker has found the scheduler."""
-        return all("Registered to" in log.read_text() for log in self.folder.glob("worker-*.log"))
-
-    def stop(self) -> None:
-        for process in self.processes:
+    def end(self, *processes: subprocess.Popen[bytes]) -> None:
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait(timeout=10)
 
+    def all_are_there(self) -> bool:
+        """Whether every worker has found the scheduler."""
+        logs = [self.folder / f"worker-{number}.log" for number in range(len(self.workers))]
+        return all("Registered to" in log.read_text() for log in logs)
+
+
+class Wire:
+    """The network between a client and the scheduler, which a test may cut."""
+
+    def __init__(self, cluster: Machines) -> None:
+        self._there, self.port = cluster.port, free_port()
+        self.address = f"tcp://{_HOST}:{self.port}"
+        self._ends: list[socket.socket] = []
+
+    def __enter__(self) -> Wire:
+        self._listening = socket.create_server((_HOST, self.port))
+        threading.Thread(target=self._connect, args=(self._listening,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in [self._listening, *self._ends]:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._ends.clear()
+
+    def cut(self, for_s: float) -> None:
+        """Break all connections, and refuse others for a while."""
+        self.__exit__()
+        threading.Timer(for_s, self.__enter__).start()
+
+    def _connect(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                far = socket.create_connection((_HOST, self._there))
+                self._ends += [near, far]
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=_carry, args=ends, daemon=True).start()
+
+
+def _carry(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while content := source.recv(2**16):
+            sink.sendall(content)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
 
 @contextlib.contextmanager
 def machines(
-    folder: Path, workers: int = 1, *options: str, scheme: str = "tcp", **environment: str
+    folder: Path, workers: int, *, scheme: str = "tcp", host: str = _HOST, **environment: str
 ) -> Iterator[Machines]:
-    made = Machines(folder, *options, scheme=scheme, **environment)
+    """`host` is where the scheduler listens: "" means at every address of this machine."""
+    made = Machines(folder, scheme=scheme, host=host, **environment)
     try:
-        for _ in range(workers):
-            made.add_worker()
-        until(made.all_are_there, timeout_s=90)
+        made.make_up(workers)
         yield made
     finally:
-        made.stop()
+        made.end(*made.processes)
+
+
+def done_by(address: str, folder: Path | None = None) -> list[str]:
+    """What the cluster did for a client with Dask's settings in this folder."""
+    jobs = Noting("a", "b")
+    settings = dask.config.collect([str(folder)], env={}) if folder else {}
+    with dask.config.set(dask.config.merge(dask.config.config, settings)):
+        Cluster(tell_who, asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
+    return sorted(jobs.told_of)

@@ -18,7 +18,7 @@ from builders import (
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.caution_kinds import Caution
-from storagelab.model.measurement import Check, ObserverCost, Run
+from storagelab.model.measurement import SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
 from storagelab.spec.matrix import expand
@@ -110,6 +110,25 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
     assert caution.figures == {
         "what": "wal_compression", "asked": "on", "got": "off", "read_from": "pg_settings", "runs": 5, "reason": "",
     }  # fmt: skip
+
+
+def test_runs_that_had_not_settled_are_one_doubt_of_their_own():
+    def unsettled(runs):
+        checks = [
+            Check(name=SETTLED, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench")
+            for n in range(5)
+        ]
+        return [
+            with_measurement(run, checks=(checks[run.repetition % 5],)).model_copy(update={"status": "unverified"})
+            if run.levels["layout.data_files"] == 2
+            else run
+            for run in runs
+        ]
+
+    caution = only(doubts(change=unsettled))
+    assert (caution.kind, caution.cells) == ("unsettled", ("cell-002",))
+    assert caution.figures["runs"] == 5
+    assert caution.figures["asked"] == "settled within 2 %"
 
 
 def test_a_run_unverified_for_another_reason_says_that_reason():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,8 +26,10 @@ from storagelab.run import loop
 from storagelab.run.store import Store
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
-from real_cluster import Machines, machines
+import dask
+from real_cluster import Machines, Wire, machines
 
+from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
 from storagelab.run.joining import Reach
 
@@ -34,23 +38,23 @@ pytestmark = pytest.mark.slow
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines, work=tell_who, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines | Wire, work=tell_who, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
     return Cluster(work, Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """A cluster that the tests which harm nothing share."""
-    with machines(tmp_path_factory.mktemp("two"), workers=2) as cluster:
+def lasting(tmp_path_factory):
+    """The cluster that all tests share."""
+    with machines(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def doomed(tmp_path):
-    """A cluster for a test that harms it."""
-    with machines(tmp_path / "cluster", workers=2) as cluster:
-        yield cluster
+def two(lasting) -> Machines:
+    """The shared cluster with two workers, whatever the test before did to it."""
+    lasting.make_up(2)
+    return lasting
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +92,21 @@ def test_every_task_is_done_once(two):
     assert len(set(jobs.pids.values())) <= 2
 
 
+def test_the_next_task_waits_at_a_worker_that_is_busy_and_is_dealt_again_if_that_worker_is_gone(doomed):
+    jobs = Noting("a 2", "b 2", "c", "d", "e", "f")
+    jobs.ahead = True
+    executor, _ = on(doomed)
+
+    def kill() -> None:
+        until(lambda: len(executor._sent) == 4, timeout_s=60)
+        doomed.processes[1].kill()
+
+    threading.Timer(0.0, kill).start()
+    executor.execute(jobs)
+    assert sorted(jobs.told_of) == list("abcdef")
+    assert len(jobs.lost_for) == 1, "what had not begun is not lost"
+
+
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
     with pytest.raises(LookupError, match=r"there is no [ab]") as raised:
         on(two, refuse)[0].execute(Noting("a", "b"))
@@ -112,7 +131,9 @@ def test_a_campaign_begun_on_the_cluster_goes_on_in_one_process_and_the_other_wa
 
 def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, straight):
     said: list[str] = []
-    make(tmp_path, Cluster(loop.make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
+    tls = {f"distributed.comm.tls.{name}": "/nowhere.pem" for name in ("ca-file", "scheduler.cert", "client.cert")}
+    with dask.config.set({"distributed.comm.require-encryption": True, **tls}):  # for other clusters
+        make(tmp_path, Cluster(loop.make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
     assert results(tmp_path) == straight
     listed = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
     assert "--multiprocessing-fork" not in listed
@@ -122,19 +143,19 @@ def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, stra
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_killed_at_its_work_loses_no_run(doomed, tmp_path, straight, monkeypatch):
+def test_a_worker_killed_at_its_work_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    executor, said = on(doomed, loop.make_elsewhere)
-    make(tmp_path / "r", executor, Reacting(3, doomed.processes[1].kill))
+    executor, said = on(two, loop.make_elsewhere)
+    make(tmp_path / "r", executor, Reacting(3, two.workers[-1].kill))
     assert results(tmp_path / "r") == straight
     assert any("is gone" in line for line in said)
 
 
-def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another(doomed):
+def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another(two):
     jobs = Noting("a 1", "b 1")
     jobs.then["b"] = lambda _: None
-    executor, said = on(doomed)
-    threading.Timer(0.0, lambda: _kill_when_busy(doomed, executor)).start()
+    executor, said = on(two)
+    threading.Timer(0.0, lambda: _kill_when_busy(two, executor)).start()
     executor.execute(jobs)
     assert sorted(jobs.told_of) == ["a", "b"]
     (why,) = jobs.lost_for
@@ -145,33 +166,56 @@ def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another
 
 def _kill_when_busy(cluster: Machines, executor: Cluster) -> None:
     until(lambda: len(executor._sent) == 2, timeout_s=60)
-    cluster.processes[1].kill()
+    cluster.workers[-1].kill()
 
 
-def test_a_scheduler_that_is_restarted_loses_no_run(tmp_path, straight, monkeypatch):
+def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    with machines(tmp_path / "cluster", workers=2) as cluster:
-        executor, said = on(cluster, loop.make_elsewhere)
+    executor, said = on(two, loop.make_elsewhere)
 
-        def restart() -> None:
-            cluster.scheduler.kill()
-            cluster.scheduler.wait()
+    def restart() -> None:
+        two.scheduler.kill()
+        two.scheduler.wait()
+        two.start_scheduler()
+        two.add_worker()
 
-            def again() -> None:
-                cluster.start_scheduler()
-                cluster.add_worker()
-
-            threading.Thread(target=again, daemon=True).start()
-
-        make(tmp_path / "r", executor, Reacting(4, restart))
+    make(tmp_path / "r", executor, Reacting(4, restart))
     assert results(tmp_path / "r") == straight
+    assert any("is gone" in line and "waiting for it" in line for line in said)
+    assert any("is back" in line for line in said)
+    two.end(*two.workers)  # some may still look for the scheduler that they knew
+
+
+def test_a_client_that_is_cut_off_comes_back_and_loses_no_run(two, tmp_path, straight, monkeypatch):
+    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
+    with Wire(two) as wire:
+        executor, said = on(wire, loop.make_elsewhere)
+        listener = make(tmp_path / "r", executor, Reacting(4, lambda: wire.cut(for_s=2.0)))
+    assert results(tmp_path / "r") == straight
+    assert sorted(listener.ended) == list(range(12))
     assert any("is gone" in line and "waiting for it" in line for line in said)
     assert any("is back" in line for line in said)
 
 
-def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers(doomed):
+def test_a_client_that_is_killed_goes_on_with_what_is_stored(two, tmp_path, straight):
+    client = multiprocessing.get_context("spawn").Process(target=_killed_after, args=(3, tmp_path, two.address))
+    client.start()
+    client.join(timeout=90)
+    assert client.exitcode == -signal.SIGKILL
+    stored = results(tmp_path)
+    assert 3 <= len(stored) < len(straight)
+    assert sorted(make(tmp_path, on(two, loop.make_elsewhere)[0]).ended) == sorted(straight.keys() - stored.keys())
+    assert results(tmp_path) == straight
+
+
+def _killed_after(runs: int, folder: Path, address: str) -> None:
+    executor = Cluster(loop.make_elsewhere, Reach(address, 1), lambda _: None, limit_s=60.0)
+    make(folder, executor, Reacting(runs, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+
+
+def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers(two):
     jobs = Noting(*(f"{name} 0.5" for name in NAMES))
-    executor, said = on(doomed, limit_s=4.0)
+    executor, said = on(two, limit_s=5.0)
     stopped: list[int] = []
 
     def stop(pid: int) -> None:  # the first to have done its task is given the next one at once
@@ -187,72 +231,74 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
     executor.execute(jobs)
     assert sorted(jobs.told_of) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 4 s, the time limit of a slice")
-    assert any("hangs: no answer in 4 s; its slice is dealt again" in line for line in said)
+    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a slice")
+    assert any("hangs: no answer in 5 s; its slice is dealt again" in line for line in said)
     assert any("answers again" in line for line in said)
 
 
-def test_a_scheduler_that_is_silent_for_longer_than_the_time_limit_makes_no_worker_late(doomed, monkeypatch):
+def test_a_scheduler_that_is_silent_for_longer_than_the_time_limit_makes_no_worker_late(two, monkeypatch):
+    monkeypatch.setattr(module, "_SILENT_S", 2.0)
     jobs = Noting(*(f"{name} 0.3" for name in NAMES))
-    executor, said = on(doomed, limit_s=6.0)
+    executor, said = on(two, limit_s=4.0)
 
     def pause(_: int) -> None:
-        doomed.scheduler.send_signal(signal.SIGSTOP)
-        threading.Timer(12.0, lambda: doomed.scheduler.send_signal(signal.SIGCONT)).start()
+        two.scheduler.send_signal(signal.SIGSTOP)
+        threading.Timer(6.0, lambda: two.scheduler.send_signal(signal.SIGCONT)).start()
 
     jobs.then["a"] = pause
     executor.execute(jobs)
     assert sorted(jobs.told_of) == NAMES
     assert jobs.lost_for == []
-    assert "the scheduler has not answered for 5 s: waiting" in said
+    assert "the scheduler has not answered for 2 s: waiting" in said
 
 
-def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(tmp_path):
-    with machines(tmp_path / "cluster", workers=1) as cluster:
-        full = tmp_path / "full"
-        full.mkdir()
-        script = f'mount -t tmpfs -o size=64k none {full} && export TMPDIR={full} && exec "$@"'
-        mounting = ("unshare", "-m", "sh", "-c", script, "sh")
-        if subprocess.run([*mounting, "true"], capture_output=True).returncode != 0:
-            pytest.skip("this user can't mount a small disk")
-        cluster.add_worker(*mounting)
-        jobs = Noting(*NAMES)
-        executor, said = on(cluster, fill_the_disk)
-        until(cluster.all_are_there, timeout_s=90)
-        executor.execute(jobs)
-        assert sorted(jobs.told_of) == NAMES
-        assert jobs.lost_for == []
-        assert [line for line in said if os.strerror(errno.ENOSPC) in line and "is refused" in line]
+def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, tmp_path):
+    full = tmp_path / "full"
+    full.mkdir()
+    script = f'mount -t tmpfs -o size=64k none {full} && export TMPDIR={full} && exec "$@"'
+    mounting = ("unshare", "-m", "sh", "-c", script, "sh")
+    if subprocess.run([*mounting, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this user can't mount a small disk")
+    host = two.add_worker(*mounting)
+    until(two.all_are_there, timeout_s=90)
+    jobs = Noting(*NAMES)
+    executor, said = on(two, fill_the_disk)
+    refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
+
+    def deal() -> str | None:  # there is work until the host has had some
+        if not jobs.tasks and not any(refused in line for line in said):
+            jobs.tasks.append("more 0.1")
+        return jobs.tasks.pop(0) if jobs.tasks else None
+
+    jobs.deal = deal
+    executor.execute(jobs)
+    two.end(host)
+    assert sorted(set(jobs.told_of) - {"more"}) == NAMES
+    assert jobs.lost_for == []
 
 
 # --- who may work ----------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_with_another_storagelab_is_refused_by_name(tmp_path):
+def test_workers_with_another_storagelab_or_none_are_refused_by_name_and_one_like_ours_is_welcome(tmp_path):
     other = tmp_path / "other" / "storagelab"
     shutil.copytree(Path(version.__file__).parent, other, ignore=shutil.ignore_patterns("__pycache__"))
     (other / "version.py").write_text('__version__ = "0.0.9"\n')
-    with machines(tmp_path / "cluster", workers=0) as cluster:
-        cluster.add_worker(PYTHONPATH=os.pathsep.join([str(other.parent), cluster.environment["PYTHONPATH"]]))
-        executor, said = on(cluster)
-        with pytest.raises(
-            PreflightError, match=r"no worker can be used:\n  tcp://127.0.0.1:\d+: its storagelab is 0.0.9 "
-        ):
-            executor.execute(Noting("a"))
-        assert any("is refused: its storagelab is 0.0.9" in line and "here 0.1.0" in line for line in said)
-
-
-def test_a_worker_without_storagelab_is_refused_too(tmp_path):
     none = tmp_path / "none"
     none.mkdir()
     (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")  # before any installed one
     with machines(tmp_path / "cluster", workers=0) as cluster:
-        cluster.add_worker(PYTHONPATH=os.pathsep.join([str(none), cluster.environment["PYTHONPATH"]]))
-        with pytest.raises(PreflightError, match=r"it can't load this storagelab \(ModuleNotFoundError: .*storagelab"):
-            on(cluster)[0].execute(Noting("a"))
-        cluster.add_worker()
-        executor, _ = on(cluster)
-        jobs = Noting("a 1", "b 1")
+        for folder in (other.parent, none):
+            cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))
         until(cluster.all_are_there, timeout_s=90)
+        executor, said = on(cluster)
+        with pytest.raises(PreflightError, match="no worker can be used:") as raised:
+            executor.execute(Noting("a"))
+        assert re.search(r"\n  tcp://127.0.0.1:\d+: its storagelab is 0\.0\.9 .*here 0\.1\.0", str(raised.value))
+        assert re.search(r": it can't load this storagelab \(ModuleNotFoundError: .*storagelab", str(raised.value))
+        assert any("is refused: its storagelab is 0.0.9" in line for line in said)
+        cluster.make_up(3)
+        executor, _ = on(cluster)
+        jobs = Noting("a", "b")
         executor.execute(jobs)
         assert sorted(jobs.told_of) == ["a", "b"]

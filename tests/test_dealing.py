@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import make_run
@@ -26,11 +28,10 @@ def dealt(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tuple[
     dealer = Dealer([block_of(number, runs) for number, runs in enumerate(blocks)], processes)
     now, slices, at_work = 0.0, [], []
     while not dealer.ended:
-        while (slice_ := dealer.deal()) is not None:
+        while len(at_work) < processes and (slice_ := dealer.deal()) is not None:
             assert slice_.number not in {working.number for _, _, working in at_work}
             heapq.heappush(at_work, (now + len(slice_.wanted) * run_s(slice_.number), len(slices), slice_))
             slices.append(slice_)
-        assert len(at_work) <= processes
         now, _, ended = heapq.heappop(at_work)
         for at in ended.wanted:
             dealer.told_of(make_run(ended.block.runs[at], PLAN.cells[0], None))
@@ -85,3 +86,26 @@ def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
     assert sorted(dealt_later) == sorted(
         {(block, at) for block in range(9) for at in range(40)} - {(first.number, at) for at in first.wanted}
     )
+
+
+def test_slices_are_dealt_ahead_while_many_runs_are_left_but_none_of_the_last_ones():
+    dealer = Dealer([block_of(number, 40) for number in range(9)], 2)
+    at_work = [dealer.deal(), dealer.deal()]
+    ahead = []
+    while (slice_ := dealer.deal(ahead=True)) is not None:
+        ahead.append(slice_)
+    assert len(ahead) >= 2
+    assert len({slice_.number for slice_ in at_work + ahead}) == len(at_work + ahead), "a block has one slice at a time"
+    assert Dealer([block_of(number, 1) for number in range(9)], 2).deal(ahead=True) is None
+
+
+def test_thousands_of_blocks_are_dealt_in_a_second():
+    dealer = Dealer([block_of(number, 5) for number in range(4_000)], 64)
+    began, runs = time.process_time(), 0
+    while (slice_ := dealer.deal()) is not None:
+        for at in slice_.wanted:
+            dealer.told_of(SimpleNamespace(block=slice_.number, sequence=slice_.block.runs[at].sequence))
+        runs += len(slice_.wanted)
+    assert runs == 20_000
+    assert dealer.ended
+    assert time.process_time() - began < 1.5

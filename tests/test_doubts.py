@@ -29,6 +29,17 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (kinds.MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
+    (
+        kinds.Unsettled(
+            asked="settled within 2 %", got="bound to move by +5 ± 1 % over 10 s after 60 s of warm-up", runs=2
+        ),
+        [
+            "2 runs began to count before throughput had settled within 2 %",
+            "in one of them",
+            "+5 ± 1 %",
+            "warm_up_at_most",
+        ],
+    ),
     (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
@@ -102,11 +113,20 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         kinds.TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
         ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
     ),
+    (
+        kinds.UnlikeHosts(
+            differs=(
+                kinds.Unlike(fact="host: kernel", values=(("Linux 6.1", ("db1", "db2")), ("Linux 6.9", ("db3",)))),
+                kinds.Unlike(fact="volume a: device_model", values=(("SSD A", ("db1",)), ("", ("db2", "db3")))),
+            )
+        ),
+        ["kernel (Linux 6.1 on db1 and db2, Linux 6.9 on db3)", "device model of volume a (SSD A on db1, unknown on"],
+    ),
 ]
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
     kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
-    kinds.FilesOnDisks, kinds.TwoProvenances,
+    kinds.FilesOnDisks, kinds.TwoProvenances, kinds.UnlikeHosts,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
 

@@ -77,11 +77,32 @@ block = "8KiB"
 """
 
 
+PGBENCH = """
+name = "transactions"
+repetitions = 3
+[target]
+engine = "postgres"
+[volumes.a]
+path = "a"
+[workload]
+kind = "pgbench"
+duration = "20s"
+{}
+"""
+
+
 def test_raw_io_takes_as_long_as_the_time_that_it_is_told_to_last_lets_expect():
     plan = expand(parse(REQUESTS, "requests.toml"))
     short = plan.cells[0].cell_id
     assert estimate(plan, plan.runs, []).seconds == pytest.approx(0.05 + 0.5)
     assert estimate(plan, plan.runs, [(short, 0.1)]).seconds == pytest.approx(0.1 + 1.0)
+
+
+def test_a_warm_up_that_is_to_be_found_may_take_its_longest_time():
+    spec = PGBENCH.format('warm_up = "auto"')
+    plan = expand(parse(spec, "found.toml"))
+    known = expand(parse(PGBENCH.format('warm_up = "100s"'), "known.toml"))
+    assert estimate(plan, plan.runs, []) == estimate(known, known.runs, [])
 
 
 def test_no_runs_take_no_time():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from real_servers import until
-from some_work import refuse, tell_who
+from some_work import TOLD, refuse, tell_often, tell_who
 
 from storagelab.run.executors import Executor, Here, Processes
 
@@ -30,21 +30,25 @@ class Noting:
         self.ended_tasks = list[str]()
         self.then: dict[str, Callable[[int], None]] = {}
         self.pids: dict[str, int] = {}
+        self.ahead = False
+        """Whether tasks may be dealt ahead."""
+        self.told_together = list[int]()
 
-    def deal(self) -> str | None:
-        return self.tasks.pop(0) if self.tasks else None
+    def deal(self, *, ahead: bool = False) -> str | None:
+        return self.tasks.pop(0) if self.tasks and ahead <= self.ahead else None
 
-    def told(self, news: tuple[str, int]) -> None:
-        name, pid = news
-        self.pids[name] = pid
-        if not name.endswith("began"):
-            self.told_of.append(name)
-        if name in self.then:
-            self.then.pop(name)(pid)
+    def told(self, *news: tuple[str, int]) -> None:
+        self.told_together.append(len(news))
+        for name, pid in news:
+            self.pids[name] = pid
+            if not name.endswith("began"):
+                self.told_of.append(name)
+            if name in self.then:
+                self.then.pop(name)(pid)
 
     def ended(self, task: str) -> None:
         self.ended_tasks.append(task)
-        if task.partition(" ")[0] not in self.told_of:
+        if not {task.partition(" ")[0], f"{task} {TOLD - 1}"} & set(self.told_of):
             self.tasks.append(task)  # it was not begun
 
     def lost(self, task: str, why: str) -> None:
@@ -58,6 +62,14 @@ def test_every_task_is_done_once_wherever_that_is(executor: Executor):
     executor.execute(jobs)
     assert sorted(jobs.told_of) == sorted(jobs.ended_tasks) == NAMES
     assert jobs.lost_for == []
+
+
+def test_news_that_came_while_others_were_heard_are_told_together_and_in_order():
+    jobs = Noting("a")
+    jobs.then["a 0"] = lambda _: time.sleep(0.5)
+    Processes(tell_often, 1).execute(jobs)
+    assert jobs.told_of == [f"a {number}" for number in range(TOLD)]
+    assert len(jobs.told_together) < TOLD / 2
 
 
 def test_processes_are_kept_for_the_next_task():
@@ -87,6 +99,7 @@ def test_a_process_killed_while_idle_harms_nobody():
     jobs.then["long"] = kill_b  # by then the other process has been idle for half a second or more
     Processes(tell_who, 2).execute(jobs)
     assert sorted(jobs.told_of) == ["b", "c", "d", "long"]
+    assert jobs.lost_for == [], "what it got when it was dead already, no process ended at"
 
 
 def test_one_that_ends_by_itself_says_its_exit_code():

@@ -17,7 +17,7 @@ from builders import extension_story, make_experiment, make_measurement, make_pl
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.durability import Commits, Loss
-from storagelab.model.measurement import Check, ObserverCost, Run, TimeSeries
+from storagelab.model.measurement import RAW_IO_BESIDE, Check, ObserverCost, Run, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
 from storagelab.model.waits import CountedWait, CountedWaits, WaitStat
 from storagelab.report.export.as_json import plain, to_json
@@ -308,6 +308,25 @@ def test_schema_and_docs_name_every_word_that_a_model_can_say(place, model):
 def test_what_one_load_concludes_is_part_of_what_a_report_can():
     of_a_load = SCHEMA["$defs"]["findings"]["properties"]["loads"]["items"]["properties"]["verdict"]["enum"]
     assert set(of_a_load) < set(the_model_says(Findings, "verdict"))
+
+
+def test_what_raw_io_tells_of_a_cell_is_exported_and_nothing_where_there_was_none():
+    def summary_with(counters):
+        experiment = make_experiment({}, repetitions=1)
+        plan = make_plan(experiment)
+        measurement = make_measurement(plan.cells[0].config, 10.0, None).model_copy(update={"counters": counters})
+        runs = [make_run(plan.runs[0], plan.cells[0], measurement)]
+        return exported(experiment, plan, runs)["cells"][0]["summary"]
+
+    beside = {
+        f"volume.a.{pattern}_{operation}_{unit}_per_s": 100.0
+        for pattern, unit in (("random", "ios"), ("sequential", "bytes"))
+        for operation in ("read", "write")
+    }
+    did = {"volume.a.writes": 500.0, "volume.a.write_bytes": 0.0, "volume.a.reads": 0.0, "volume.a.read_bytes": 0.0}
+    (reached,) = summary_with({RAW_IO_BESIDE: beside, "volumes": did})["reached"]
+    assert (reached["volume"], reached["unit"], reached["did_per_s"], reached["share"]) == ("a", "ios", 50, 0.5)
+    assert {"steady", "reached"} & summary_with({}).keys() == set()
 
 
 def test_schema_names_all_that_a_setting_can_give_up():

@@ -193,9 +193,10 @@ def test_a_history_is_of_drives_that_nothing_wiped(lines, words):
     assert words in str(caught.value)
 
 
-def test_a_disk_was_never_formatted_in_any_way_that_matters():
-    with pytest.raises(PreflightError, match=r"drives.disk.format: is for flash drives"):
-        looked_at(('profile = "scsi-15k-300"', 'profile = "scsi-15k-300"\nformat = "operating-system"'))
+@pytest.mark.parametrize(("key", "value"), [("format", '"operating-system"'), ("log_delay_ns", "200_000")])
+def test_a_disk_is_refused_what_only_flash_has(key, value):
+    with pytest.raises(PreflightError, match=rf"drives.disk.{key}: is for flash drives"):
+        looked_at(('profile = "scsi-15k-300"', f'profile = "scsi-15k-300"\n{key} = {value}'))
 
 
 def test_a_format_that_there_is_not_is_told_with_those_there_are():

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from real_servers import until
 from simulated_specs import SMALL
-from test_determinism import completed, rows
 
 from storagelab.errors import PreflightError
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 import dask
-from real_cluster import machines
+from real_cluster import certified, done_by, machines
 
-from storagelab.run.joining import Reach, asked, identity, is_local, refusal
+from storagelab.run import joining
+from storagelab.run.joining import Reach, asked, identity, is_local, joined, refusal
 
 
 @pytest.mark.parametrize(
@@ -79,14 +75,6 @@ def spec(tmp_path) -> Path:
     return file
 
 
-def run(spec: Path, folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder), *words]
-    asked_for = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
-    said = subprocess.run(command, capture_output=True, text=True, timeout=200, env=asked_for)
-    assert "Traceback" not in said.stdout + said.stderr
-    return said
-
-
 def test_options_of_a_cluster_need_the_cluster(typed, spec, tmp_path):
     for words in (["--scheduler", "tcp://127.0.0.1:1"], ["--insecure"], ["--time-limit", "1min"]):
         code, _, err = typed("run", spec, "--results", tmp_path / "r", *words)
@@ -109,72 +97,35 @@ def test_without_dask_the_message_says_what_to_install(typed, spec, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_where_no_scheduler_answers_the_message_says_so(spec, tmp_path):
-    said = run(spec, tmp_path / "r", "--executor", "dask", "--scheduler", "tcp://127.0.0.1:9")
-    assert said.returncode == 2
-    assert "no scheduler answers at tcp://127.0.0.1:9" in said.stderr
+def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(joining, "_ANSWER_S", 1.0)
+    code, _, err = typed(
+        "run", spec, "--results", tmp_path / "r", "--executor", "dask", "--scheduler", "tcp://127.0.0.1:9"
+    )
+    assert code == 2
+    assert "no scheduler answers at tcp://127.0.0.1:9" in err
+
+
+# --- encryption ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_client_that_is_killed_goes_on_to_the_same_rows(spec, tmp_path):
-    completed(tmp_path / "one", "run", str(spec), "--jobs", "1")
-    with machines(tmp_path / "cluster", workers=1) as cluster:
-        words = [
-            "run",
-            str(spec),
-            "--results",
-            str(tmp_path / "r"),
-            "--executor",
-            "dask",
-            "--scheduler",
-            cluster.address,
-        ]
-        environment = {**os.environ, "PYTHONPATH": cluster.environment["PYTHONPATH"]}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "storagelab", *words], env=environment, stderr=subprocess.PIPE, text=True,
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "[1/8]" in line:
-                process.send_signal(signal.SIGKILL)
-                break
-        process.wait(timeout=30)
-        process.stderr.close()
-        said = run(spec, tmp_path / "r", "--executor", "dask", "--scheduler", cluster.address)
-        assert said.returncode == 0, said.stderr
-    assert rows(tmp_path / "r") == rows(tmp_path / "one")
-
-
-OPENSSL = """
-openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=storagelab-ca -keyout ca-key.pem -out ca.pem
-openssl req -newkey rsa:2048 -nodes -subj /CN=cluster -keyout key.pem -out request.pem
-openssl x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -out cert.pem
-"""
-"""As docs/how-to/many-machines.md says."""
-
-
-def certificates(folder: Path) -> dict[str, str]:
-    """Dask's settings for a certificate that all machines of a cluster share."""
-    folder.mkdir()
-    subprocess.run(["sh", "-ec", OPENSSL], cwd=folder, check=True, capture_output=True)
-    files = {"CA_FILE": "ca.pem"}
-    for who in ("CLIENT", "SCHEDULER", "WORKER"):
-        files |= {f"{who}__CERT": "cert.pem", f"{who}__KEY": "key.pem"}
-    return {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(folder / file) for name, file in files.items()}
+def test_with_certificates_all_is_encrypted_and_who_has_none_or_others_stays_outside(tmp_path, monkeypatch):
+    ours, others = certified(tmp_path / "ours"), certified(tmp_path / "others")
+    with machines(tmp_path / "cluster", 1, scheme="tls", DASK_CONFIG=str(ours)) as cluster:
+        assert done_by(cluster.address, ours) == ["a", "b"]
+        monkeypatch.setattr(joining, "_ANSWER_S", 2.0)
+        for address, settings in [(cluster.address, others), (cluster.address.replace("tls", "tcp"), None)]:
+            with pytest.raises(PreflightError, match=f"no scheduler answers at {address}"):
+                done_by(address, settings)
+        with pytest.raises(PreflightError, match="needs a certificate"):
+            done_by(cluster.address)
 
 
 @pytest.mark.slow
-def test_with_certificates_all_is_encrypted_and_who_has_none_or_others_stays_outside(spec, tmp_path):
-    settings = certificates(tmp_path / "ours")
-    others = certificates(tmp_path / "others")
-    with machines(tmp_path / "cluster", 0, scheme="tls", **settings) as cluster:
-        cluster.add_worker()
-        until(cluster.all_are_there, timeout_s=90)
-        words = ["--executor", "dask", "--scheduler", cluster.address]
-        said = run(spec, tmp_path / "r", *words, **settings)
-        assert said.returncode == 0, said.stderr
-        stranger = run(spec, tmp_path / "s", *words, **others)
-        assert (stranger.returncode, "no scheduler answers at tls://" in stranger.stderr) == (2, True)
-        bare = run(spec, tmp_path / "t", *words)
-        assert (bare.returncode, "needs a certificate" in bare.stderr) == (2, True)
+def test_a_scheduler_that_listens_everywhere_without_encryption_is_refused_though_it_is_reached_from_here(tmp_path):
+    with machines(tmp_path / "cluster", workers=0, host="") as cluster:
+        with pytest.raises(PreflightError, match=r"listens at tcp://\S+ too, which is not encrypted, and whoever"):
+            done_by(cluster.address)
+        with joined(Reach(cluster.address, 1, insecure=True)) as client:
+            assert client.status == "running"

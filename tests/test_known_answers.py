@@ -63,7 +63,7 @@ SMALL = {
 @pytest.mark.parametrize(("engine", "rows"), [("postgres", 900), pytest.param("mariadb", 150, marks=needs_mariadb)])
 def test_a_slower_volume_is_named_with_the_ratio_of_the_times(possible, engine, rows):
     with open_folder() as folder:
-        found = campaign(engine, SMALL[engine], 1, folder / "known", repetitions=3, rows=rows)
+        found = campaign(engine, SMALL[engine], 1, folder / "known", repetitions=3, amount=rows)
         assert not list((folder / "known" / "volumes").iterdir())
     assert found.right_set, found
     assert found.right_ratio, found

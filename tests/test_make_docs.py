@@ -189,6 +189,6 @@ def test_pages_that_other_commands_write_into_have_their_marks():
         r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
     )
     assert sorted(drawn) == [
-        "campaigns", "false-statements", "fastest", "means", "others", "power", "races-cost", "races-lost", "races-named",
-        "races-small",
+        "campaigns", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power", "races-cost",
+        "races-lost", "races-named", "races-small", "warm-ups",
     ]  # fmt: skip

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
-from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
+from real_servers import ask, cell_of, connect, got, left_behind, measure, run_of, running, site_at
+from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import Config
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
@@ -70,7 +73,7 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
 
 def test_a_run_of_set_time_counts_its_transactions_and_their_latencies(spread_out):
     measured, _ = spread_out
-    assert measured.elapsed_s == pytest.approx(1.0, abs=0.2)
+    assert measured.elapsed_s == pytest.approx(1.0, abs=0.1), "the warm-up of 0.2 s is in no figure"
     assert measured.latency.operations == measured.transactions > 10
     # Three connections without a pause: their time is that of their transactions, but for what pgbench itself needs.
     assert measured.latency.mean_s * measured.transactions == pytest.approx(3 * measured.elapsed_s, rel=0.25)
@@ -89,9 +92,20 @@ def test_the_series_holds_transactions_latency_and_checkpoints(spread_out):
     assert set(columns["checkpoint_s_per_s"]) <= {0.0}  # a checkpoint was made before the run
 
 
+def test_a_warm_up_is_found_and_kept_with_the_run(scratch):
+    # So short a counted part lets throughput settle as soon as there are seconds enough.
+    measured = measure(cell(scratch, scripts=["select-only"], duration_s=0.5, warm_up_s="auto"), site_at(scratch))
+    assert 9 < measured.counters["generator"]["warm_up_s"] <= 60
+    assert measured.elapsed_s == pytest.approx(0.5, abs=0.2)
+    assert all(ok for _, ok in got(measured).values())
+
+
 def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):
     measured = measure(cell(scratch, transactions_per_connection=40), site_at(scratch))
     assert measured.transactions == measured.latency.operations == 120
+    # None of them began before the counters did, and none is as long as it waited for that.
+    assert measured.counters["database"]["tup_updated"] == 3 * 120
+    assert measured.latency.longest_ns / 1e9 <= measured.elapsed_s
 
 
 def test_a_rate_that_the_server_cannot_reach_is_said_with_the_lag(scratch):
@@ -148,6 +162,18 @@ def test_an_attached_server_keeps_nothing_of_the_load(scratch):
             assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
 
 
+@needs_root
+def test_a_setup_that_takes_the_disks_last_bytes_is_told_and_leaves_nothing(scratch):
+    with mounted(scratch / "c", "-o", "size=2m") as drive:
+        os.chmod(drive, 0o755)
+        run = run_of(cell(scratch, {"tables": "c"}), scratch)
+        assert run.status == "failed"
+        assert run.reason.startswith("the load's set-up filled a volume (free before it: ")
+        assert "c 2 MiB): " in run.reason
+        assert os.listdir(drive) == []
+        assert left_behind(scratch) == []
+
+
 # --- A database of the user's own ------------------------------------------------------------------------------------
 
 SCHEMA = """CREATE TABLE orders (id bigserial PRIMARY KEY, who int NOT NULL);
@@ -183,6 +209,33 @@ def test_a_dump_is_restored_by_its_own_tool(scratch, postgres_bin_dirs):
         subprocess.run(list(map(str, dump)), check=True)
     (scratch / "before.dump").chmod(0o644)
     assert measure(own(scratch, setup=[], restore="before.dump"), site_at(scratch)).transactions > 10
+
+
+def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch, postgres_bin_dirs):
+    config = own(scratch)
+    with running(scratch / "attached", str(postgres_bin_dirs[0])) as server:
+        with connect(server) as connection:
+            connection.execute("CREATE ROLE me LOGIN CREATEDB PASSWORD 's3cret word'")
+            connection.execute("CREATE TABLE orders (mine int)")
+        dsn = psycopg.conninfo.make_conninfo(server.conninfo, user="me", password="s3cret word")
+        config = config.model_copy(update={
+            "target": TargetConfig(engine="postgres", dsn=dsn), "volumes": {},
+            "between_runs": config.between_runs.model_copy(update={"checkpoint": False}),
+        })  # fmt: skip
+        measured = measure(config, site_at(scratch))
+        with connect(server) as connection:
+            assert ask(connection, "SELECT count(*) FROM pg_database WHERE datname LIKE 'storagelab%'") == 0
+            assert ask(connection, "SELECT count(*) FROM orders") == 0
+    assert measured.transactions > 10
+    assert "s3cret" not in measured.model_dump_json()
+
+
+@pytest.mark.parametrize("line", ["\\connect shop", "CREATE DATABASE shop;"])
+def test_a_setup_that_leads_to_another_database_is_refused(scratch, line):
+    config = own(scratch)
+    (scratch / "schema.sql").write_text(f"SELECT 1;\n{line}\n")
+    with pytest.raises(PreflightError, match=r"schema.sql, line 2, says .* leads out of the database"):
+        generated.own_steps(config.workload, site_at(scratch), "psql", "pg_restore", "postgres")
 
 
 def test_a_dump_that_is_none_is_told_in_the_words_of_its_tool(scratch):

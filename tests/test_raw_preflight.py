@@ -39,7 +39,7 @@ def refused(folder: Path, text: str) -> str:
 @needs_fio
 def test_a_sound_spec_tells_what_it_would_use(scratch):
     found = checked(scratch)
-    assert found.server.startswith("none: raw I/O by fio 3.")
+    assert found.server.startswith("raw I/O by fio 3.")
     assert [(need.name, need.needed_bytes) for need in found.volumes] == [("a", 8 * 2**20)]
     assert not ours(scratch), "nothing is touched"
 

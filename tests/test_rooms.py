@@ -39,7 +39,10 @@ PRIVATE_ROOMS = {
 }
 """The rooms of an engine whose servers storagelab starts itself."""
 OWN_ROOMS = {
-    "mariadb": {"generated": "the tables of a generator's load, spread over the layout"},
+    "mariadb": {
+        "clients": "MariaDB's own client program, which reads files of SQL",
+        "generated": "the tables of a generator's load, spread over the layout",
+    },
     "postgres": {
         "clients": "PostgreSQL's own client programs, which a generator is one of",
         "generated": "the tables of a generator's load, spread over the layout",

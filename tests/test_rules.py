@@ -172,6 +172,11 @@ PGBENCH = f'{TARGET}{VOLUMES}[workload]\nkind = "pgbench"\nconnections = 4\n'
         ('scripts = ["tpcb-like@0"]', "workload.scripts[1]", "weight 0"),
         ('scripts = ["tpcb"]', "workload.scripts[1]", 'no script of pgbench\'s is named "tpcb"'),
         ('transactions_per_connection = 5\nduration = "5s"', "workload.duration_s", "conflicts"),
+        ('transactions_per_connection = 5\nwarm_up = "auto"', "workload.warm_up_s", "conflicts"),
+        ('warm_up = "5s"\nwarm_up_at_most = "60s"', "workload.warm_up_at_most_s", "a warm-up that is to be found"),
+        ('warm_up = "auto"\nwarm_up_at_most = "5s"', "workload.warm_up_at_most_s", "at least 10"),
+        ('warm_up = "soon"', "workload.warm_up", 'one of us, ms, s, min, h, d, or "auto"'),
+        ('warm_up_s = "soon"', "workload.warm_up_s", 'or "auto", not "soon"'),
         ("threads = 8", "workload.threads", "8 threads can't share 4 connections"),
         ("latency_limit_s = 1.0", "workload.latency_limit_s", "rate"),
         ("partitions = 2\n[layout]\ndata_files = 4", "workload.partitions", "can't be spread"),
@@ -183,6 +188,29 @@ def test_what_contradicts_itself_in_a_load_of_pgbench_is_refused(keys: str, key:
     error = refusal(f"{PGBENCH}{keys}\n")
     assert error.key == key
     assert words in error.problem
+
+
+def test_a_warm_up_of_pgbench_can_be_left_to_be_found() -> None:
+    load = planned(f'{PGBENCH}duration = "20s"\nwarm_up = "auto"\n').cells[0].config.workload
+    assert load.warm_up_s == "auto"
+    assert load.longest_warm_up_s == 100
+    limited = planned(f'{PGBENCH}warm_up = "auto"\nwarm_up_at_most = "2min"\n').cells[0].config.workload
+    assert limited.longest_warm_up_s == 120
+
+
+def test_a_warm_up_of_other_loads_is_a_time() -> None:
+    error = refusal(f'{PGBENCH.replace("pgbench", "sysbench")}warm_up = "auto"\n')
+    assert error.key == "workload.warm_up_s"
+    assert "can't be found for sysbench" in error.problem
+
+
+def test_a_template_needs_a_private_server_and_a_generator() -> None:
+    between = '[between_runs]\ndata = "template"\n'
+    assert planned(PGBENCH + between).cells[0].config.between_runs.data == "template"
+    attached = refusal(PGBENCH.replace("[target]", '[target]\ndsn_env = "MY_SERVER"') + between)
+    assert (attached.key, "shut down while its files are copied" in attached.problem) == ("between_runs.data", True)
+    inserts = refusal(f"{TARGET}{VOLUMES}{between}")
+    assert (inserts.key, "inserted into an empty table" in inserts.problem) == ("between_runs.data", True)
 
 
 def test_pgbench_is_for_postgresql() -> None:

@@ -19,7 +19,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 # Test modules that test something else than the module of their name.
 TESTS_OF_THE_WHOLE = {
     "article_a", "determinism", "explore_in_browser", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults",
-    "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "rooms", "sim_skin",
+    "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "recipes", "rooms", "sim_skin",
     "simulated_refusals", "tidy",
 }  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_no_tracked_file_names_a_folder_of_one_machine():
 
 
 def test_the_locks_name_no_index_and_pin_every_package_with_hashes():
-    for lock in (ROOT / "requirements.lock", ROOT / "requirements-dev.lock"):
+    for lock in ROOT.glob("requirements*.lock"):
         text = text_of(lock)
         assert "://" not in text
         assert "--index-url" not in text
@@ -109,6 +109,7 @@ def test_what_is_pinned_for_users_is_pinned_the_same_for_developers():
         return set(re.findall(r"^([\w.\[\]-]+==\S+)", text_of(ROOT / name), re.MULTILINE))
 
     assert pins("requirements.lock") < pins("requirements-dev.lock")
+    assert pins("requirements-cluster.lock") < pins("requirements-dev.lock")
 
 
 def names_of(path: Path) -> set[str]:

@@ -33,6 +33,15 @@ def test_only_what_ended_in_the_part_that_counts_counts():
     assert half.ended_s.min() > 1.7e9 + 5
 
 
+def test_a_latency_begins_when_the_load_was_let_go():
+    found = Transactions(
+        np.array([10.0, 10.5]), np.array([3e6, 2e5]), np.array([1e6, 0.0]), np.empty(0), np.empty(0)
+    ).begun_at_earliest(9.8)
+    assert list(found.latency_us) == pytest.approx([2e5, 2e5])
+    assert list(found.lag_us) == pytest.approx([2e5, 0.0])
+    assert found.span_s == pytest.approx((9.8, 10.5))
+
+
 def test_the_series_adds_up_to_the_run():
     found = drawn()
     edges = [1.7e9 + second for second in range(11)]

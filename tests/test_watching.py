@@ -138,8 +138,8 @@ def test_however_long_the_run_moments_stay_few_and_spread_over_all_of_it(looks, 
 
 def test_a_moment_in_which_nothing_was_seen_counts_once_though_a_look_was_late_and_saw_somebody_stopped():
     pace = Pace(50, 0.04, at_random=False)
-    pace.begin(lambda: 0.0)
     began = time.monotonic()
+    pace.begin(lambda: 0.0)
     time.sleep(0.4)
     pace.saw_stopped()
     pace.ticked()

@@ -16,7 +16,7 @@ import pytest
 
 WHERE = Path(__file__).with_name("tsql_parser_process.py")
 SQL_SERVER_2016, SQL_SERVER_2019 = 130, 150
-ABSENT = "Microsoft's T-SQL parser is absent (Linux on x86-64 only): pip install --no-deps -r requirements-tsql.txt"
+ABSENT = "Microsoft's T-SQL parser is absent (Linux on x86-64 only): pip install --no-deps -r requirements-alone.txt"
 
 
 def there_is_a_parser() -> bool:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, MariaDB's server with its client, fio for raw I/O, and sysbench. They come from Debian's own packages, where this may
+# measure, MariaDB's server with its client, fio for raw I/O, sysbench, and an SSH server. They come from Debian's own packages, where this may
 # install them. Where it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
@@ -28,6 +28,7 @@ postgres_is_here || wanted="${wanted:+$wanted }postgresql"
 command -v fio >/dev/null || wanted="${wanted:+$wanted }fio"
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
 command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
+PATH="$PATH:/usr/sbin" command -v sshd >/dev/null || wanted="${wanted:+$wanted }openssh-server"
 [ -n "$wanted" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -42,6 +43,12 @@ no_cluster() {
     if ! grep -qsE '^[[:space:]]*create_main_cluster' "$settings"; then
         mkdir -p "${settings%/*}" && echo "create_main_cluster = false" >>"$settings"
     fi
+}
+
+# Debian's package starts an SSH server for the whole network. Tests start one of their own at 127.0.0.1, so none is wanted:
+# this file says so to systemd and init, and is left out where there was a server before.
+no_ssh_server() {
+    mkdir -p /etc/ssh && touch /etc/ssh/sshd_not_to_be_run
 }
 
 install() {
@@ -59,6 +66,7 @@ for package in $wanted; do
         # The server alone, without the metapackage: 15 in Debian 12, another version elsewhere.
         ! apt-cache show postgresql-15 >/dev/null 2>&1 || package=postgresql-15
     fi
+    [ "$package" != openssh-server ] || no_ssh_server
     if ! install "$package"; then
         echo "note: $package could not be installed; the tests that need it will be skipped. The last lines of apt-get:"
         tail -n 3 "$log" | sed 's/^/  /'

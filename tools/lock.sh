@@ -11,8 +11,10 @@ pin() {
         --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" "$@"
 }
 pin "$@" pyproject.toml requirements.in --output-file requirements.lock
-pin "$@" pyproject.toml requirements.in requirements-dev.in --constraint requirements.lock --output-file requirements-dev.lock
-if grep -nE 'https?://' requirements.lock requirements-dev.lock; then
+pin "$@" pyproject.toml --extra cluster --constraint requirements.lock --output-file requirements-cluster.lock
+pin "$@" pyproject.toml requirements.in requirements-dev.in --constraint requirements.lock --constraint requirements-cluster.lock \
+    --output-file requirements-dev.lock
+if grep -nE 'https?://' requirements*.lock; then
     echo "the locks name a host: see above" >&2
     exit 1
 fi

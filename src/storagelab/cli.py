@@ -213,6 +213,23 @@ def compare_(
         raise typer.Exit(int(result))
 
 
+@app.command("gather")
+def gather_(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Results of one spec, made on one host each: db1/my db2/my db3/my."),
+    ],
+    results: ResultsOption = DEFAULT_RESULTS,
+) -> None:
+    """Make one campaign of several hosts' campaigns of one spec.
+
+    Its verdict is for hosts like these: layouts are compared within each host.
+    """
+    from storagelab.verbs import gather
+
+    gather.gather(folders, results)
+
+
 @app.command("export")
 def export_(
     name: NameArgument,

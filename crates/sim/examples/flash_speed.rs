@@ -112,6 +112,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
         trim: false,
         mapping: MappingRam::ON_DRIVE,
         host_ram_bytes: None,
+        log_delay_ns: 0,
         host_cpu_ns: 0,
         host_cpu_sector_ns: 0,
     };

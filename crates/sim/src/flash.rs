@@ -25,6 +25,7 @@
 //!     scale: 64,
 //!     trim: None,           // as the profile says
 //!     host_ram_bytes: None, // as much as its map likes
+//!     log_delay_ns: 0,
 //! };
 //! let mut drive = Drive::new(profile.parameters(&setup)?, Rng::stream(1, "drive"))?;
 //!

@@ -119,6 +119,30 @@ impl Rng {
         -mean * (1.0 - self.unit()).ln()
     }
 
+    /// A time from the exponential distribution of mean `mean_ns`, in whole numbers throughout: the same on every machine.
+    ///
+    /// J. von Neumann, "Various techniques used in connection with random digits", National Bureau of Standards, Applied
+    /// Mathematics Series 12, 1951: of a run of falling uniform numbers, the first is accepted if the run is odd.
+    pub fn exponential_ns(&mut self, mean_ns: u64) -> u64 {
+        let mut uniform = || self.next_u64() >> 32;
+        let mut whole: u64 = 0;
+        loop {
+            let first = uniform();
+            let (mut last, mut is_odd) = (first, true);
+            loop {
+                let next = uniform();
+                if next >= last {
+                    break;
+                }
+                (last, is_odd) = (next, !is_odd);
+            }
+            if is_odd {
+                return whole * mean_ns + ((mean_ns * first) >> 32);
+            }
+            whole += 1;
+        }
+    }
+
     /// Puts `items` into a random order, each order equally likely.
     ///
     /// R. Durstenfeld, "Algorithm 235: Random permutation", Communications of the ACM 7(7), 1964.

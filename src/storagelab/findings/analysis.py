@@ -6,8 +6,9 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from storagelab.findings import drive_states, latencies, limits, samples, spending, stats, steady, verdicts
+from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, stats, steady, verdicts
 from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
@@ -29,10 +30,11 @@ from storagelab.findings.statements import state
 from storagelab.findings.times import lap_of, latency_of, measured, unit_of
 from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.config import Config
+from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import DatabaseLoad, GeneratedLoad
 from storagelab.spec.axis import axis_factor, in_order, is_numeric
 
 WAIT_CHANGES_MAX = 8
@@ -99,6 +101,11 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
         race=None if race is None else race.summary,
+        fleet=None
+        if basis.fleet is None
+        else hosts.summarise(
+            basis.fleet, plan, [cells for _, cells in verdicts.loads_of(experiment.factors, plan.cells)], blocks
+        ),
         drive_trends=tuple(
             drive_states.trends(
                 (run for runs_of_cell in used.values() for run in runs_of_cell.values()),
@@ -123,7 +130,10 @@ def _with_fitted_means(
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
         # All runs of raw I/O last as long as the spec says, so the time per request is compared.
         if latency_of(compared) is not None:
-            yield cell if cell.judged is None else cell.model_copy(update={"judged": _fitted(cell.judged, time)})
+            each = {} if cell.each_s is None else {"each_s": time.value}
+            yield (
+                cell if cell.judged is None else cell.model_copy(update={"judged": _fitted(cell.judged, time), **each})
+            )
             continue
         work = cell.work or 1.0
         of_run = time if compared == "elapsed" else _times(time, work)
@@ -198,17 +208,21 @@ def _summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool 
 def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, *, by_class: bool) -> CellSummary:
     runs = basis.used[cell.cell_id]
     measured_runs = list(measured(runs))
+    host_of = {repetition: hosts.host_of(run) for repetition, run in runs.items()} if basis.fleet is not None else {}
     waiting = [(repetition, one.waits) for repetition, one in measured_runs if one.waits is not None]
+    in_verdicts = [host_of.get(one, "") for one, _ in waiting if (cell.cell_id, one) not in basis.left_out]
     raw_waits = [raw for _, raw in waiting]
     audits = [conservation(raw) for raw in raw_waits]
     explained = [share for audit in audits if (share := audit.explained) is not None]
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     work = cell.config.workload
-    # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain.
-    by_transaction = basis.compared == "time-per-transaction"
+    # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain. A mean latency is
+    # that time too, unless it counts from a moment before the transaction began.
+    without_rate = isinstance(work, GeneratedLoad) and work.rate is None
+    by_transaction = basis.compared == "time-per-transaction" or (basis.compared == "latency-mean" and without_rate)
     transactions_of = {r: m.work.amount for r, m in measured_runs if by_transaction and m.work.amount}
-    return CellSummary(
+    summary = CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
         provenance=measured_runs[0][1].provenance if measured_runs else None,
@@ -226,14 +240,14 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         checkpoint_s=samples.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured_runs if m.checkpoint_s is not None]
         ),
-        latency=latencies.of_cell([one.latency for _, one in measured_runs if one.latency is not None]),
+        latency=_latency([(host_of.get(r, ""), one.latency) for r, one in measured_runs if one.latency is not None]),
         judged=_judged(measured_runs, latency_of(basis.compared)),
         raw_io=_raw_io(measured_runs),
         steady=steady.is_steady([m for _, m in measured_runs]) if cell.config.target.raw_io else None,
         reached=reached([m for _, m in measured_runs], cell.config.target.engine),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
-        wait_shares=_wait_shares(rows, available_s),
+        wait_shares=_wait_shares(rows, available_s, [host_of.get(repetition, "") for repetition, _ in waiting]),
         available_s=_mean(available_s),
         explained=_mean(explained),
         drive_states=tuple(drive_states.states([measurement for _, measurement in measured_runs])),
@@ -248,7 +262,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         ),
         bounds=limits.bounds(
             [
-                one
+                (one, transactions_of.get(repetition, one.waits.connections) / one.waits.connections)
                 for repetition, one in measured_runs
                 if one.waits is not None and (cell.cell_id, repetition) not in basis.left_out
             ]
@@ -258,6 +272,44 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         ),
         stretch=stretch,
     )
+    return _over_hosts(summary, host_of, in_verdicts) if host_of else summary
+
+
+def _over_hosts(cell: CellSummary, host_of: Mapping[int, str], in_verdicts: Sequence[str]) -> CellSummary:
+    """The same with intervals over the hosts: runs of one host share its luck. `in_verdicts` = the host of each run of which
+    is known where its time went."""
+
+    def over(sample: Sample | None) -> Sample | None:
+        if sample is None:
+            return None
+        names = [host_of[point.repetition] for point in sample.points]
+        mean = samples.positive_mean_estimate(hosts.means([point.value for point in sample.points], names))
+        return sample.model_copy(update={"mean": mean})
+
+    def of_hosts(by_run_s: Sequence[float]) -> tuple[float, ...]:
+        return tuple(hosts.means(by_run_s, in_verdicts))
+
+    names = ("elapsed_s", "rows_per_s", "checkpoint_s", "judged")
+    return cell.model_copy(
+        update={
+            **{name: over(getattr(cell, name)) for name in names},
+            # Percentiles are those of all requests, whichever host did them.
+            "raw_io": {name: one if name.startswith("latency_") else over(one) for name, one in cell.raw_io.items()},
+            "spent": tuple(replace(one, by_run_s=of_hosts(one.by_run_s)) for one in cell.spent),
+            "bounds": tuple(replace(one, by_run_s=of_hosts(one.by_run_s)) for one in cell.bounds),
+        }
+    )
+
+
+def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
+    """The figures of all operations of a cell's runs, with intervals over its runs, or its hosts if there are several."""
+    of_host: dict[str, list[Latency]] = {}
+    for name, latency in of_runs:
+        of_host.setdefault(name, []).append(latency)
+    if len(of_host) < 2:
+        return latencies.of_cell([latency for _, latency in of_runs])
+    together = (merged(of) for of in of_host.values())
+    return latencies.of_cell([one for one in together if one is not None])
 
 
 def _judged(runs: Sequence[tuple[int, Measurement]], figure: str | None) -> Sample | None:
@@ -315,13 +367,15 @@ def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
     return found
 
 
-def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
-    """Each wait type's share of a run's connection time, over the runs; a type absent from a run counts as 0."""
+def _wait_shares(
+    runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float], host_of: Sequence[str]
+) -> dict[str, Estimate]:
+    """Each wait type's share of a run's connection time, over the runs or hosts; a type absent from a run counts as 0."""
     of_type: dict[str, list[float]] = {}
     for number, (rows, available) in enumerate(zip(runs, available_s, strict=True)):
         for row in rows if available > 0 else ():
             of_type.setdefault(row.wait_type, [0.0] * len(runs))[number] = row.wait_s / available
-    return {wait_type: samples.mean_estimate(shares) for wait_type, shares in of_type.items()}
+    return {wait_type: samples.mean_estimate(hosts.means(shares, host_of)) for wait_type, shares in of_type.items()}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -26,7 +26,13 @@ PLACES = ("layout.data", "layout.log")
 
 
 _EXPLAINED = ("elapsed", "time-per-row", "time-per-transaction")
-"""What waits can explain: they add up to the time of a run or of its mean transaction."""
+"""What waits explain: they add up to the time of a run or of its mean transaction. So they do to a mean latency, where the
+cells have such a transaction; to a percentile never."""
+
+
+def _is_explained(findings: Findings) -> bool:
+    by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
+    return findings.compared in _EXPLAINED or by_mean
 
 
 def answer(findings: Findings) -> Answer:
@@ -42,7 +48,7 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(causes(findings, _explained(gains))) if findings.compared in _EXPLAINED else (),
+        causes=tuple(causes(findings, _explained(gains))) if _is_explained(findings) else (),
         doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
@@ -360,8 +366,10 @@ def _sets_place(factor: Factor) -> bool:
 
 
 _WEIGHTS = (
-    "failed-runs", "order", "blocks", "drift", "step", "outlier", "observer-cost", "conservation", "durability-off",
-    "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split", "allocation-latches",
+    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "drift", "step", "outlier", "observer-cost",
+    "conservation",
+    "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
+    "allocation-latches",
 )  # fmt: skip
 """Kinds of doubt, those first that can turn a choice around; others come after them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import irregular, stats
+from storagelab.findings import hosts, irregular, stats
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.times import (
@@ -28,7 +28,8 @@ class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
     `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand
-    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out.
+    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out. `fleet` = the fits of hosts, if there
+    are several: then `fitted` has a column for each host instead of each round.
     """
 
     used: dict[str, dict[int, Run]]
@@ -41,6 +42,7 @@ class Basis:
     odd: tuple[irregular.Outlier, ...]
     left_out: tuple[tuple[str, int], ...]
     in_stretches: bool
+    fleet: hosts.Fitted | None = None
 
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
@@ -51,15 +53,20 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     compared = compared_of(plan)
     laps = [lap_of(run) for of_cell in used.values() for run in of_cell.values()]
     rounds, log_s = log_times(plan, laps, compared)
-    odd = tuple(irregular.outliers(log_s))
+    # A race looks at its rounds one after the other, as one host makes them.
+    several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
+    odd = tuple(irregular.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
     trended = experiment.order == "as-listed" and not simulated
-    kept = irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept
+    if trended:
+        places = places_of(plan, rounds)
+        kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
+    fleet = None if several is None else hosts.fit(several, kept, blocks)
     return Basis(
-        used, provenance, compared, rounds, blocks, kept, stats.fit(kept, blocks), odd,
-        tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches,
+        used, provenance, compared, rounds, blocks, kept, fleet.together if fleet else stats.fit(kept, blocks), odd,
+        tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches, fleet,
     )  # fmt: skip
 
 

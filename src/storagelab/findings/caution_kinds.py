@@ -59,6 +59,16 @@ class Unverified(_Doubt):
     reason: str
 
 
+class Unsettled(_Doubt):
+    """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how
+    far it was bound to move in one of them, and `asked` what counts as settled."""
+
+    kind: Literal["unsettled"] = "unsettled"
+    asked: str
+    got: str
+    runs: int
+
+
 class _Repetitions(_Doubt):
     """Some cell has few runs: the fewest of any cell that has some, and how many make a sound verdict."""
 
@@ -286,10 +296,24 @@ class TooFast(_Doubt):
     bytes_per_s: float
 
 
+class Unlike(Frozen):
+    """One fact that differs between hosts: each value with the hosts that have it."""
+
+    fact: str = Field(description='part and name, as in a manifest: "host: kernel", "volume a: device_model"')
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class UnlikeHosts(_Doubt):
+    """The hosts of a campaign are not alike."""
+
+    kind: Literal["unlike-hosts"] = "unlike-hosts"
+    differs: tuple[Unlike, ...]
+
+
 Caution = (
-    FailedRuns | MissingRuns | Unverified | SingleRepetition | FewRepetitions
+    FailedRuns | MissingRuns | Unverified | Unsettled | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
     | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
-    | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast
+    | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast | UnlikeHosts
 )  # fmt: skip

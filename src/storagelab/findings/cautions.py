@@ -11,12 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings import irregular, raw_io_doubts
+from storagelab.findings import irregular, raw_io_doubts, unlike_hosts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.hosts import host_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import Measurement
+from storagelab.model.measurement import SETTLED, Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import InsertLoad
@@ -76,8 +77,11 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
-        whats = [(check.name, check.asked, check.got, check.read_from) for check in measurement.unverified]
-        if run.status == "unverified" and not whats:
+        whats = [
+            (check.name, check.asked, check.got, check.read_from)
+            for check in measurement.unverified if check.name != SETTLED
+        ]  # fmt: skip
+        if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]
         for what in whats:
             cells[what].append(cell_id)
@@ -87,6 +91,20 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
         yield kinds.Unverified(
             cells=evidence.named(cells[what]), what=name, asked=asked, got=got, read_from=read_from,
             runs=len(cells[what]), reason=reasons[what],
+        )  # fmt: skip
+
+
+def unsettled(evidence: Evidence) -> Iterator[kinds.Unsettled]:
+    """Runs whose throughput still had a trend when they began to count."""
+    found = [
+        (cell_id, check)
+        for cell_id, _, measurement in evidence.measurements() for check in measurement.unverified
+        if check.name == SETTLED
+    ]  # fmt: skip
+    if found:
+        yield kinds.Unsettled(
+            cells=evidence.named(cell_id for cell_id, _ in found), asked=found[0][1].asked, got=found[0][1].got,
+            runs=len(found),
         )  # fmt: skip
 
 
@@ -151,10 +169,10 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
 
 def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
     """Times drifted or jumped, whatever ran. A note for one block in random order: its rounds absorb it."""
-    at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
+    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
     left_out = set(evidence.left_out)
     rows = [
-        (math.log(max(m.elapsed_s, 1e-9)), at[cell_id], float(run.sequence))
+        (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
         for cell_id, run, m in evidence.measurements()
         if (cell_id, run.repetition) not in left_out
     ]
@@ -437,6 +455,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     failed_runs,
     missing_runs,
     unverified,
+    unsettled,
     few_repetitions,
     short_runs,
     outlying_runs,
@@ -456,4 +475,5 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     files_on_disks,
     different_loads,
     *raw_io_doubts.CHECKS,
+    *unlike_hosts.CHECKS,
 )

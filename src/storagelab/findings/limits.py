@@ -6,7 +6,7 @@ for the log, for a page, for a lock whose holder is in that queue.
 
 A flat rate alone is no proof of a limit: a load that CPUs hold back is as flat. So nothing is said without a known limit.
 
-bounds(measurements)              each limit of a cell's volumes, with what its requests come to
+bounds(runs)                      each limit of a cell's volumes, with what its requests come to
 volume_at_limit(pairs, change_s)  the volume whose limit explains a change of time
 """
 
@@ -37,9 +37,10 @@ _COUNTERS: dict[LimitedRate, str] = {
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def bounds(measurements: Sequence[Measurement]) -> tuple[Bound, ...]:
-    """Of the limits that all runs had alike, and whose requests all of them counted."""
-    of_runs = [{(volume, rate): (limit, s) for volume, rate, limit, s in _of_run(one)} for one in measurements]
+def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
+    """Of the limits that all runs had alike, and whose requests all of them counted. Beside each run stands what its
+    seconds are divided by, as those of its waits are."""
+    of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
         return ()
     found = []
@@ -123,10 +124,11 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, brought to the mean time by which the cell is compared."""
+    """The least time of each run, brought to the mean time by which the cell is compared: of a run, or of a transaction."""
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs
     spent_s = sum(sum(one.by_run_s) for one in cell.spent) / runs
-    scale = cell.elapsed_s.mean.value / spent_s if spent_s else 1.0
+    compared_s = cell.elapsed_s.mean.value if cell.each_s is None else cell.each_s
+    scale = compared_s / spent_s if spent_s else 1.0
     return tuple(scale * max(of_run) for of_run in zip(*(one.by_run_s for one in cell.bounds), strict=True))

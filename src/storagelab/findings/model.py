@@ -103,7 +103,8 @@ LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_byte
 @dataclass(frozen=True)
 class Bound:
     """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Runs that verdicts leave out are left out here too."""
+    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
+    out here too."""
 
     volume: str
     rate: LimitedRate
@@ -145,7 +146,9 @@ class CellSummary(Frozen):
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     each_s: float | None = Field(
-        None, description="the mean transaction of a connection, to which `spent` adds up where runs have a set time"
+        None,
+        description="the mean transaction of a connection, to which `spent` adds up where runs have a set time or are "
+        "judged by mean latency",
     )
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
@@ -367,6 +370,38 @@ class RaceSummary(Frozen):
     small: SmallSummary | None = None
 
 
+class HostSummary(Frozen):
+    """A host of a fleet. `level` = its time over that of the other hosts, over all cells; it has no interval where each host
+    made one round. `fastest` = the cell of the shortest time there under each load. One that is not `counted` has run too few
+    of the cells to take part in verdicts.
+    """
+
+    name: str
+    rounds: int
+    runs: int
+    counted: bool
+    level: Estimate | None = None
+    odd_level: bool = Field(False, description="whether it is surely slower or faster than the others")
+    odd_ratios: bool = Field(False, description="whether cells compare there in another way than on the others, surely")
+    fastest: tuple[str | None, ...] = ()
+
+
+class Fleet(Frozen):
+    """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
+
+    `scatter` = how far the ratio of two cells' times differs from host to host (one sd, as a share), and `p_value` that of no
+    such difference; None where each host made one round.
+    """
+
+    hosts: tuple[HostSummary, ...]
+    scatter: Estimate | None = None
+    p_value: float | None = None
+
+    @property
+    def counted(self) -> tuple[HostSummary, ...]:
+        return tuple(host for host in self.hosts if host.counted)
+
+
 class Findings(Frozen):
     """Everything concluded about one experiment.
 
@@ -421,6 +456,7 @@ class Findings(Frozen):
     prefer: tuple[Preference, ...] = PREFERENCES
     indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
     race: RaceSummary | None = Field(None, description="how it was raced; None if all cells had all repetitions")
+    fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",

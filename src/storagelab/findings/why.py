@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from storagelab.findings.changes import NONE, Change, change, estimate, leaves_out_zero, mean
 from storagelab.findings.effects import key
@@ -113,6 +113,8 @@ class Waterfall:
     steps: tuple[Step, ...]
     pairs: tuple[tuple[str, str], ...]
     differs: bool
+    of: Literal["connection", "transaction"] = "connection"
+    """Whose time the two are."""
 
     def step(self, name: str, part: SpentPart | None = None) -> Step | None:
         return next((one for one in self.steps if one.thing.name == name and part in (None, one.thing.part)), None)
@@ -164,7 +166,7 @@ def between_levels(
     if found is None:
         return None
     total = estimate(_whole_changes(pairs), ALPHA / max(1, questions))
-    return Waterfall(found.before_s, found.after_s, found.change, found.steps, found.pairs, leaves_out_zero(total))
+    return replace(found, differs=leaves_out_zero(total))
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
@@ -273,7 +275,10 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
     steps.sort(key=lambda step: (-abs(step.change.value), step.thing.name, step.thing.part or ""))
     whole = estimate(_whole_changes(pairs), ALPHA if tested else 0.0)
     ids = tuple((one.cell_id, other.cell_id) for one, other in pairs)
-    return Waterfall(before_s, after_s, whole, tuple(steps), ids, differs and tested)
+    each = any(cell.each_s is not None for pair in pairs for cell in pair)
+    return Waterfall(
+        before_s, after_s, whole, tuple(steps), ids, differs and tested, "transaction" if each else "connection"
+    )
 
 
 def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:

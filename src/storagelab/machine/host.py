@@ -34,6 +34,9 @@ from storagelab.machine.disks import (
     whole_disks,
 )
 
+NAME_VARIABLE = "STORAGELAB_HOST"
+"""The variable that gives this host its name among others: a container has none that lasts."""
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The machine
 # ---------------------------------------------------------------------------------------------------------------------
@@ -42,8 +45,8 @@ from storagelab.machine.disks import (
 def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
     """This machine, ready for JSON. Sizes are in bytes; an unknown value is None.
 
-    `cpu_count` is what this process may use: its affinity, cut by the control group's quota (`cpu_quota`, in CPUs;
-    None = unlimited). `memory_limit_bytes` is the control group's; None = unlimited.
+    `name` is the one that NAME_VARIABLE gives. `cpu_count` is what this process may use: its affinity, cut by the control
+    group's quota (`cpu_quota`, in CPUs; None = unlimited). `memory_limit_bytes` is the control group's; None = unlimited.
     """
     cpuinfo, memory = read_text(kernel.proc / "cpuinfo"), parse_meminfo(read_text(kernel.proc / "meminfo"))
     virtual, hypervisor = virtual_machine(kernel)
@@ -51,6 +54,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
     pages = kernel.sys / "kernel" / "mm" / "transparent_hugepage" / "enabled"
     governor = kernel.sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor"
     return {
+        **({"name": name} if (name := os.environ.get(NAME_VARIABLE)) else {}),
         "hostname": platform.node(),
         "operating_system": operating_system(),
         "kernel": f"{platform.system()} {platform.release()}",

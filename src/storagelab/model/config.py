@@ -140,6 +140,13 @@ class DriveConfig(Frozen):
         description="Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs "
         "use it up, the drive goes off-line and the run fails.",
     )
+    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(
+        None,
+        ge=0,
+        le=10**9,
+        description="Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a "
+        "mirror has its own, and the write waits for the slower one.",
+    )
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
         None, description="The order in which a disk serves its queue."
     )
@@ -288,6 +295,12 @@ class BetweenRunsConfig(Frozen):
     )
     drop_page_cache: bool = Field(False, description="Real servers: drop the kernel's page cache; needs root.")
     pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: pause before each run.")
+    data: Literal["rebuild", "template"] = Field(
+        "rebuild",
+        description="Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: "
+        "they are made once for each layout, data and settings, and each run begins with a copy of the server's files, a "
+        "reflink where the file system can make one. A template needs a private server.",
+    )
     burn_in: int = Field(
         0,
         ge=0,

@@ -25,6 +25,8 @@ RAW_IO_BESIDE = "raw-io beside the load"
 """The group of counters with what a database's volumes take: `volume.NAME.random_write_ios_per_s` and so on."""
 RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
+SETTLED = "throughput"
+"""The name of the check that fails if the warm-up was to be found, and throughput did not settle in time."""
 Status = Literal["ok", "failed", "unverified"]
 
 

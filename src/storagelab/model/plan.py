@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+import pickle
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -139,8 +142,12 @@ class PlannedRun(Frozen):
         return self.repetition < 1
 
 
-class PlannedBlock(NamedTuple):
-    """The runs that follow one preparation of the drives, in order, and their cells."""
+@dataclass(frozen=True)
+class PlannedBlock:
+    """The runs that follow one preparation of the drives, in order, and their cells.
+
+    It is sent with each of its slices, so it is packed once, and a process that gets it again has it at once.
+    """
 
     runs: tuple[PlannedRun, ...]
     cells: dict[str, Cell]
@@ -155,6 +162,22 @@ class PlannedBlock(NamedTuple):
 
     def cell_of(self, planned: PlannedRun) -> Cell:
         return self.cells[planned.cell_id]
+
+    @cached_property
+    def _packed(self) -> bytes:
+        return pickle.dumps(
+            ([tuple(getattr(planned, name) for name in PlannedRun.model_fields) for planned in self.runs], self.cells)
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpacked, (self._packed,)
+
+
+@lru_cache(16)
+def _unpacked(packed: bytes) -> PlannedBlock:
+    runs, cells = pickle.loads(packed)  # noqa: S301 - our own
+    names = tuple(PlannedRun.model_fields)
+    return PlannedBlock(tuple(PlannedRun.model_construct(**dict(zip(names, run, strict=True))) for run in runs), cells)
 
 
 class Plan(Frozen):

@@ -17,6 +17,10 @@ Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
 
 
+_WARM_UP_DURATIONS, _LEAST_LIMIT_S = 5, 60.0
+"""A warm-up that is to be found may take this many times the counted part, and at least this time."""
+
+
 class Work(NamedTuple):
     """An amount of work."""
 
@@ -98,9 +102,14 @@ class GeneratedLoad(DatabaseLoad):
         lt=1e6,
         description="Length of the part of a run that counts. A warm-up comes before it.",
     )
-    warm_up_s: float = Field(
-        0.0, ge=0, lt=1e6, description="Time in which the generator works already, but nothing counts yet."
+    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = Field(
+        0.0,
+        description="Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take "
+        '`"auto"`: until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`.',
     )
+    warm_up_at_most_s: Annotated[
+        Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None, LeftOut("5 x `duration`, at least 60 s")
+    ] = Field(None, description='With `warm_up = "auto"`: the run begins to count after this time, settled or not.')
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
         None,
         ge=1,
@@ -115,6 +124,13 @@ class GeneratedLoad(DatabaseLoad):
         "earlier ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a "
         "standstill counts. A run that falls behind its rate is `unverified`.",
     )
+
+    @property
+    def longest_warm_up_s(self) -> float:
+        """How long the warm-up may take; it takes exactly that if it is not to be found."""
+        if self.warm_up_s != "auto":
+            return self.warm_up_s
+        return self.warm_up_at_most_s or max(_WARM_UP_DURATIONS * self.duration_s, _LEAST_LIMIT_S)
 
     @property
     def work(self) -> Work:
@@ -157,37 +173,41 @@ class WeightedFile(Frozen):
     """A file with one kind of transaction, and how often it is picked against the others."""
 
     file: str = Field(
-        min_length=1, description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder."
+        min_length=1,
+        description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where "
+        "sysbench runs it, only `\\set NAME random(LEAST, MOST)` and `\\set NAME NUMBER` may stand in it besides SQL.",
     )
     weight: int = Field(1, ge=1, le=10**9, description="How often it is picked against the others.")
 
 
 class Sql(GeneratedLoad):
-    """Your own database and your own transactions on a private PostgreSQL, run by pgbench."""
+    """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
 
     kind: Literal["sql"] = "sql"
     setup: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
         (),
-        description="Files of SQL that make and fill the tables, run by psql in this order.",
+        description="Files of SQL that make and fill the tables, run by psql or mariadb in this order.",
         examples=[["schema.sql"]],
     )
     restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(
         None,
         min_length=1,
-        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format, or as SQL.",
+        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of "
+        "mariadb-dump.",
     )
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
         description="What transactions do: files of SQL, as pgbench runs them, with weights.",
         examples=[[{"file": "order.sql", "weight": 9}]],
     )
     protocol: Literal["simple", "extended", "prepared"] = Field(
-        "simple", description="How queries reach the server, as pgbench's option of that name."
+        "simple", description="How queries reach the server, as pgbench's option of that name. PostgreSQL only."
     )
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
         None,
         gt=0,
         lt=1e6,
-        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted.",
+        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted. "
+        "PostgreSQL only.",
     )
 
 

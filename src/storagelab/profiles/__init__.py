@@ -210,7 +210,7 @@ def ready_made() -> tuple[str, ...]:
 def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
     """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError naming `key`."""
     try:
-        return _checked_drive(tomllib.loads(text_of(name, folder, key)))
+        return _drive_of(text_of(name, folder, key))
     except ValueError as error:
         raise _unusable(name, str(error), key) from None
 
@@ -260,6 +260,12 @@ def _checked(content: dict[str, object], kind: type[P]) -> P:
         if wrong_bounds := _wrong_bounds(figure):
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
     return profile
+
+
+@functools.lru_cache(64)
+def _drive_of(text: str) -> Profile:
+    """Each slice of a block asks for its drives again."""
+    return _checked_drive(tomllib.loads(text))
 
 
 def _checked_drive(content: dict[str, object]) -> Profile:

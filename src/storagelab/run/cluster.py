@@ -1,17 +1,19 @@
 """Runs work on a cluster of Dask's. Only this module and `joining` know Dask.
 
-A task goes to one free thread of one worker. If that worker is lost, fails or hangs, the task is dealt again, to another;
-what the first one may still send is ignored. Nothing is kept in the cluster: a scheduler that is restarted loses nothing.
+Each thread of a worker has a task to do and, while many are left, the next one waiting there, so that it does not stand still
+while an answer is on its way here and a task on its way back. If a worker is lost, fails or hangs, its tasks are dealt again,
+to others; what it may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -20,7 +22,7 @@ from distributed import Client, Future
 
 from storagelab.errors import PreflightError
 from storagelab.run.executors import Jobs, Work, sendable
-from storagelab.run.joining import QUESTION, Reach, is_local, joined, refusal
+from storagelab.run.joining import QUESTION, Reach, is_safe, joined, refusal
 
 _CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
 """Text, so that the scheduler needs no storagelab."""
@@ -30,6 +32,8 @@ _PATIENCE_S = 600.0
 _SILENT_S = 5.0
 _FETCH_S = 60.0
 _FETCHERS = 16
+_TOGETHER = 256
+"""At most so many answers are heard before tasks are dealt again."""
 
 Task = TypeVar("Task")
 News = TypeVar("News")
@@ -52,7 +56,8 @@ class _Sent(Generic[Task]):
     task: Task
     worker: _Worker
     future: Future
-    since_s: float
+    since_s: float | None = None
+    """When it began; None while it waits at its worker."""
     given_up: bool = False
     """It took too long: whatever it still sends is ignored."""
 
@@ -64,8 +69,13 @@ class _Worker:
     asked: Future
     """Which storagelab it has."""
     welcome: bool = False
-    at_work: set[str] = field(default_factory=set)
-    """Keys of what was sent to it, what it hangs at included."""
+    at_work: list[str] = field(default_factory=list)
+    """Keys of what was sent to it, what it hangs at included, in the order of sending, in which it works."""
+
+    @property
+    def waiting(self) -> list[str]:
+        """Keys of what it has not begun."""
+        return self.at_work[self.slots :]
 
 
 class Cluster(Generic[Task, News]):
@@ -145,22 +155,31 @@ class Cluster(Generic[Task, News]):
     # --- dealing -----------------------------------------------------------------------------------------------------
 
     def _deal(self, jobs: Jobs[Task, News]) -> bool:
-        """Send a task to each free thread. Whether there is anything to wait for."""
-        for worker in self._workers.values():
-            while worker.welcome and len(worker.at_work) < worker.slots:
-                task = jobs.deal()
-                if task is None:
-                    return len(self._sent) > self._hanging
-                self._send(worker, task)
+        """Send a task to each free thread, then one to wait there. Whether there is anything to wait for."""
+        for ahead in (False, True):
+            for worker in self._workers.values():
+                while (
+                    worker.welcome
+                    and len(worker.at_work) < (1 + ahead) * worker.slots
+                    and not (ahead and self._hangs(worker))
+                ):
+                    task = jobs.deal(ahead=ahead)
+                    if task is None:
+                        return len(self._sent) > self._hanging
+                    self._send(worker, task)
         return True
+
+    def _hangs(self, worker: _Worker) -> bool:
+        return any(self._sent[key].given_up for key in worker.at_work)
 
     def _send(self, worker: _Worker, task: Task) -> None:
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         payload = pickle.dumps((self._work, task))
         future = self._submit(worker.address, key, _CALL, {"payload": payload})
-        self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
-        worker.at_work.add(key)
+        self._sent[key] = _Sent(task, worker, future)
+        worker.at_work.append(key)
+        self._note_begun(worker)
         events, fetchers = self._events, self._fetchers
 
         def fetch(ended: Future) -> None:
@@ -168,6 +187,19 @@ class Cluster(Generic[Task, News]):
                 fetchers.submit(lambda: events.put(("answered", key, _fetched(ended))))
 
         future.add_done_callback(fetch)
+
+    def _note_begun(self, worker: _Worker) -> None:
+        for key in worker.at_work[: worker.slots]:
+            if self._sent[key].since_s is None:
+                self._sent[key].since_s = self._clock.now_s
+
+    def _take_back(self, jobs: Jobs[Task, News], worker: _Worker) -> None:
+        """What waits there goes to others."""
+        for key in worker.waiting:
+            sent = self._sent.pop(key)
+            worker.at_work.remove(key)
+            sent.future.cancel()
+            jobs.ended(sent.task)
 
     def _submit(self, address: str, key: str, *what: object) -> Future:
         try:
@@ -182,39 +214,57 @@ class Cluster(Generic[Task, News]):
     # --- hearing -----------------------------------------------------------------------------------------------------
 
     def _hear(self, jobs: Jobs[Task, News]) -> None:
-        try:
-            kind, which, what = self._events.get(timeout=self._tick_s)
-        except queue.Empty:
-            return
-        match kind:
-            case "answered":
-                self._answered(jobs, which, what)
-            case "workers":
-                self._clock.heard()
-                self._see(jobs, which)
-            case "identity":
-                self._meet(which, what)
-            case "gone":
-                raise self._gone(what)
+        """All that has come. Answers that come together are told together."""
+        for kind, events in itertools.groupby(self._heard(), key=lambda event: event[0]):
+            if kind == "answered":
+                self._answered(jobs, [(key, answer) for _, key, answer in events])
+                continue
+            for _, which, what in events:
+                match kind:
+                    case "workers":
+                        self._clock.heard()
+                        self._see(jobs, which)
+                    case "identity":
+                        self._meet(which, what)
+                    case "gone":
+                        raise self._gone(what)
 
-    def _answered(self, jobs: Jobs[Task, News], key: str, answer: Answer | BaseException) -> None:
-        sent = self._sent.pop(key, None)
+    def _heard(self) -> list[tuple[str, Any, Any]]:
+        """What has come, but not so much that dealing waits long."""
+        heard = []
+        with contextlib.suppress(queue.Empty):
+            heard.append(self._events.get(timeout=self._tick_s))
+            while len(heard) < _TOGETHER:
+                heard.append(self._events.get_nowait())
+        return heard
+
+    def _answered(self, jobs: Jobs[Task, News], answers: Sequence[tuple[str, Answer | BaseException]]) -> None:
+        over = [(sent, answer) for key, answer in answers if (sent := self._over(jobs, key, answer)) is not None]
+        good = [answer for _, answer in over if isinstance(answer, Answer) and not answer.machine]
+        if news := [one for answer in good for one in answer.news]:
+            jobs.told(*news)
+        for broke in (answer.broke for answer in good if answer.broke is not None):
+            raise broke
+        for sent, answer in over:
+            if why := _failure(answer):
+                self._refuse(sent.worker, f"it failed: {why}")
+                self._check_for_workers()
+            jobs.ended(sent.task)
+
+    def _over(self, jobs: Jobs[Task, News], key: str, answer: Answer | BaseException) -> _Sent[Task] | None:
+        """What was sent and is over; None if it was dealt again meanwhile."""
+        sent = self._sent.get(key)
         if sent is None:
-            return  # its worker is gone, and it was dealt again
-        sent.worker.at_work.discard(key)
-        if sent.given_up:
-            self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
-            return
-        if isinstance(answer, Answer) and not answer.machine:
-            if answer.broke is not None:
-                raise answer.broke
-            for news in answer.news:
-                jobs.told(news)
-        elif not isinstance(answer, CancelledError):  # the connection: `_look` finds out, and nobody is to blame
-            why = answer.machine if isinstance(answer, Answer) else f"{type(answer).__name__}: {answer}"
-            self._refuse(sent.worker, f"it failed: {why}")
-            self._check_for_workers()
-        jobs.ended(sent.task)
+            return None
+        if _failure(answer):
+            self._take_back(jobs, sent.worker)
+        del self._sent[key]
+        sent.worker.at_work.remove(key)
+        self._note_begun(sent.worker)
+        if not sent.given_up:
+            return sent
+        self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
+        return None
 
     def _see(self, jobs: Jobs[Task, News], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
@@ -222,7 +272,9 @@ class Cluster(Generic[Task, News]):
             self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
             for key in worker.at_work:
                 sent = self._sent.pop(key)
-                if not sent.given_up:
+                if sent.since_s is None:
+                    jobs.ended(sent.task)
+                elif not sent.given_up:
                     jobs.lost(sent.task, f"its worker {address} is gone")
         for address in self._refused.keys() - threads.keys():
             del self._refused[address]
@@ -243,7 +295,7 @@ class Cluster(Generic[Task, News]):
 
     def _greet(self, address: str, slots: int) -> None:
         """Ask a new worker who it is. It gets work when it has answered."""
-        if not (self._reach.insecure or address.startswith("tls://") or is_local(address)):
+        if not (self._reach.insecure or is_safe(address)):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
             return
@@ -282,9 +334,11 @@ class Cluster(Generic[Task, News]):
     def _look_at_clock(self, jobs: Jobs[Task, News]) -> None:
         if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
-        for sent in self._sent.values():
-            if not sent.given_up and self._clock.now_s - sent.since_s > self._limit_s:
+        begun = [(sent, sent.since_s) for sent in self._sent.values() if sent.since_s is not None and not sent.given_up]
+        for sent, since_s in begun:
+            if self._clock.now_s - since_s > self._limit_s:
                 sent.given_up = True
+                self._take_back(jobs, sent.worker)
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
                 self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
                 jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
@@ -322,6 +376,13 @@ def _look(client: Client, events: queue.SimpleQueue[tuple[str, Any, Any]], done:
         except Exception as error:  # noqa: BLE001 - whatever its libraries break with: the connection is lost
             events.put(("gone", None, error))
             return
+
+
+def _failure(answer: Answer | BaseException) -> str:
+    """What is wrong with the worker, in words. A connection that broke is nobody's fault, and `_look` finds out."""
+    if isinstance(answer, Answer):
+        return answer.machine
+    return "" if isinstance(answer, CancelledError) else f"{type(answer).__name__}: {answer}"
 
 
 def _fetched(future: Future) -> Answer | BaseException:

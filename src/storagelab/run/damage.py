@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,19 @@ _SHOWN = 60
 _OUT_OF_BOUNDS = "is out of range"
 
 
-def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
+Shared = dict[object, Any]
+"""The configurations and levels of cells, by their texts: many runs have them in common."""
+
+
+def read_run(columns: Sequence[str], row: Sequence[Any], shared: Shared) -> Run | str:
     """A stored row, its texts as text or bytes, as a value; or which run can't be read, and why.
 
-    A run in which no time passed counts as failed: nothing can be divided by it.
+    A run in which no time passed counts as failed: nothing can be divided by it. Rows of one store have one `shared`.
     """
     fields = dict(zip(columns, row, strict=True))
     try:
-        run = _run_of({name: value.decode() if isinstance(value, bytes) else value for name, value in fields.items()})
+        texts = {name: value.decode() if isinstance(value, bytes) else value for name, value in fields.items()}
+        run = _run_of(texts, shared)
     except (ValueError, TypeError, RecursionError) as error:
         which = f"run {_text(fields['cell_id'])}, repetition {_text(fields['repetition'])}"
         return f"{which}: {reason_of(error)}"
@@ -38,19 +42,20 @@ def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
     return run
 
 
-def _run_of(row: Mapping[str, Any]) -> Run:
-    config = _config(row["config"])
-    return Run(
+def _run_of(row: Mapping[str, Any], shared: Shared) -> Run:
+    key = row["config"], row["levels"]
+    config, levels = shared.get(key) or (_config(row["config"]), json.loads(row["levels"]))
+    run = Run(
         **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
-        levels=json.loads(row["levels"]),
+        levels=levels,
         config=config,
         measurement=_measurement(row["measurement"], config) if row["measurement"] else None,
     )
+    shared[key] = run.config, run.levels
+    return run
 
 
-@lru_cache(maxsize=10_000)
 def _config(text: str) -> Config:
-    """A configuration. The runs of a cell share it, so it is mostly that of a run before."""
     try:
         return Config.model_validate(config_of_today(json.loads(text)))
     except ValidationError as error:

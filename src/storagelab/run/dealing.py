@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from storagelab.model.measurement import Run
@@ -14,6 +17,8 @@ _SLICES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
 large enough that loading the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 is as good for few
 processes, but with 9 blocks on 8 processes the last block would begin too late."""
+_WORTH_AHEAD = 2
+"""A slice is dealt ahead while slices have so many runs. Later, it might wait for a process while another has nothing."""
 _ATTEMPTS = 3
 """A run is given up after this many processes ended at it."""
 
@@ -48,10 +53,23 @@ class Slice(NamedTuple):
         wanted = sorted(self.wanted.items())
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
 
-    def without(self, sequence: int) -> Slice:
-        """The same, as that run is made."""
-        left = {at: attempt for at, attempt in self.wanted.items() if self.block.runs[at].sequence != sequence}
-        return self._replace(wanted=left)
+
+@dataclass
+class _InWork:
+    """A slice that was dealt, and what it has not reported yet."""
+
+    slice: Slice
+    unreported: dict[int, int]
+    """Sequence of a run -> its position in the block."""
+
+    @classmethod
+    def of(cls, dealt: Slice) -> _InWork:
+        return cls(dealt, {dealt.block.runs[at].sequence: at for at in dealt.wanted})
+
+    @property
+    def left(self) -> Slice:
+        wanted = self.slice.wanted
+        return self.slice._replace(wanted={at: wanted[at] for at in self.unreported.values()})
 
 
 class Dealer:
@@ -62,51 +80,86 @@ class Dealer:
 
     def __init__(self, todo: Sequence[Slice], processes: int) -> None:
         self.processes = processes
-        self._left = {slice_.number: slice_ for slice_ in todo}
-        self._in_work: dict[int, Slice] = {}
-        """Block -> its slice, without the runs already reported."""
+        self._left: dict[int, Slice] = {}
+        """Block -> its runs not dealt yet."""
+        self._runs_left = 0
+        self._in_work: dict[int, _InWork] = {}
+        self._offered: list[tuple[int, int, int]] = []
+        """A heap of blocks that may be dealt, those with the most runs left first: (-runs, number of the offer, block).
+        Entries that no longer hold are skipped."""
+        self._offers = itertools.count()
         self._losses: dict[tuple[int, int], int] = {}
         """Block and position of a run -> how many processes died at it."""
+        for slice_ in todo:
+            self._put(slice_)
 
-    def deal(self) -> Slice | None:
-        """A slice to begin now; None if no process or no block is free."""
-        waiting = [task for block, task in self._left.items() if block not in self._in_work]
-        if not waiting or len(self._in_work) >= self.processes:
+    def deal(self, *, ahead: bool = False) -> Slice | None:
+        """A slice to begin now, for a process that is free; None if no block is. `ahead`: a slice to begin later, for a
+        process that is not free yet; None also if so few runs are left that it may be wanted elsewhere sooner."""
+        runs = self._runs()
+        if ahead and (runs < _WORTH_AHEAD or len(self._left) <= self.processes):
             return None
-        chosen = max(waiting, key=lambda task: len(task.wanted)) if self.processes > 1 else waiting[0]
-        dealt, rest = chosen.split(self._runs())
-        del self._left[rest.number]
+        number = self._next()
+        if number is None:
+            return None
+        chosen = self._left.pop(number)
+        self._runs_left -= len(chosen.wanted)
+        dealt, rest = chosen.split(runs)
+        self._in_work[number] = _InWork.of(dealt)
         if rest.wanted:
-            self._left[rest.number] = rest
-        self._in_work[dealt.number] = dealt
+            self._put(rest)
         return dealt
 
+    def _next(self) -> int | None:
+        """The idle block with the most runs left; for a single process the first one, as it makes whole blocks."""
+        if self.processes == 1:
+            return next((number for number in self._left if number not in self._in_work), None)
+        while self._offered:
+            runs, _, number = heapq.heappop(self._offered)
+            if number not in self._in_work and number in self._left and len(self._left[number].wanted) == -runs:
+                return number
+        return None
+
+    def _put(self, left: Slice) -> None:
+        self._left[left.number] = left
+        self._runs_left += len(left.wanted)
+        self._offer(left.number)
+
+    def _offer(self, number: int) -> None:
+        if number in self._left and number not in self._in_work:
+            heapq.heappush(self._offered, (-len(self._left[number].wanted), next(self._offers), number))
+
     def _runs(self) -> int:
-        left = sum(len(task.wanted) for task in self._left.values())
         if self.processes == 1 or len(self._left) <= self.processes:
-            return left  # no reason to hand blocks to other processes
-        return max(1, left // (_SLICES * self.processes))
+            return self._runs_left  # no reason to hand blocks to other processes
+        return max(1, self._runs_left // (_SLICES * self.processes))
 
     def told_of(self, run: Run) -> None:
         """Take note of a finished run. The last run of a slice frees its process and its block."""
-        left = self._in_work.pop(run.block).without(run.sequence)
-        if left.wanted:
-            self._in_work[run.block] = left
+        unreported = self._in_work[run.block].unreported
+        del unreported[run.sequence]
+        if not unreported:
+            del self._in_work[run.block]
+            self._offer(run.block)
 
     def freed(self, dealt: Slice) -> None:
         """The process of this slice is free again. Its unreported runs, if any, are dealt again: they were not begun."""
         if (slice_ := self._taken_back(dealt)) is not None:
-            self._left[slice_.number] = slice_
+            self._put(slice_)
 
     def _taken_back(self, dealt: Slice) -> Slice | None:
         """All runs left of the block, if some of this slice are unreported; they are out of work from now on."""
         block = dealt.number
-        slice_ = self._in_work.get(block)
-        if slice_ is None or not slice_.wanted.keys() <= dealt.wanted.keys():
+        in_work = self._in_work.get(block)
+        if in_work is None or not dealt.wanted.keys() >= set(in_work.unreported.values()):
             return None  # it had reported all its runs; what is in work there is another process's
         del self._in_work[block]
+        slice_ = in_work.left
         rest = self._left.pop(block, None)
-        return slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
+        if rest is None:
+            return slice_
+        self._runs_left -= len(rest.wanted)
+        return slice_._replace(wanted=slice_.wanted | rest.wanted)
 
     def lost(self, dealt: Slice) -> Slice | None:
         """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
@@ -117,9 +170,9 @@ class Dealer:
         at = block, min(whole.wanted)
         self._losses[at] = self._losses.get(at, 0) + 1
         if self._losses[at] < _ATTEMPTS:
-            self._left[block] = whole
+            self._put(whole)
             return None
-        self._in_work[block] = whole
+        self._in_work[block] = _InWork.of(whole)
         return whole
 
     @property

@@ -67,7 +67,7 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 def _guess(config: Config) -> float:
     kind, scale = config.kind, config.target.world_scale if config.simulated else 1
     if isinstance(config.workload, GeneratedLoad) and config.workload.work.unit == "ms":
-        return kind.setup_s + config.workload.warm_up_s + config.workload.duration_s
+        return kind.setup_s + config.workload.longest_warm_up_s + config.workload.duration_s
     return kind.setup_s + config.workload.work.amount / scale / kind.work_per_s
 
 

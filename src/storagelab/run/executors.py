@@ -28,6 +28,8 @@ _TUNABLES = "GLIBC_TUNABLES"
 _LARGE_PAGES = "glibc.malloc.hugetlb"
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
+_TOGETHER = 256
+"""At most so many news of a process are heard before the others'."""
 
 Task = TypeVar("Task")
 News = TypeVar("News")
@@ -41,11 +43,13 @@ Work = Callable[[Task, Callable[[News], None]], None]
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
-    def deal(self) -> Task | None:
-        """A task to begin now; None if there is none at present."""
+    def deal(self, *, ahead: bool = False) -> Task | None:
+        """A task to begin now; None if there is none at present. `ahead`: a task to begin when the one before it ends."""
         ...
 
-    def told(self, news: Heard) -> None: ...
+    def told(self, *news: Heard) -> None:
+        """What has come at once, in order."""
+        ...
 
     def ended(self, task: Task) -> None:
         """The work on this task is over. What it has not reported, it has not begun."""
@@ -101,8 +105,7 @@ class Processes(Generic[Task, News]):
         try:
             self._deal(jobs)
             while any(worker.task is not None for worker in self._workers):
-                for worker in self._with_news():
-                    self._hear(worker, jobs)
+                self._hear(jobs)
                 self._deal(jobs)
         finally:
             with uninterrupted():
@@ -117,22 +120,25 @@ class Processes(Generic[Task, News]):
         ready = connection.wait([worker.pipe for worker in self._workers])
         return [worker for worker in self._workers if worker.pipe in ready]
 
-    def _hear(self, worker: _Worker[Task], jobs: Jobs[Task, News]) -> None:
-        try:
-            kind, what = worker.pipe.recv()
-        except (EOFError, OSError, pickle.UnpicklingError):
-            self._workers.remove(worker)
-            worker.bury()
-            if worker.task is not None:
-                jobs.lost(worker.task, self._why(worker.process.exitcode))
-            return
-        if kind == "told":
-            jobs.told(what)
-        elif kind == "broke":
-            raise what
-        elif worker.task is not None:
-            ended, worker.task = worker.task, None
-            jobs.ended(ended)
+    def _hear(self, jobs: Jobs[Task, News]) -> None:
+        """News that come together are told together, before anything that ends a task."""
+        heard = [(worker, *worker.hear()) for worker in self._with_news()]
+        if news := [one for _, told, _ in heard for one in told]:
+            jobs.told(*news)
+        for worker, _, end in heard:
+            match end:
+                case _Gone():
+                    self._workers.remove(worker)
+                    worker.bury()
+                    if worker.task is not None and worker.took:
+                        jobs.lost(worker.task, self._why(worker.process.exitcode))
+                    elif worker.task is not None:
+                        jobs.ended(worker.task)  # it died while idle, so nothing of this task was begun
+                case BaseException():
+                    raise end
+                case "done" if worker.task is not None:
+                    ended, worker.task = worker.task, None
+                    jobs.ended(ended)
 
     def _deal(self, jobs: Jobs[Task, News]) -> None:
         """Start all processes before the first one gets its task; a process takes its task only when it is up."""
@@ -140,7 +146,7 @@ class Processes(Generic[Task, News]):
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
             worker = idle.pop() if idle else self._start()
-            worker.task = task
+            worker.give(task)
             given.append(worker)
         for worker in given:
             with contextlib.suppress(OSError):  # it died while idle; its pipe will say so
@@ -176,12 +182,38 @@ class Processes(Generic[Task, News]):
         return f"{why}, but not by the kernel for lack of memory"
 
 
+class _Gone:
+    """A process that ended."""
+
+
 class _Worker(Generic[Task]):
-    """A process and our end of its pipe; `task` is None while it is idle."""
+    """A process and our end of its pipe; `task` is None while it is idle. `took`: it lived when it got the task. The first
+    task of a process counts as taken, so that processes that die as they start don't go on for ever."""
 
     def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
         self.process, self.pipe = process, pipe
         self.task: Task | None = None
+        self.took = self._is_new = True
+
+    def give(self, task: Task) -> None:
+        self.task, self.took, self._is_new = task, self._is_new, False
+
+    def hear(self) -> tuple[list[Any], object]:
+        """The news that have come, and how its task ended if it did: "done", an error, or _Gone for the process itself."""
+        news: list[Any] = []
+        while True:
+            try:
+                kind, what = self.pipe.recv()
+            except (EOFError, OSError, pickle.UnpicklingError):
+                return news, _Gone()
+            if kind == "took":
+                self.took = True
+            elif kind == "told":
+                news.append(what)
+            else:
+                return news, what if kind == "broke" else kind
+            if len(news) >= _TOGETHER or not self.pipe.poll():
+                return news, None
 
     def bury(self) -> None:
         self.pipe.close()
@@ -235,6 +267,7 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
         task = pipe.recv()
+        pipe.send(("took", None))
         try:
             work(task, partial(_tell, pipe))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the parent

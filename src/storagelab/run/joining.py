@@ -31,8 +31,7 @@ _ANSWER_S = 10.0
 _SCHEMES = ("tcp", "tls")
 _SETTINGS = "ca-file", "client.cert", "client.key"
 _LOCAL = "127.0.0.1"
-_OPEN = Security(require_encryption=False)
-"""For processes of one machine that no other reaches."""
+_OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
 _QUIET = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
     "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
@@ -65,15 +64,20 @@ def _checked(said: str, insecure: bool) -> str:
     if not scheme:
         scheme = "tcp" if insecure or is_local(rest) else "tls"
     address = f"{scheme}://{rest}"
-    if scheme == "tcp" and not (insecure or is_local(address)):
+    if not (insecure or is_safe(address)):
         raise PreflightError(
-            f"{address} is not encrypted, and whoever reaches that port can run programs on all workers",
+            f"{address} is {_OPEN_PORT}",
             key="--scheduler",
             hint=f"use TLS (tls://{rest}, docs/how-to/many-machines.md), or insist with --insecure on a network of your own",
         )
     if scheme == "tls":
         _check_certificates(address)
     return address
+
+
+def is_safe(address: str) -> bool:
+    """Whether nobody but holders of a certificate, or users of this machine, can reach the address."""
+    return address.startswith("tls://") or is_local(address)
 
 
 def is_local(address: str) -> bool:
@@ -105,28 +109,41 @@ def joined(reach: Reach) -> Iterator[Client]:
     with dask.config.set(_QUIET), contextlib.ExitStack() as stack:
         if reach.address is None:
             cluster = stack.enter_context(contextlib.closing(_started(reach.processes)))
-            address, security = cluster.scheduler_address, _OPEN
+            address, security = cluster.scheduler_address, _unencrypted()
         else:
             address, security = reach.address, Security()
         try:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False, security=security)
+            stack.callback(_left, client)
+            listens = str(client.scheduler_info()["address"])
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = next(iter(str(error.__cause__ or error).splitlines()), type(error).__name__)
             raise PreflightError(
                 f"no scheduler answers at {address}: {reason}",
                 key="--scheduler", hint="start one with `dask scheduler`, or leave --scheduler out for a local cluster",
             ) from None  # fmt: skip
-        try:
-            yield client
-        finally:
-            with contextlib.suppress(OSError, TimeoutError):
-                client.close(timeout=1)
+        if not (reach.insecure or is_safe(listens)):
+            raise PreflightError(
+                f"the scheduler at {address} listens at {listens} too, which is {_OPEN_PORT}",
+                key="--scheduler", hint="start it with `--host localhost` or with TLS, or insist with --insecure",
+            )  # fmt: skip
+        yield client
+
+
+def _unencrypted() -> Security:
+    """For processes of one machine that no other reaches, whatever certificates Dask's settings name."""
+    return Security(require_encryption=False, tls_ca_file=None)
+
+
+def _left(client: Client) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        client.close(timeout=1)
 
 
 def _started(processes: int) -> LocalCluster:
     """Processes of this machine, which no other can reach."""
     return LocalCluster(
-        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_OPEN,
+        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_unencrypted(),
         dashboard_address=f"{_LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
         env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
     )  # fmt: skip

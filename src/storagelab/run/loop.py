@@ -23,7 +23,8 @@ from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
-from storagelab.targets import Preflight, Site, State, open_block
+from storagelab.stopping import uninterrupted
+from storagelab.targets import Preflight, Site, State, open_block, remove_templates
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.states import Carried, InFile
 
@@ -126,7 +127,11 @@ def run_all(
             executor = Processes(make_slice, at_once)
     _remove_states(store.folder, but={_state_file(store.folder, slice_.number) for slice_ in todo})
     campaign = _Campaign(plan, todo, executor, store, site, listener, rounds, carried=elsewhere is not None)
-    executor.execute(campaign)
+    try:
+        executor.execute(campaign)
+    finally:
+        with uninterrupted():
+            remove_templates(plan, site)
     _remove_states(store.folder)  # their runs are all stored
 
 
@@ -172,14 +177,14 @@ class _Campaign:
         self._cells = {cell.cell_id: cell for cell in plan.cells}
         self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
 
-    def deal(self) -> Slice | None:
+    def deal(self, *, ahead: bool = False) -> Slice | None:
         if self._dealer.ended and self._rounds is not None:
             todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
             self._dealer = Dealer(todo, self._executor.at_once)
             if not todo:
                 self._rounds = None
         self._dealer.processes = self._executor.at_once
-        dealt = self._dealer.deal()
+        dealt = self._dealer.deal(ahead=ahead)
         return dealt if dealt is None or not self._carried else self._packed(dealt)
 
     def _packed(self, dealt: Slice) -> Slice:
@@ -187,27 +192,28 @@ class _Campaign:
         site = dealt.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
         return dealt._replace(site=site, state=Carried(dealt.state.read()), budget_s=_BUDGET_S)
 
-    def told(self, news: News) -> None:
-        match news:
-            case Began(planned):
-                self._listener.started(planned, self._cells[planned.cell_id])
-            case Done(planned, amount):
-                self._listener.work_done(planned, amount)
-            case Run():
-                self._made((news,))
-            case Made(runs, number, state):
-                self._made(runs)
-                # After the runs: drives that are ahead of the store are of no use.
-                with suppress(OSError):  # a state that is lost is made again
-                    InFile(_state_file(self._store.folder, number)).write([state.read()])
+    def told(self, *news: News) -> None:
+        """Stores all runs that came together before anything else, as a listener may stop the campaign."""
+        if runs := [run for one in news for run in _runs_of(one)]:
+            self._store.append(*runs)
+        for one in news:
+            match one:
+                case Began(planned):
+                    self._listener.started(planned, self._cells[planned.cell_id])
+                case Done(planned, amount):
+                    self._listener.work_done(planned, amount)
+                case Made(_, number, state):
+                    # After the runs: drives that are ahead of the store are of no use.
+                    with suppress(OSError):  # a state that is lost is made again
+                        InFile(_state_file(self._store.folder, number)).write([state.read()])
+            for run in _runs_of(one):
+                self._note_stored(run)
 
-    def _made(self, runs: Sequence[Run]) -> None:
-        self._store.append(*runs)
-        for run in runs:
-            self._listener.stored(run)
-            self._dealer.told_of(run)
-            if self._rounds is not None:
-                self._rounds.told_of(run)
+    def _note_stored(self, run: Run) -> None:
+        self._listener.stored(run)
+        self._dealer.told_of(run)
+        if self._rounds is not None:
+            self._rounds.told_of(run)
 
     def ended(self, task: Slice) -> None:
         self._dealer.freed(task)
@@ -223,6 +229,15 @@ class _Campaign:
             planned = given_up.block.runs[position]
             self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
             reason = drives_lost(why)
+
+
+def _runs_of(news: News) -> tuple[Run, ...]:
+    match news:
+        case Run():
+            return (news,)
+        case Made(runs):
+            return runs
+    return ()
 
 
 def make_slice(work: Slice, tell: Tell) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Self
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
-from storagelab.run.damage import damaged, read_run, reason_of
+from storagelab.run.damage import Shared, damaged, read_run, reason_of
 from storagelab.version import __version__
 
 SCHEMA_VERSION = 3
@@ -124,9 +124,10 @@ class Store:
 
     def runs(self) -> tuple[Run, ...]:
         """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read."""
-        with self._as_bytes():
-            rows = self._rows(f"SELECT {_COLUMNS} FROM run ORDER BY rowid")
-        read = [read_run(_RUN_COLUMNS, row) for row in rows]
+        shared: Shared = {}
+        with self._as_bytes(), _told_plainly(self.folder / FILE_NAME):
+            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM run ORDER BY rowid")
+            read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
             raise damaged(self.folder / FILE_NAME, lost, len(read) - len(lost))
         return tuple(run for run in read if isinstance(run, Run))
@@ -134,7 +135,8 @@ class Store:
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
         """Every run that can still be read, and what can't be read, in words. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
-        found = [read_run(_RUN_COLUMNS, row) for row in read]
+        shared: Shared = {}
+        found = [read_run(_RUN_COLUMNS, row, shared) for row in read]
         lost = [one for one in found if isinstance(one, str)]
         with self._as_bytes():
             try:

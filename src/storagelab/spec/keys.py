@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.spec.units import parse_bytes, parse_seconds
+from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
 from storagelab.spec.written import Written
 
 Schema = dict[str, Any]
@@ -105,6 +105,9 @@ def expected(schema: Schema) -> str:
             return f"a list{fewest}, each {expected(schema['items'])}"
         case "object":
             return "a table"
+    several = schema.get("anyOf", ())
+    if any("const" in option for option in several):
+        return " or ".join(expected(option) for option in several)
     return "text in quotes, a number, or true or false"
 
 
@@ -362,7 +365,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 # Keys that can be written with a unit
 # ---------------------------------------------------------------------------------------------------------------------
 
-_WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
+_WITH_UNIT: dict[str, tuple[str, Callable[[str], float | str], str, str]] = {
     "between_runs.pause": ("between_runs.pause_s", parse_seconds, "500ms", "seconds"),
     "drives.*.host_ram": ("drives.*.host_ram_bytes", parse_bytes, "16GB", "bytes"),
     "layout.data_size": ("layout.data_size_bytes", parse_bytes, "160GB", "bytes"),
@@ -373,7 +376,8 @@ _WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
     "volumes.*.stripe": ("volumes.*.stripe_bytes", parse_bytes, "128KiB", "bytes"),
     "workload.block": ("workload.block_bytes", parse_bytes, "8KiB", "bytes"),
     "workload.duration": ("workload.duration_s", parse_seconds, "60s", "seconds"),
-    "workload.warm_up": ("workload.warm_up_s", parse_seconds, "5s", "seconds"),
+    "workload.warm_up": ("workload.warm_up_s", parse_warm_up, "5s", "seconds"),
+    "workload.warm_up_at_most": ("workload.warm_up_at_most_s", parse_seconds, "10min", "seconds"),
 }
 """The spelling of a key when its value has a unit -> the key, the parser, an example, and the key's own unit. * is any
 name."""

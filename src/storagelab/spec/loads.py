@@ -11,7 +11,7 @@ from storagelab.model.config import Config
 from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
 from storagelab.spec.keys import choices, shown
 
-ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sql": ("postgres",)}
+ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sql": ("postgres", "mariadb")}
 """The engines that a kind of load is for; one that is not listed is for all."""
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
@@ -44,18 +44,16 @@ def script_of(text: str) -> Script:
 
 def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
     """What contradicts itself in a cell with a generated load."""
-    timed = load.model_fields_set & {"duration_s", "warm_up_s"}
-    if load.transactions_per_connection is not None and timed:
-        yield SpecError(
-            "conflicts with workload.transactions_per_connection",
-            key=f"workload.{min(timed)}",
-            hint="A run has a set time or a set number of transactions: keep one of them.",
-        )
+    yield from _length_conflicts(load)
     if load.threads > load.connections:
         hint = f"Set threads to at most {load.connections}, or raise connections."
         yield SpecError(
             f"{load.threads} threads can't share {load.connections} connections", key="workload.threads", hint=hint
         )
+    if config.target.attached and config.between_runs.data == "template":
+        hint = "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."
+        problem = "needs a server that can be shut down while its files are copied, which is a private one"
+        yield SpecError(problem, key="between_runs.data", hint=hint)
     if isinstance(load, Pgbench):
         yield from _pgbench_conflicts(config, load)
     if isinstance(load, Sql):
@@ -72,6 +70,20 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
             yield SpecError(
                 "is a volume of another machine, where only data files can be put", key=f"layout.{what}", hint=hint
             )
+
+
+def _length_conflicts(load: GeneratedLoad) -> Iterator[SpecError]:
+    """How long a run and its warm-up take."""
+    timed = load.model_fields_set & {"duration_s", "warm_up_s", "warm_up_at_most_s"}
+    if load.transactions_per_connection is not None and timed:
+        yield SpecError(
+            "conflicts with workload.transactions_per_connection",
+            key=f"workload.{min(timed)}",
+            hint="A run has a set time or a set number of transactions: keep one of them.",
+        )
+    elif load.warm_up_at_most_s is not None and load.warm_up_s != "auto":
+        hint = 'Set warm_up = "auto", or leave it out.'
+        yield SpecError("is for a warm-up that is to be found", key="workload.warm_up_at_most_s", hint=hint)
 
 
 def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
@@ -98,8 +110,12 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
         )  # fmt: skip
 
 
-def _sysbench_conflicts(load: Sysbench) -> Iterator[SpecError]:
-    """sysbench counts its time in whole seconds."""
+def _sysbench_conflicts(load: Sysbench | Sql) -> Iterator[SpecError]:
+    """sysbench keeps the time itself, in whole seconds."""
+    if load.warm_up_s == "auto":
+        problem = "can't be found for sysbench, which takes its warm-up before it starts"
+        yield SpecError(problem, key="workload.warm_up_s", hint='Write a time: warm_up = "60s".')
+        return
     for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):
         if seconds != int(seconds) or (name == "duration_s" and seconds < 1):
             hint = 'Write whole seconds: duration = "60s".'
@@ -114,16 +130,31 @@ def _sql_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
         yield SpecError(
             "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
         )
-    if config.target.attached:
-        hint = "Leave the DSN out: storagelab then starts a private server."
-        yield SpecError("sql loads make a database of their own, on a private server", key="workload.kind", hint=hint)
+    if config.target.engine == "mariadb":
+        yield from _sysbench_conflicts(load)
+        yield from _sql_on_mariadb_conflicts(config, load)
     if config.layout.data_files > 1 and not config.layout.spread:
         hint = 'Name the big tables: spread = ["orders"] in [layout].'
         yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
 
 
+def _sql_on_mariadb_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
+    """What sysbench, which runs the transactions there, can't do; and where the server leaves tables that are not spread."""
+    for name in ("protocol", "latency_limit_s"):
+        if name in load.model_fields_set:
+            hint = "Leave it out: on mariadb sysbench runs the transactions."
+            yield SpecError("is for pgbench, which knows postgres only", key=f"workload.{name}", hint=hint)
+    if config.target.attached and config.data_volumes and not config.layout.spread:
+        hint = 'Name the big tables: spread = ["orders"] in [layout]; or leave [volumes] out.'
+        problem = "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume"
+        yield SpecError(problem, key="layout.spread", hint=hint)
+
+
 def only_for_generators(config: Config) -> Iterator[SpecError]:
-    """Refuses keys of a generated load's layout in a cell with another load."""
+    """Refuses keys of a generated load in a cell with another load."""
+    if config.between_runs.data == "template":
+        problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
+        yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
     for name in ("spread", "tables", "indexes", "temp"):
         if name in config.layout.model_fields_set:
             kinds = ", ".join(f'"{kind}"' for kind in ENGINES_OF)

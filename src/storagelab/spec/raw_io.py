@@ -16,7 +16,7 @@ _LEAST_COUNTED_S = {True: 0.001, False: 1.0}
 fio needs a second to be worth its start."""
 _OF_SERVERS = {
     "target": ("settings", "bin_dir", "dsn", "dsn_env"),
-    "between_runs": ("checkpoint", "drop_page_cache"),
+    "between_runs": ("checkpoint", "drop_page_cache", "data"),
     "measure": ("waits", "sample_hz", "raw", "raw_s"),
 }
 

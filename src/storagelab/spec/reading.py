@@ -112,6 +112,19 @@ def at_scale(experiment: Experiment, scale: int) -> Experiment:
     )
 
 
+def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
+    """The same experiment with another number of repetitions. It is another spec, with a hash of its own."""
+    canonical = {**experiment.canonical, "repetitions": repetitions}
+    return experiment.model_copy(
+        update={
+            "repetitions": repetitions,
+            "text": f"# {why}, with repetitions = {repetitions} in all:\n{experiment.text}",
+            "sha256": _sha256(canonical),
+            "canonical": canonical,
+        }
+    )
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # From text to checked content
 # ---------------------------------------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
         **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
         **{
             f"between_runs.{name}": name in between.model_fields_set
-            for name in ("checkpoint", "drop_page_cache", "pause_s")
+            for name in ("checkpoint", "drop_page_cache", "pause_s", "data")
         },
         **{
             f"measure.{name}": name in config.measure.model_fields_set

@@ -12,6 +12,8 @@ BYTES_PER_UNIT = {
 }  # fmt: skip
 SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+AUTO = "auto"
+
 _SHOWN_CHARACTERS = 40
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
@@ -27,6 +29,16 @@ def parse_bytes(text: str) -> int:
 def parse_seconds(text: str) -> float:
     """Seconds in `text`, such as "250ms" or "5min". Raises ValueError, naming the known units."""
     return _parse(text, SECONDS_PER_UNIT, "a duration")
+
+
+def parse_warm_up(text: str) -> float | str:
+    """Seconds in `text`, or "auto" for a warm-up that is to be found. Raises ValueError as above."""
+    if text.strip() == AUTO:
+        return AUTO
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "{AUTO}"') from None
 
 
 def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> float:

@@ -25,11 +25,11 @@ def _left_out(field: FieldInfo) -> FieldInfo:
 
 
 def _any_workload() -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        name: (field.annotation, _left_out(field))
-        for member in KINDS.values()
-        for name, field in member.model_fields.items()
-    }
+    fields = dict[str, Any]()
+    for member in KINDS.values():
+        for name, field in member.model_fields.items():
+            # A key of several kinds takes here what it takes in the first of them; raw I/O, the last, takes the least.
+            fields.setdefault(name, (field.annotation, _left_out(field)))
     fields["kind"] = (Literal[tuple(KINDS)], None)
     return create_model("AnyWorkload", __base__=Frozen, **fields)
 

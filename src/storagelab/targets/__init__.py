@@ -133,6 +133,13 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     return sweeping.sweep_temporary() + sweeping.sweep(plan, site)
 
 
+def remove_templates(plan: Plan, site: Site) -> None:
+    """Remove the prepared data that was kept between the runs of a campaign. Raises RunFailed if that fails."""
+    from storagelab.targets import templates
+
+    templates.remove(plan, site)
+
+
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
     from storagelab.targets.engines import every_engine
@@ -142,5 +149,5 @@ def server_abilities() -> tuple[Ability, ...]:
 
 __all__ = [
     "Block", "Preflight", "Progress", "Site", "State", "Target", "VolumeNeed", "open_block", "open_target",
-    "preflight", "server_abilities", "sweep", "try_starting",
+    "preflight", "remove_templates", "server_abilities", "sweep", "try_starting",
 ]  # fmt: skip

@@ -67,11 +67,13 @@ class Site(Frozen):
 
 
 class Folders:
-    """One folder on each volume, named after the experiment, with a marker inside that says whose it is."""
+    """One folder on each volume, named after the experiment, with a marker inside that says whose it is. Those that are not
+    for runs have their `purpose` in their names."""
 
-    def __init__(self, site: Site, volumes: Mapping[str, Path]) -> None:
+    def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
         self.site = site
-        self._folders = {name: path / f"storagelab-{site.experiment}-{site.identity}" for name, path in volumes.items()}
+        own = "-".join(filter(None, ("storagelab", site.experiment, site.identity, purpose)))
+        self._folders = {name: path / own for name, path in volumes.items()}
 
     def __getitem__(self, volume: str) -> Path:
         return self._folders[volume]
@@ -80,11 +82,16 @@ class Folders:
     def paths(self) -> tuple[Path, ...]:
         return tuple(sorted(set(self._folders.values())))
 
-    def make(self) -> None:
-        """Raises RunFailed if a folder can't be made; two volumes with one path share their folder."""
+    def content(self, folder: Path) -> list[Path]:
+        """What was put into one of them."""
+        return [entry for entry in sorted(folder.iterdir()) if entry.name != _MARKER]
+
+    def make(self, *, again: bool = False) -> None:
+        """Raises RunFailed if a folder can't be made; two volumes with one path share their folder. `again`: some may be
+        there already."""
         for folder in set(self._folders.values()):
             try:
-                folder.mkdir()
+                folder.mkdir(exist_ok=again)
                 folder.chmod(0o711)  # whatever the umask: a server without root's rights passes through it
                 marker = {"experiment": self.site.experiment, "identity": self.site.identity, "made_by": "storagelab"}
                 (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")

@@ -5,6 +5,7 @@ This is what all real engines share, in the order of a run. The methods without 
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from abc import abstractmethod
@@ -18,7 +19,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
-from storagelab.targets import Progress, Site, remote
+from storagelab.targets import Progress, Site, remote, templates
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.durability import judged
 from storagelab.targets.folders import Folders
@@ -40,6 +41,7 @@ OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
+_FULL = re.compile(r"No space left on device|\bis full\b|free disk space|could not extend file")
 
 C = TypeVar("C")
 """A connection of the engine's driver."""
@@ -71,6 +73,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.server = self.facts = None
         self.expected: dict[str, str] = {}
         """The settings as a private server's own parser reads them."""
+        self._restored: templates.Restored | None = None
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
@@ -156,29 +159,64 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _set_up(self) -> None:
         if self.config.target.attached:
             self._attach()
-        else:
-            self.folders.make()
-            self._start_private_server()
+            self._make_data()
+            return
+        self.folders.make()
+        self.server = server = self._private_server()
+        if not templates.wanted(self.config):
+            self._prepare(server)
+            return
+        template = templates.Template(self.config, self.site)
+        if not template.exists:
+            self._prepare(server)
+            connection, self._connection = self._connection, None
+            self._close(connection)
+            server.shut_down()
+            template.keep()
+        self._restored = template.restore()
+        server.start_again()
+        self._connection = self._connect()
+
+    def _prepare(self, server: PrivateServer[Any]) -> None:
+        """Start a private server on nothing, and make the data."""
+        server.start()
+        self.layout.make_folders()
+        self._make_data()
+
+    def _make_data(self) -> None:
         self._connection = self._connect()
         self.layout.create(self._connection)
         if self.config.generated:
-            self._fill(self._connection)
+            self._fill_or_say_what_is_full(self._connection)
+
+    def _fill_or_say_what_is_full(self, connection: C) -> None:
+        """Servers say that a disk is full in words of many kinds, and don't name the volume."""
+        free = {name: host.free_bytes(path) for name, path in self._watched_volumes().items()}
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
+        try:
+            self._fill(connection)
+        except errors as error:
+            words = str(error) if isinstance(error, RunFailed) else self._said(error)
+            if _FULL.search(words) is None:
+                raise
+            room = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in free.items())
+            said = hidden(next(iter(words.strip().splitlines()), ""), self.config.target)
+            raise RunFailed(f"the load's set-up filled a volume (free before it: {room}): {said}") from error
 
     def _fill(self, connection: C) -> None:
         """Make the tables of a generated load. Raises RunFailed."""
 
-    def _start_private_server(self) -> None:
+    def _private_server(self) -> PrivateServer[Any]:
         config, starter = self.config, self.starter
         assert config.log_volume is not None
         programs, settings = starter.programs(config, self.site), starter.settings(config)
         self.expected = starter.check(programs, settings)
-        self.server = starter.server(
+        server: PrivateServer[Any] = starter.server(
             programs, data_folder=self.folders[config.data_volumes[0]] / "server",
             log_folder=self.folders[config.log_volume] / "log", settings=settings, volumes=self.folders.paths,
             waits=config.measure.waits,
         )  # fmt: skip
-        self.server.start()
-        self.layout.make_folders()
+        return server
 
     def _attach(self) -> None:
         self._meet_server()
@@ -260,8 +298,13 @@ class LoadingTarget(Lifetime, Generic[C]):
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
             "volumes": {**volumes, **self._remote_volumes(connection)},
             "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
+            **({"data": {"state": self._data_state()}} if self.config.generated else {}),
             "storagelab": {"version": __version__},
         }
+
+    def _data_state(self) -> str:
+        """How the data came about that a generator found."""
+        return "rebuilt" if self._restored is None else f"restored from a template, {self._restored.how}"
 
     def _remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
         """What is known of volumes on the server's machine."""
@@ -402,6 +445,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             *self.layout.read_back(self._own),
             *self._check_remote_volumes(),
             *self._check_log_place(),
+            *(self._restored.checks() if self._restored is not None else ()),
             *(
                 [self._check_pages(self.config.insert_load.rows)]
                 if self.config.workload.kind == "sequential-insert"

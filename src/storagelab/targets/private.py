@@ -22,6 +22,8 @@ from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
+SHUT_DOWN_TIMEOUT_S = 900.0
+"""How long a server may write out what it holds in memory."""
 
 Settings = Mapping[str, Scalar]
 P = TypeVar("P", bound=Programs)
@@ -60,6 +62,8 @@ class PrivateServer(ABC, Generic[P]):
     """Prefixes of the environment variables that its programs read."""
     stop_signal: ClassVar[signal.Signals]
     """The signal that ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
+    shut_down_signal: ClassVar[signal.Signals]
+    """The signal after which it writes everything out and ends."""
 
     def __init__(
         self,
@@ -107,9 +111,30 @@ class PrivateServer(ABC, Generic[P]):
         self._write_settings()
         self._launch()
 
+    def start_again(self) -> None:
+        """Starts the server on the folders of one like it that was shut down. Raises as `start` does."""
+        self._make_socket_folder()
+        self._write_settings()
+        self._launch()
+
     def _folders(self) -> tuple[Path, ...]:
-        """The settings that it starts with."""
+        """The folders that it needs before there is a database."""
         return (self.data_folder, self.log_folder)
+
+    def shut_down(self) -> None:
+        """Stop once everything is written out, so that its folders can be copied. Raises RunFailed."""
+        process = self._process
+        assert process is not None, "the server is not started"
+        process.send_signal(self.shut_down_signal)
+        try:
+            code = process.wait(SHUT_DOWN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"the server did not shut down within {SHUT_DOWN_TIMEOUT_S:.0f} s") from None
+        if code != 0:
+            raise self._failed(f"the server did not shut down in order (exit code {code})")
+        self._process = None
+        self._remove_socket_folder()
+        self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """Stop at once."""

@@ -56,9 +56,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
     meanwhile: Callable[[], None] | None = None,
+    reads: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab. `meanwhile` is called a few
-    times a second.
+    times a second; `reads` is the file that it reads as its standard input.
 
     If the run is interrupted, everything that the program started ends with it. Raises OSError, or SubprocessError as
     subprocess does.
@@ -66,9 +67,9 @@ def run(
     process = None
     try:
         # An exception raised by a signal while Python forks would be lost, or come before the process is known.
-        with uninterrupted():
+        with (reads or Path(os.devnull)).open("rb") as given, uninterrupted():
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 errors="replace", cwd=folder, env=environment, preexec_fn=in_child, start_new_session=True,
             )  # fmt: skip
         said, troubles = _communicate(process, timeout_s, meanwhile)

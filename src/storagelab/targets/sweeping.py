@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.plan import Plan
-from storagelab.targets import temporary
+from storagelab.targets import templates, temporary
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import places_of
 
@@ -37,8 +37,9 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     removed = []
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
-        folders = Folders(site, site.volume_paths(config))
-        left = folders.leftovers()
+        volumes = site.volume_paths(config)
+        folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
+        left = [*folders.leftovers(), *kept.leftovers()]
         stopped = [folder for folder in left if _stop_orphan(folder / "server")]
         removed += [f"stopped the server left running in {folder}" for folder in stopped]
         if config.target.attached:
@@ -48,6 +49,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
         try:
             folders.remove()
+            kept.remove()
         except RunFailed as error:
             raise PreflightError(f"what an earlier run left is still there: {error}") from error
         removed += [f"removed {folder}, left behind by a killed run" for folder in left]

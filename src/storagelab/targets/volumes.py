@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
-from storagelab.targets import Site, VolumeNeed
+from storagelab.targets import Site, VolumeNeed, templates
 from storagelab.targets.folders import Folders
+from storagelab.targets.templates import BytesOn
 from storagelab.targets.unprivileged import check_may_enter
-
-BytesOn = Callable[[Config, str], int]
-"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
 
 
 def volume_needs(
@@ -47,7 +46,9 @@ def volume_needs(
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
     """What a killed run of this experiment left on each file system (by st_dev): it is removed before the first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
-    return Folders(site, volumes).leftover_bytes()
+    held = Counter(Folders(site, volumes).leftover_bytes())
+    held.update(templates.folders_of(site, volumes).leftover_bytes())
+    return held
 
 
 def _check_usable(path: Path, key: str) -> None:
@@ -72,7 +73,7 @@ def _check_space(
     configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
 ) -> None:
     """Compares the hungriest cell of each file system with the free space, which its volumes share."""
-    hungriest: dict[int, tuple[int, list[tuple[str, Path]]]] = {}
+    hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
         for name, path in site.volume_paths(config).items():
@@ -80,16 +81,23 @@ def _check_space(
         for device, volumes in sharing.items():
             wanted = sum(bytes_on(config, name) for name, _ in volumes)
             if device not in hungriest or wanted > hungriest[device][0]:
-                hungriest[device] = wanted, volumes
-    for device, (wanted, volumes) in hungriest.items():
+                hungriest[device] = wanted, volumes, config
+    for device, (wanted, volumes, config) in hungriest.items():
         path = volumes[0][1]
         free = host.free_bytes(path) + leftover_bytes.get(device, 0)
         if wanted > free:
             raise PreflightError(
                 f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
                 key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
-                hint=f"free some, name another volume, or lower {size_key}",
+                hint=f"free some, name another volume, or {_less(config, size_key)}",
             )
+
+
+def _less(config: Config, size_key: str) -> str:
+    """What makes a cell take less space."""
+    if templates.wanted(config):
+        return 'set between_runs.data = "rebuild", which keeps no templates'
+    return "make the load's tables smaller" if config.generated else f"lower {size_key}"
 
 
 def _device_text(path: Path) -> str:

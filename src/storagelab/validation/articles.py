@@ -85,6 +85,7 @@ class WaitTable(Frozen):
     wait_share: float | None = None
     tolerance: float = Field(ge=0)
     use: Use
+    fitted: tuple[str, ...] = Field((), description="figures of it that are for calibration, whatever `use` says")
     assumed: str = ""
 
     def figures(self) -> Iterator[Published]:
@@ -95,9 +96,11 @@ class WaitTable(Frozen):
             quantity, (words, unit) = cast("Quantity", name), _COLUMNS[name]
             whole_s = self.wait_s or (self.resource_s or 0.0) + (self.signal_s or 0.0)
             tiny = quantity == "signal_s" and value < _TINY * whole_s
+            figure = f"{self.first[0]}{number}"
+            use: Use = "calibration" if figure in self.fitted else self.use
             yield Published(
-                id=f"{self.first[0]}{number}", what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
-                use=self.use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
+                id=figure, what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
+                use=use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
                 tolerance_absolute=_TINY * whole_s if tiny else None, assumed=self.assumed,
             )  # fmt: skip
 

@@ -58,7 +58,10 @@ def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: s
 def check(plan: Plan) -> None:
     """Raises PreflightError if runs of the plan are measured: their servers are here."""
     if not loop.portable(plan):
-        hint = "leave --executor out: measured runs are made on this machine, one after the other"
+        hint = (
+            "leave --executor out: measured runs are made on this machine, one after the other; "
+            "`storagelab gather` puts campaigns of several hosts together"
+        )
         raise PreflightError("only simulated runs can be made on a cluster", key="--executor", hint=hint)
 
 

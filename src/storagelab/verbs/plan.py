@@ -8,6 +8,7 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.workload import GeneratedLoad
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import dealing
 from storagelab.run.estimate import estimate
@@ -64,7 +65,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = dealing.pending(expanded, attempts)
     time = estimate(expanded, pending, durations)
-    basis = f"learned from {time.learned_from} finished runs" if time.learned_from else "a guess before the first run"
+    basis = f"learned from {time.learned_from} finished runs" if time.learned_from else _guessed(expanded)
     return PlanFacts(
         server=found.server,
         volumes=tuple(VolumeFacts(**need.model_dump()) for need in found.volumes),
@@ -74,3 +75,9 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         warnings=tuple(warnings),
         durability=found.durability,
     )
+
+
+def _guessed(expanded: Plan) -> str:
+    loads = (cell.config.workload for cell in expanded.cells)
+    found = any(isinstance(load, GeneratedLoad) and load.warm_up_s == "auto" for load in loads)
+    return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")

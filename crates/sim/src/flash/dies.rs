@@ -92,6 +92,16 @@ impl Dies {
         time.of(self.rng.next_u64() >> 32)
     }
 
+    /// An exponentially distributed time; 0 if the mean is 0.
+    #[inline]
+    pub(super) fn stray_by(&mut self, mean_ns: u64) -> u64 {
+        if mean_ns == 0 {
+            0
+        } else {
+            self.rng.exponential_ns(mean_ns)
+        }
+    }
+
     /// Reads a flash page for the host; returns when its data leave the die. Programs go first only if writes wait for
     /// them.
     #[inline]

@@ -315,7 +315,7 @@ impl Drive {
             self.dies.pad(done);
         }
         self.counters.written_bytes += bytes;
-        done + self.parameters.write_command_ns
+        done + self.parameters.write_command_ns + self.dies.stray_by(self.parameters.log_delay_ns)
     }
 
     /// Takes a page into the buffer and has it programmed; returns when it is in the buffer.

@@ -70,6 +70,9 @@ pub struct Parameters {
     pub mapping: MappingRam,
     /// Host memory that the map may take; `None` for no limit.
     pub host_ram_bytes: Option<u64>,
+    /// Mean further delay of an appended piece of log, exponentially distributed: how soon its end is noticed. It delays
+    /// nothing else.
+    pub log_delay_ns: u64,
     /// CPU time of the host per request.
     pub host_cpu_ns: u64,
     /// CPU time of the host per sector of a request.
@@ -116,6 +119,7 @@ impl Parameters {
             ("erase_ns", self.erase_ns),
             ("read_command_ns", self.read_command_ns),
             ("write_command_ns", self.write_command_ns),
+            ("log_delay_ns", self.log_delay_ns),
             ("host_cpu_ns", self.host_cpu_ns),
             ("host_cpu_sector_ns", self.host_cpu_sector_ns),
         ];

@@ -199,6 +199,9 @@ pub struct Setup {
     /// Memory of the life-size host that the map may take; `None` for no limit.
     #[serde(default)]
     pub host_ram_bytes: Option<u64>,
+    /// Mean further delay of an appended piece of log.
+    #[serde(default)]
+    pub log_delay_ns: u64,
 }
 
 impl DriveProfile {
@@ -242,6 +245,7 @@ impl DriveProfile {
             trim: setup.trim.unwrap_or(self.trim.value),
             mapping: self.mapping_ram(setup, driver)?,
             host_ram_bytes: setup.host_ram_bytes.map(|bytes| bytes / u64::from(setup.scale)),
+            log_delay_ns: setup.log_delay_ns,
             host_cpu_ns: driver.host_cpu_ns.value,
             host_cpu_sector_ns: driver.host_cpu_sector_ns.value,
         })

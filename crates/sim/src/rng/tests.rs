@@ -152,6 +152,22 @@ fn exponential_numbers_have_their_mean_and_their_median() {
 }
 
 #[test]
+fn exponential_times_are_whole_numbers_of_the_same_distribution() {
+    let mut rng = Rng::stream(1, "exponential times");
+    let draws: Vec<u64> = (0..100_000).map(|_| rng.exponential_ns(1_000_000)).collect();
+    #[expect(clippy::cast_precision_loss, reason = "the sum is far below 2^53")]
+    let mean = draws.iter().sum::<u64>() as f64 / 1e11;
+    assert!((mean - 1.0).abs() < 0.016, "{mean}");
+    // A share of e^-x lies above x means; the standard errors are at most 160 of 100,000.
+    for (means, share) in [(0.5_f64, 60_653), (1.0, 36_788), (2.0, 13_534), (4.0, 1_832)] {
+        #[expect(clippy::cast_precision_loss, reason = "a draw is far below 2^53")]
+        let above = draws.iter().filter(|&&draw| draw as f64 > means * 1e6).count();
+        assert!(above.abs_diff(share) < 800, "{above} above {means}");
+    }
+    assert_eq!(rng.exponential_ns(0), 0);
+}
+
+#[test]
 #[should_panic(expected = "a mean must be finite")]
 fn a_mean_that_is_no_number_is_refused() {
     Rng::stream(1, "exponential").exponential(f64::NAN);

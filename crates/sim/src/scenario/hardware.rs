@@ -75,6 +75,10 @@ pub struct DriveChoice {
     /// Nothing for a drive whose maker's utility formatted it.
     #[serde(default)]
     pub history: Option<Prepared>,
+    /// Flash: mean further delay of a piece of log, drawn anew for each piece and each drive, and the same at every scale;
+    /// nothing for none.
+    #[serde(default)]
+    pub log_delay_ns: Option<u64>,
     /// Disk: in which order it serves its queue; nothing for what the profile says.
     #[serde(default)]
     pub order: Option<Order>,
@@ -98,6 +102,7 @@ impl DriveChoice {
                     scale,
                     trim: self.trim,
                     host_ram_bytes: self.host_ram_bytes,
+                    log_delay_ns: self.log_delay_ns.unwrap_or_default(),
                 };
                 profile.parameters(&setup).map(DeviceParameters::Flash)
             }
@@ -109,6 +114,7 @@ impl DriveChoice {
                     ("trim", self.trim.is_some()),
                     ("host_ram_bytes", self.host_ram_bytes.is_some()),
                     ("history", self.history.is_some()),
+                    ("log_delay_ns", self.log_delay_ns.is_some()),
                 ];
                 if let Some((name, _)) = flash_only.iter().find(|(_, given)| *given) {
                     return Err(format!(

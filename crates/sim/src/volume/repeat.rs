@@ -48,6 +48,11 @@ pub(crate) fn disk(number: u64) -> Device {
 
 /// The articles' flash drive, small, filled, without jitter.
 pub(crate) fn flash(number: u64) -> Device {
+    flash_with_log_delay(number, 0)
+}
+
+/// The same, with a delay of this mean for each piece of log.
+pub(crate) fn flash_with_log_delay(number: u64, log_delay_ns: u64) -> Device {
     let profile: DriveProfile = toml::from_str(IODRIVE).expect("a shipped profile");
     let setup = Setup {
         format: "maximum-write".into(),
@@ -56,6 +61,7 @@ pub(crate) fn flash(number: u64) -> Device {
         scale: 1000,
         trim: None,
         host_ram_bytes: None,
+        log_delay_ns,
     };
     let mut parameters = profile.parameters(&setup).expect("a shipped profile");
     parameters.jitter_per_mille = 0;

@@ -261,7 +261,18 @@ def _summary(summary: CellSummary | None) -> Json:
         "runs_unverified": summary.runs_unverified if summary else 0,
         "runs_failed": summary.runs_failed if summary else 0,
         "explained": summary.explained if summary else None,
+        **_raw_io(summary),
     }
+
+
+def _raw_io(summary: CellSummary | None) -> Json:
+    """What only raw I/O tells: of itself, and beside the load of a database."""
+    if summary is None:
+        return {}
+    told: Json = {"steady": summary.steady} if summary.raw_io else {}
+    if summary.reached:
+        told["reached"] = [one.model_dump() for one in summary.reached]
+    return told
 
 
 def _rate(sample: Sample | None) -> Json | None:
@@ -298,6 +309,7 @@ def _findings(findings: Findings) -> Json:
         "not_compared": list(findings.not_compared),
         "at_most_slower": findings.at_most_slower,
         "race": _race(findings.race),
+        "fleet": None if findings.fleet is None else plain(findings.fleet.model_dump()),
         "fit": findings.fit,
         "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         "loads": [

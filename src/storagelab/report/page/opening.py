@@ -33,6 +33,8 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
         facts.append(f"{server.get('engine') or 'server'} {server['version']}")
     if isinstance(server, Mapping) and server.get("scale"):
         facts.append(f"simulated at scale {server['scale']}")
+    if findings.fleet is not None:
+        return [*facts, f"{len(findings.fleet.hosts)} hosts"]
     if isinstance(host, Mapping) and host.get("cpu_count"):
         facts.append(f"{host['cpu_count']} CPUs")
     if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):
@@ -60,7 +62,9 @@ def verdict_view(findings: Findings) -> View:
 
 
 def _tiles(findings: Findings) -> list[View]:
-    """The fastest and the slowest cell side by side."""
+    """The fastest and the slowest cell side by side; none where each load has its own and no verdict picks one."""
+    if findings.loads and findings.verdict == "untested":
+        return []
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable}
     judged = findings.load_of(fastest or "") or findings

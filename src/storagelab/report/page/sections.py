@@ -20,6 +20,7 @@ from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch,
 from storagelab.report.page.results import checkpoint_view, times_view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.compared import ends
+from storagelab.report.words.hosts import host_columns, host_sentences
 from storagelab.report.words.loads import load_noun
 from storagelab.report.words.names import cell_text, factor_noun, factor_text, listed, value_text
 from storagelab.report.words.table import Heading
@@ -57,6 +58,7 @@ def sections(
         Section("findings", "Findings", verdict_view(findings)),
         Section("cautions", "Cautions", cautions_view(findings)),
         Section("completion-time", compared.title(findings), times),
+        Section("hosts", "Hosts", _hosts(findings)),
         Section("explore", "Every cell: sort, filter, compare", explore_view(plan, runs, findings)),
         Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
         Section(
@@ -70,6 +72,18 @@ def sections(
         Section("manifest", "How it was measured", manifest_view(experiment, plan, findings, runs, extra)),
     )
     return [section for section in every if section.view is not None]
+
+
+def _hosts(findings: Findings) -> View | None:
+    """Every host, if there are several."""
+    columns = host_columns(findings)
+    if not columns:
+        return None
+    headings = [Heading(name, "number" if name in ("rounds", "runs") else "prose") for name, _ in columns]
+    rows = [list(row) for row in zip(*(texts for _, texts in columns), strict=True)]
+    return view(
+        " ".join(host_sentences(findings)), tables=[PageTable(f"The hosts ({findings.provenance})", headings, rows)]
+    )
 
 
 def _effects(findings: Findings, charts: list[PageChart]) -> View | None:

@@ -13,6 +13,7 @@ from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.doubts import caution_sentences
+from storagelab.report.words.hosts import host_columns
 from storagelab.report.words.names import cell_text, repetition_text, unmet_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
@@ -29,6 +30,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
         _title(experiment, findings),
         _evidence(findings),
         ["## Cells", "", *_cells(findings)],
+        _hosts(findings),
         _doubts(findings),
         ["## Waits", "", *_waits(findings)],
         _charts(findings, runs),
@@ -69,6 +71,12 @@ def _cells(findings: Findings) -> list[str]:
     left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
     return [*markdown_table(cell_columns(findings, cells), left), "", note]
+
+
+def _hosts(findings: Findings) -> list[str]:
+    columns = host_columns(findings)
+    left = [name for name, _ in columns if name not in ("rounds", "runs")]
+    return ["## Hosts", "", *markdown_table(columns, left)] if columns else []
 
 
 def _doubts(findings: Findings) -> list[str]:

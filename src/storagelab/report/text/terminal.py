@@ -23,6 +23,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.hosts import host_columns
 from storagelab.report.words.names import level_text
 from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
@@ -64,6 +65,7 @@ def _print_evidence(console: Console, findings: Findings) -> None:
     for text in texts:
         print_paragraph(console, text, first="- ")
     _print_cells(console, findings)
+    _print_hosts(console, findings)
     if compared.of_raw_io(findings):
         _print_doubts(console, findings)
         return
@@ -91,6 +93,13 @@ def _print_cells(console: Console, findings: Findings) -> None:
     print_table(console, columns, rows_styled=styles)
     if left_out:
         print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
+
+
+def _print_hosts(console: Console, findings: Findings) -> None:
+    columns = host_columns(findings)
+    if columns:
+        blank(console)
+        print_table(console, [Column(name, texts, right=name in ("rounds", "runs")) for name, texts in columns])
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:

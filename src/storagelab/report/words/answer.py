@@ -19,6 +19,7 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.briefly import doubt_text, unable_text
+from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.loads import load_noun
 from storagelab.report.words.names import is_counted, noun
 from storagelab.report.words.numbers import (
@@ -61,10 +62,9 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     told = _Told(findings, found or answer_of(findings))
     ranked = [
         Line("head", told.head()),
-        *(Line("use", text) for text in told.use()),
+        *(Line("use", text) for text in chain(told.use(), host_lines(findings))),
         *(Line("gains", text) for text in told.gains()),
-        *(Line("why", text) for text in reached_lines(findings)),
-        *(Line("why", text) for text in told.why()),
+        *(Line("why", text) for text in chain(reached_lines(findings), told.why())),
     ]
     doubts = [Line("doubt", text) for text in told.doubts()]
     return [*ranked[: LINES - len(doubts)], *doubts]
@@ -93,11 +93,8 @@ class _Told:
         if not facts:
             return f"{counts}: no drive was measured." if found.provenance == "simulated" else f"{counts}."
         told = [facts, [re.sub(r" \([^)]*\)", "", fact) for fact in facts]]
-        return fitting(
-            f"{counts}; not conclusive: {_some(those, number)}."
-            for number in range(len(facts), 0, -1)
-            for those in told
-        )
+        some = [_some(those, number) for number in range(len(facts), 0, -1) for those in told]
+        return fitting(f"{counts}; not conclusive: {those}." for those in (*some, told[1][0]))
 
     # -----------------------------------------------------------------------------------------------------------------
     # What to use, how sure, and which of those
@@ -404,7 +401,7 @@ class _Told:
         def steps(room: Room, number: int) -> str:
             return "; ".join(self._step(cause, room) for cause in causes[:number])
 
-        per = " per connection" if causes[0].limit is None else ""
+        per = f" per {compared.spender(self.findings)}" if causes[0].limit is None else ""
         return fitting(
             narrowing(
                 lambda room: f"{start(room)}{steps(room, len(causes))}{per}.",

@@ -9,6 +9,7 @@ from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
 from storagelab.report.words.compared import of_both_kinds
+from storagelab.report.words.hosts import unlike_text
 from storagelab.report.words.names import factor_text, noun
 from storagelab.report.words.numbers import percent, plural, seconds
 
@@ -25,7 +26,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(layout_factors(findings))})"
         case "untested" if of_both_kinds(findings):
-            return "simulated and measured are not compared"
+            return "not tested together"  # provenances, as the line begins with both
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
@@ -89,6 +90,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "failed-runs": lambda found, _: f"{plural(sum(one.failed for one in found), 'run')} failed",
     "missing-runs": lambda found, _: f"{plural(found[0].missing, 'run')} still to make",
     "unverified": _unverified,
+    "unsettled": lambda found, _: f"throughput had not settled in {plural(sum(one.runs for one in found), 'run')}",
     "single-repetition": lambda *_: "one run of each",
     "few-repetitions": lambda found, _: f"{found[0].repetitions} runs each",
     "short-runs": _short_runs,
@@ -116,5 +118,6 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     ),
     "others-on-drive": lambda found, _: f"others used the drive (up to {percent(found[0].share)} on top)",
     "too-fast": lambda *_: "a drive answered faster than drives can",
+    "unlike-hosts": lambda found, _: unlike_text(found[0]),
     "different-loads": lambda found, _: f"{found[0].loads} different loads are compared",
 }

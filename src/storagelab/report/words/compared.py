@@ -44,6 +44,12 @@ def set_time(findings: Findings) -> bool:
     return findings.compared in ("time-per-request", "time-per-transaction")
 
 
+def spender(findings: Findings) -> str:
+    """What the seconds of waits add up to the time of."""
+    each = any(cell.each_s is not None for cell in findings.cells)
+    return "transaction" if each else "connection"
+
+
 def by_latency(findings: Findings) -> bool:
     return findings.compared in _AT
 

@@ -11,6 +11,7 @@ from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
+from storagelab.report.words.hosts import unlike_sentence
 from storagelab.report.words.names import factor_text, group_text, listed, noun
 from storagelab.report.words.numbers import count, duration, percent, seconds, significant
 from storagelab.targets.known import KNOWN
@@ -126,6 +127,15 @@ def _unverified(doubt: kinds.Unverified, where: str, _findings: Findings) -> str
     return (
         f"In {_runs(doubt.runs)}{where} {thing}. These times are counted, but they may belong to another layout than "
         "the one named: fix the setting or the volume, and run under a new name."
+    )
+
+
+@sentence.register
+def _unsettled(doubt: kinds.Unsettled, where: str, _findings: Findings) -> str:
+    which = "it was" if doubt.runs == 1 else "in one of them it was"
+    return (
+        f"{_runs(doubt.runs)}{where} began to count before throughput had {doubt.asked}: {which} {doubt.got}. "
+        "The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
     )
 
 
@@ -436,3 +446,8 @@ def _too_fast(doubt: kinds.TooFast, where: str, _findings: Findings) -> str:
         f"{significant(doubt.bytes_per_s / 1e6)} MB/s. Something before the medium answered: a cache, the memory of a host, "
         "or parts of a device that were never written. These are no figures of a drive."
     )
+
+
+@sentence.register
+def _unlike_hosts(doubt: kinds.UnlikeHosts, _where: str, _findings: Findings) -> str:
+    return unlike_sentence(doubt)

@@ -25,6 +25,7 @@ _FACTOR_NAMES = {
     "between_runs.checkpoint": "checkpoint before each run",
     "between_runs.drop_page_cache": "page cache dropped before each run",
     "between_runs.pause_s": "pause before each run in s",
+    "between_runs.data": "data before each run",
     "between_runs.format_drives": "drives formatted before each run",
     "between_runs.move_files": "files moved between runs",
     "server.cores": "cores",

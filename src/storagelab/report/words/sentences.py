@@ -26,6 +26,7 @@ from storagelab.report.words.headline import (
     verdict_sentence,
     was,
 )
+from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.loads import load_sentences
 from storagelab.report.words.names import cell_text, noun, phrase
 from storagelab.report.words.numbers import change, rows_per_s_estimate, slower_by
@@ -52,6 +53,7 @@ def sentences(findings: Findings) -> list[str]:
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
         *_on_latency(findings),
         *race_sentences(findings),
+        *host_sentences(findings),
         *_on_effects(findings),
         *reached_sentences(findings),
         *wait_change_sentences(findings, said),
@@ -80,6 +82,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
             ),
             *_on_latency(findings),
             *race_sentences(findings),
+            *host_sentences(findings),
         ],
         "gains": [*_on_effects(findings), *what_if_sentences(findings)],
         "why": [
@@ -168,9 +171,10 @@ def _what_may_hide(findings: Findings) -> list[str]:
     room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
     than = "as" if high >= 2 else "than"
     them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
+    more = "repetitions" if findings.fleet is None else "hosts"
     return [
         f"{them} equal: {cell_name(findings, comparison.cell_id)} may take {room} {than} "
-        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More repetitions narrow this."
+        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More {more} narrow this."
     ]
 
 

@@ -44,7 +44,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     start = f"{after} against {before}: {shown}"
     if not found:
         return f"{start}. No kind of wait explains a quarter of that for sure."
-    text = "; ".join(_reason_text(one, " of each connection's time" * (one is found[0])) for one in found)
+    text = "; ".join(_reason_text(one, f" of each {waterfall.of}'s time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
 
 
@@ -153,7 +153,7 @@ def waterfall_table(waterfall: Waterfall, before: str, after: str) -> Table:
     steps, rest = folded(waterfall)
     rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in (*steps, *((rest,) if rest else ()))]
     total = Step(Thing("elapsed time", "", "other", None), waterfall.before_s, waterfall.after_s, waterfall.change)
-    headings = [Heading("each connection's time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
+    headings = [Heading(f"each {waterfall.of}'s time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
                 Heading("change, s"), Heading("95 % interval, s", meaning="joint over all steps")]  # fmt: skip
     return Table(headings, [*rows, [total.thing.name, *_figures(total, waterfall)]])
 

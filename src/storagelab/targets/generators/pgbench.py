@@ -15,12 +15,22 @@ from storagelab.spec.loads import Script
 from storagelab.targets.generators.transactions import Transactions, joined
 
 LOG_PREFIX = "transactions"
+COUNTED = "pgbench_branches"
+"""The table by which pgbench finds out the scale, before it connects its sessions."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
-_NOISE = ("pgbench: error: Run was aborted", "pgbench: hint:", "pgbench (", "starting vacuum", "pgbench: detail:")
+_NOISE = (
+    "pgbench: error: Run was aborted",
+    "pgbench: hint:",
+    "pgbench (",
+    "starting vacuum",
+    "pgbench: detail:",
+    "progress: ",
+)
+_PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 
 
 class Source(NamedTuple):
@@ -70,7 +80,17 @@ def command(
         "--jobs", str(min(load.threads, load.connections)), "--protocol", load.protocol, "--random-seed", str(seed),
         *length, *scripts, *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
         *(["--scale", str(load.scale)] if isinstance(load, Pgbench) and all(one.content for one in sources) else []),
+        *(["--progress", "1"] if load.warm_up_s == "auto" else []),
     ]  # fmt: skip
+
+
+def per_second(said: str) -> list[float]:
+    """Transactions a second since pgbench began, by its progress reports. One that comes late stands for all its seconds."""
+    rates, before_s = list[float](), 0.0
+    for at, rate in _PROGRESS.findall(said):
+        rates += [float(rate)] * max(1, round(float(at) - before_s))
+        before_s = float(at)
+    return rates
 
 
 def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list[str]:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import Sql, Sysbench
 from storagelab.targets import temporary
-from storagelab.targets.generators import sysbench
+from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.running import Program
 
 
 def sysbench_program(
     server: Sequence[str],
-    load: Sysbench,
+    load: Sysbench | Sql,
     scripts: Sequence[Source],
     seed: int,
     environment: Mapping[str, str],
@@ -26,11 +26,16 @@ def sysbench_program(
     in_child: Callable[[Path], Callable[[], None] | None],
 ) -> Program:
     """sysbench with the options `server` that lead to the server."""
+    if isinstance(load, Sql):
+        script = in_lua.written(scripts)
+        words, inputs = script.words, {sysbench.OWN_SCRIPT: script.text.encode()}
+    else:
+        words, inputs = partial(sysbench.words, script=load.script), sysbench_inputs(scripts)
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(server, load, own=bool(scripts), seed=seed),
-        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.warm_up_s),
-        words=partial(sysbench.words, script=load.script), stop=signal.SIGTERM, environment=environment,
-        inputs=sysbench_inputs(scripts), says_it_counts=sysbench.counts(load), owner=owner, in_child=in_child,
+        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.longest_warm_up_s),
+        words=words, stop=signal.SIGTERM, environment=environment, inputs=inputs,
+        says_it_counts=sysbench.counts(load), owner=owner, in_child=in_child,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
 
-The part that counts begins once all sessions are connected and the warm-up is over. A run of set time ends when its time is
-over: counters are then read while all sessions still work, and only afterwards the program is told to stop.
+The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput has
+settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and only
+afterwards the program is told to stop.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Check, TimeSeries
+from storagelab.model.measurement import SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
+from storagelab.targets.generators import settling
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop
 from storagelab.targets.steps import Counters, Done
@@ -51,13 +55,15 @@ class Program:
     environment: Mapping[str, str]
     inputs: Mapping[str, bytes]
     says_it_counts: bytes = b""
+    per_second: Callable[[str], list[float]] = lambda _: []
     owner: tuple[int, int] | None = None
     in_child: Callable[[Path], Callable[[], None] | None] = lambda _: None
 
 
 class Generator(Generic[C]):
     """The run of one generator. `connect` opens a session with the settings of the load's own, `sessions` asks the server for
-    the ids of the generator's sessions."""
+    the ids of the generator's sessions. `hold` keeps the tables locked until what it gives is called: so the first of a
+    set number of transactions waits until the run is watched."""
 
     def __init__(
         self,
@@ -66,13 +72,18 @@ class Generator(Generic[C]):
         connect: Callable[[], C],
         disconnect: Callable[[C | None], None],
         sessions: Callable[[], list[int]],
+        hold: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self.program, self.load = program, load
         self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
+        self._hold = hold if load.transactions_per_connection is not None else None
+        self._let_go: Callable[[], None] = lambda: None
         self._first: C | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
+        self._trend: settling.Trend | None = None
+        self._warm_up_s: float | None = None
         self.ids: list[int] = []
 
     @property
@@ -92,6 +103,8 @@ class Generator(Generic[C]):
 
     def gather(self) -> None:
         """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
+        if self._hold is not None:
+            self._let_go = self._hold()
         self._launch()
         deadline = time.monotonic() + GATE_TIMEOUT_S
         while len(ids := self._sessions()) < self.load.connections:
@@ -109,10 +122,17 @@ class Generator(Generic[C]):
                 time.sleep(_SESSIONS_POLL_S)
             self._counts_since_s = self._now_s()
             return
-        warm_s = time.monotonic() + self.load.warm_up_s
-        while (left_s := warm_s - time.monotonic()) > 0:
+        began_s, seconds = time.monotonic(), 0
+        to_find = self.load.warm_up_s == "auto"
+        while (left_s := began_s + self.load.longest_warm_up_s - time.monotonic()) > 0:
             self._refuse_if_ended()
             time.sleep(min(POLL_S, left_s))
+            if to_find and len(rates := self.program.per_second(self._raw_said())) > seconds:
+                seconds = len(rates)
+                self._trend = settling.trend(np.asarray(rates), self.load.duration_s)
+                if self._trend is not None and self._trend.settled:
+                    break
+        self._warm_up_s = time.monotonic() - began_s if to_find else None
 
     def _launch(self) -> None:
         self._folder = temporary.short_path("generator")
@@ -123,7 +143,7 @@ class Generator(Generic[C]):
         if self.program.owner is not None:
             for path in (self._folder, *self._folder.iterdir()):
                 os.chown(path, *self.program.owner)
-        longest_s = self.load.warm_up_s + self.load.duration_s + GATE_TIMEOUT_S + STOP_TIMEOUT_S
+        longest_s = self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S + STOP_TIMEOUT_S
         command, in_child = self.program.command(self._folder, longest_s), self.program.in_child(self._folder)
         # A generator's log counts from the epoch with a clock that nobody can set, and so does this.
         self._to_epoch_s = time.time() - time.monotonic()
@@ -147,12 +167,16 @@ class Generator(Generic[C]):
         assert self._folder is not None
         return self._folder
 
+    def _raw_said(self) -> str:
+        return (self._own_folder / "said").read_text(encoding="utf-8", errors="replace")
+
     def _said(self) -> str:
-        return self.program.words((self._own_folder / "said").read_text(encoding="utf-8", errors="replace"))
+        return self.program.words(self._raw_said())
 
     def release(self) -> None:
         """From now on, transactions count."""
         self._start_s = self._now_s()
+        self._let_go()
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Its sessions keep
@@ -189,7 +213,7 @@ class Generator(Generic[C]):
             counted = logged.within(self._start_s, self._end_s)
             start_s, end_s = self._start_s, self._end_s
         else:
-            counted = logged
+            counted = logged.begun_at_earliest(self._start_s) if self._hold is not None else logged
             start_s, end_s = counted.span_s if counted.number else (self._start_s, self._end_s)
         if not counted.number:
             raise RunFailed(
@@ -200,7 +224,7 @@ class Generator(Generic[C]):
         return Done(
             elapsed_s=end_s - start_s, connection_s=(end_s - start_s,) * self.load.connections,
             transactions=counted.number, latency=counted.latency(),
-            counters=self._counters(counted), checks=tuple(self._checks(counted, end_s - start_s)),
+            counters=self._counters(counted), checks=(*self._settled_check(), *self._rate_check(counted, end_s - start_s)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,
         )  # fmt: skip
@@ -218,22 +242,36 @@ class Generator(Generic[C]):
         found = {"skipped": float(counted.skipped), "failed": float(counted.failed)}
         if self.load.rate is not None and counted.lag_s is not None:
             found |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
+        found["warm_up_s"] = self._warm_up_s or 0.0
         return {"generator": {name: value for name, value in found.items() if value}}
 
-    def _checks(self, counted: Counted, elapsed_s: float) -> list[Check]:
+    def _settled_check(self) -> Iterator[Check]:
+        """A check that fails if the warm-up was to be found, and throughput did not settle in time."""
+        if self._warm_up_s is None or (self._trend is not None and self._trend.settled):
+            return
+        got = "too short to tell"
+        if self._trend is not None:
+            change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
+            got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
+        yield Check(
+            name=SETTLED, asked=f"settled within {100 * settling.BAND:g} %",
+            got=f"{got} after {self._warm_up_s:.0f} s of warm-up", ok=False, read_from=self.program.title,
+        )  # fmt: skip
+
+    def _rate_check(self, counted: Counted, elapsed_s: float) -> Iterator[Check]:
         """A check that fails if the run fell behind its rate."""
         rate = self.load.rate
         if rate is None:
-            return []
+            return
         reached = counted.number / elapsed_s
         # Transactions begin at random moments, so their number scatters as that of a Poisson process.
         room = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
         if reached >= rate - room:
-            return []
+            return
         got = f"{reached:.6g} transactions/s"
         got += f", begun up to {counted.lag_s[1]:.3g} s late" if counted.lag_s is not None else ""
         got += f", {counted.skipped} skipped" if counted.skipped else ""
-        return [Check(name="rate", asked=f"{rate:g} transactions/s", got=got, ok=False, read_from=self.program.title)]
+        yield Check(name="rate", asked=f"{rate:g} transactions/s", got=got, ok=False, read_from=self.program.title)
 
     def close(self) -> None:
         """End the program and everything that it started. Never raises, since it is also called after errors."""
@@ -243,6 +281,8 @@ class Generator(Generic[C]):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        with contextlib.suppress(Exception):
+            self._let_go()
         first, self._first = self._first, None
         if first is not None:
             with contextlib.suppress(Exception):

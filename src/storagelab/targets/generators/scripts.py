@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import Sql, Sysbench
 from storagelab.spec.loads import Script
 from storagelab.targets import Site
 from storagelab.targets.generators.pgbench import Source
 
 _LONGEST_SCRIPT_BYTES = 2**20
+_HEAD_BYTES = 2**20
+"""How much of a dump is looked at: one of several databases names the first of them at its head."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 """A password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
@@ -34,8 +37,43 @@ def content_of(name: str, key: str, site: Site) -> bytes:
     return content
 
 
+def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[bytes], hint: str) -> None:
+    """Refuses a file of SQL that leads out of the database that storagelab makes, by the statements `elsewhere`. Raises
+    PreflightError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its rights") from error
+    found = elsewhere.search(head)
+    if found is not None:
+        line, said = head.count(b"\n", 0, found.start(1)) + 1, b" ".join(found[1].split()).decode()
+        raise PreflightError(
+            f"{name}, line {line}, says {said}, which leads out of the database that storagelab makes", key=key,
+            hint=f"leave the line out; {hint}",
+        )  # fmt: skip
+
+
+def is_own(load: Sysbench) -> bool:
+    """Whether it runs a Lua file of the user's."""
+    return "." in load.script or "/" in load.script
+
+
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     """The user's Lua file; none for one of sysbench's own scripts."""
-    if "." not in load.script and "/" not in load.script:
+    if not is_own(load):
         return ()
     return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
+
+
+def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
+    """The files of the user's own transactions."""
+    return tuple(
+        Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
+        for number, one in enumerate(load.transactions, 1)
+    )
+
+
+def sources(load: Sysbench | Sql, site: Site) -> tuple[Source, ...]:
+    """The scripts that sysbench runs, with their content."""
+    return own_transactions(load, site) if isinstance(load, Sql) else own_script(load, site)

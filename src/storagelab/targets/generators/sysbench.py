@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import Sql, Sysbench
 from storagelab.targets.programs import version_said
 
 OWN_SCRIPT = "script.lua"
@@ -57,6 +57,9 @@ class Reported(NamedTuple):
     def within(self, start_s: float, end_s: float) -> Self:  # noqa: ARG002 - it keeps the time itself
         return self
 
+    def begun_at_earliest(self, start_s: float) -> Self:  # noqa: ARG002 - as above
+        return self
+
     def latency(self) -> Latency | None:
         return latency_of(self.histogram, self.exact_ns)
 
@@ -89,31 +92,33 @@ def version() -> str:
     return version_said(Path(find())).split("(")[0].strip()
 
 
-def counts(load: Sysbench) -> bytes:
+def counts(load: Sysbench | Sql) -> bytes:
     """What sysbench says when the warm-up is over."""
-    return _WARM if load.warm_up_s and load.transactions_per_connection is None else _COUNTS
+    return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
-def command(server: Sequence[str], load: Sysbench, *, own: bool, seed: int) -> list[str]:
+def command(server: Sequence[str], load: Sysbench | Sql, *, own: bool, seed: int) -> list[str]:
     """The command of a run; `server` are the options that lead to it, `own` a script of the user's in the folder."""
     if load.transactions_per_connection is None:
-        length = [f"--time={int(load.warm_up_s + load.duration_s)}", "--events=0"]
-        length += [f"--report-checkpoints={int(load.warm_up_s)}"] if load.warm_up_s else []
+        length = [f"--time={int(load.longest_warm_up_s + load.duration_s)}", "--events=0"]
+        length += [f"--report-checkpoints={int(load.longest_warm_up_s)}"] if load.longest_warm_up_s else []
     else:
         length = ["--time=0", f"--events={load.transactions_per_connection * load.connections}"]
     rate = [f"--rate={max(1, round(load.rate))}"] if load.rate is not None else []
     return [
-        *_tables(server, load, own=own), f"--threads={load.connections}", "--report-interval=1", "--histogram=on",
+        *_begin(server, load, own=own), f"--threads={load.connections}", "--report-interval=1", "--histogram=on",
         "--percentile=99", f"--rand-seed={seed % 2**31}", *length, *rate, "run",
     ]  # fmt: skip
 
 
 def initialise(server: Sequence[str], load: Sysbench, *, own: bool) -> list[str]:
     """The command that makes its tables."""
-    return [*_tables(server, load, own=own), f"--threads={min(load.tables, 4)}", "prepare"]
+    return [*_begin(server, load, own=own), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
-def _tables(server: Sequence[str], load: Sysbench, *, own: bool) -> list[str]:
+def _begin(server: Sequence[str], load: Sysbench | Sql, *, own: bool) -> list[str]:
+    if isinstance(load, Sql):
+        return [find(), f"./{OWN_SCRIPT}", *server]
     script = f"./{OWN_SCRIPT}" if own else load.script
     return [find(), script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
 

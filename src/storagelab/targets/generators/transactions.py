@@ -33,6 +33,7 @@ class Counted(Protocol):
     @property
     def span_s(self) -> tuple[float, float]: ...
     def within(self, start_s: float, end_s: float) -> Self: ...
+    def begun_at_earliest(self, start_s: float) -> Self: ...
     def latency(self) -> Latency | None: ...
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]: ...
 
@@ -56,6 +57,13 @@ class Transactions(NamedTuple):
             self.skipped_s[_between(self.skipped_s, start_s, end_s)],
             self.failed_s[_between(self.failed_s, start_s, end_s)],
         )  # fmt: skip
+
+    def begun_at_earliest(self, start_s: float) -> Self:
+        """The same where nothing could begin before `start_s`, however long it had waited for that."""
+        most_us = (self.ended_s - start_s) / _US
+        return self._replace(
+            latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
+        )
 
     @property
     def number(self) -> int:

@@ -50,6 +50,8 @@ class ServerFacts(Frozen):
     grants: tuple[Grant, ...]
     max_connections: int
     open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
     performance_schema: bool
     times_waits: bool
     pid: int | None
@@ -88,8 +90,10 @@ def _like(name: str, pattern: str) -> bool:
 
 def read_facts(connection: Connection) -> ServerFacts:
     """Ask the server what it is and what this login may do."""
-    version, max_connections, watching = ask(
-        connection, "SELECT version(), @@global.max_connections, @@global.performance_schema"
+    version, max_connections, watching, buffers, flushing = ask(
+        connection,
+        "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
+        "@@global.innodb_flush_method",
     )[0]
     status = {name.lower(): int(value) for name, value in ask(
         connection, "SHOW GLOBAL STATUS WHERE variable_name IN ('Uptime', 'Threads_connected')"
@@ -99,6 +103,7 @@ def read_facts(connection: Connection) -> ServerFacts:
     facts = ServerFacts(
         version=version.split("-")[0], mysql="MariaDB" not in version, grants=tuple(_grants(grants)),
         max_connections=int(max_connections), open_connections=status["threads_connected"],
+        buffers_bytes=int(buffers), direct=str(flushing).upper().startswith("O_DIRECT"),
         performance_schema=bool(watching), times_waits=False, pid=pid,
         process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.model.workload import Sql
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
@@ -24,6 +25,8 @@ from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
 _MARK = "made_by_storagelab"
+_ALL_MARK = "all_made_by_storagelab"
+"""The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
 _KEY_BITS = 128
 
 _RANDOM_COLUMNS = """
@@ -62,7 +65,8 @@ class Layout(Places):
 
     def create(self, connection: Connection) -> None:
         """Make the database, its mark, the gate, the table with its partitions, and the loading procedure."""
-        mark = f"CREATE TABLE {self.schema}.{_MARK} (x INT) COMMENT '{OWNERSHIP}'"
+        name = _ALL_MARK if isinstance(self.config.workload, Sql) else _MARK
+        mark = f"CREATE TABLE {self.schema}.{name} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
             execute(connection, statement)
         self._create_tables(connection)
@@ -123,11 +127,11 @@ class Layout(Places):
             [self.prefix],
         )
         # A generator that was stopped while it made its tables left them without the mark.
-        marked = (_MARK, OWNERSHIP) in {(name, comment) for name, comment in tables}
+        marks = {name for name, comment in tables if comment == OWNERSHIP} & {_MARK, _ALL_MARK}
         foreign = [
             name
             for name, comment in tables
-            if comment != OWNERSHIP and not (marked and GENERATED_TABLE.fullmatch(name))
+            if comment != OWNERSHIP and _ALL_MARK not in marks and not (marks and GENERATED_TABLE.fullmatch(name))
         ]
         if not tables or foreign:
             what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
@@ -155,9 +159,13 @@ class Layout(Places):
 
     def files(self, connection: Connection) -> dict[int, Path]:
         """The data file of each partition, `{number: path}`, by the server's own catalogue."""
-        mysql = "MariaDB" not in connection.get_server_info()
         # MySQL writes partition names in small letters.
         wanted = {f"{self.prefix}/{self.name}#P#{self.partition(number)}".lower(): number for number in self.data_files}
+        return {wanted[name]: path for name, path in self.all_files(connection).items() if name in wanted}
+
+    def all_files(self, connection: Connection) -> dict[str, Path]:
+        """Every file of the database, by its name in the server's own catalogue, in small letters."""
+        mysql = "MariaDB" not in connection.get_server_info()
         statement = (
             "SELECT t.name, d.path FROM information_schema.innodb_tablespaces t "
             "JOIN information_schema.innodb_datafiles d USING (space) WHERE t.name LIKE %s"
@@ -165,8 +173,7 @@ class Layout(Places):
             else "SELECT name, filename FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
         )
         pattern = self.prefix.replace("_", r"\_") + "/%"
-        rows = ask(connection, statement, [pattern])
-        return {wanted[name.lower()]: Path(place) for name, place in rows if name.lower() in wanted}
+        return {str(name).lower(): Path(place) for name, place in ask(connection, statement, [pattern])}
 
     def read_back(self, connection: Connection) -> list[Check]:
         """Checks the number of data files and the place of each one."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.generators import sysbench
-from storagelab.targets.generators.scripts import own_script
-from storagelab.targets.mariadb import attached, settings
+from storagelab.targets import Preflight, Site, attaching, remote, templates
+from storagelab.targets.generators import against_memory, in_lua, sysbench
+from storagelab.targets.generators.against_memory import Memory
+from storagelab.targets.generators.scripts import sources
+from storagelab.targets.mariadb import attached, clients, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.durability import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
@@ -34,6 +35,7 @@ _SYSBENCH_ROW_BYTES = 500
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
+_BUFFERS, _DEFAULT_BUFFERS_BYTES = "innodb_buffer_pool_size", 128 * 2**20
 _LAST_LETTER = 0xFFFF
 """The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that is too little."""
 _LETTER = "has a letter in it that MariaDB does not accept in the path of data files"
@@ -49,18 +51,25 @@ _LEFT_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*STARTER.check_cells(private, site), *_check_attached(running, site)]
+    notes = _memory_notes(private)
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     for config in configs:
-        if isinstance(config.workload, Sysbench):
-            own_script(config.workload, site)
+        if isinstance(config.workload, Sysbench | Sql):
+            scripts = sources(config.workload, site)
             found.append(sysbench.version())
+        if isinstance(config.workload, Sql):
+            in_lua.written(scripts)
+            clients.files_of(config.workload, site)
+            clients.find(None if config.target.attached else STARTER.programs(config, site).server.parent)
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
-    notes = [_SEQUENTIAL_NOTE] if sequential else []
+    notes += [_SEQUENTIAL_NOTE] if sequential else []
+    notes += templates.notes(configs)
     if any(map(remote.remote_paths, configs)):
         notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -80,7 +89,7 @@ def durability(config: Config) -> Durability:
     return judge({**{str(name).lower(): str(value) for name, value in shown}, **asked}, version)
 
 
-def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
     for sharing in by_server(configs):
@@ -88,6 +97,7 @@ def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+        notes += _memory_notes(sharing, facts)
         where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
@@ -106,8 +116,9 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, Sysbench):
-        rows, row_bytes_known = config.workload.tables * config.workload.table_size, _SYSBENCH_ROW_BYTES
+    if isinstance(config.workload, GeneratedLoad):
+        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, 0)
+        rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
     total = 0
@@ -123,6 +134,27 @@ def _bytes_on(config: Config, volume: str) -> int:
     if config.log_volume == volume and private:
         total += _size(config, "innodb_log_file_size", _DEFAULT_LOG_BYTES)
     return total
+
+
+def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
+    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
+    notes = []
+    for config in configs:
+        if isinstance(config.workload, GeneratedLoad):
+            memory = _private_memory(config) if facts is None else _memory_of(facts)
+            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, 0, memory))
+    return list(dict.fromkeys(notes))
+
+
+def _private_memory(config: Config) -> Memory:
+    direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
+    buffers = _size(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
+    return Memory(_BUFFERS, buffers, against_memory.here(), cached=not direct)
+
+
+def _memory_of(facts: attached.ServerFacts) -> Memory:
+    machine = against_memory.here() if facts.on_this_machine else None
+    return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)
 
 
 def _size(config: Config, name: str, default: int) -> int:

@@ -40,7 +40,7 @@ class Server(PrivateServer[Binaries]):
     """MariaDB as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 2
-    variables, stop_signal = VARIABLES, signal.SIGKILL
+    variables, stop_signal, shut_down_signal = VARIABLES, signal.SIGKILL, signal.SIGTERM
 
     def _reach(self) -> tuple[Path, ...]:
         programs = (*installation(self.programs.server), *installation(self.programs.installer))

@@ -6,20 +6,21 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pymysql
 
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import Sql, Sysbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
 from storagelab.targets.generators.running import Generator
-from storagelab.targets.generators.scripts import own_script
+from storagelab.targets.generators.scripts import own_script, sources
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
-from storagelab.targets.mariadb import attached, generated, read_back
+from storagelab.targets.mariadb import attached, clients, generated, read_back
 from storagelab.targets.mariadb.connecting import (
     Address,
     Connection,
@@ -39,7 +40,7 @@ from storagelab.targets.mariadb.settings import VARIABLES, private_settings, set
 from storagelab.targets.mariadb.workload import Workers
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
-from storagelab.targets.programs import environment, run
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import Counters, counting
 from storagelab.targets.unprivileged import as_server, end_with_parent, unprivileged
 
@@ -122,9 +123,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
 
     def _generator(self, seed: int) -> Generator[Connection]:
         load = self.config.workload
-        assert isinstance(load, Sysbench)
+        assert isinstance(load, Sysbench | Sql)
         program = sysbench_program(
-            self._client_options(), load, own_script(load, self.site), seed, self._client_environment(),
+            self._client_options(), load, sources(load, self.site), seed, self._client_environment(),
             self._client_owner, self._client_child,
         )  # fmt: skip
         return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
@@ -157,6 +158,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _fill(self, connection: Connection) -> None:
         load = self.config.workload
         assert isinstance(self.layout, GeneratedLayout)
+        if isinstance(load, Sql):
+            self._fill_own(connection, load)
+            return
         assert isinstance(load, Sysbench)
         scripts = own_script(load, self.site)
         with script_folder(sysbench_inputs(scripts), self._client_owner) as folder:
@@ -164,6 +168,17 @@ class MariaDBTarget(LoadingTarget[Connection]):
                 run, in_child=self._client_child(folder), environment=self._client_environment(), folder=folder
             )
             generated.fill(self.layout, connection, run_client, self._client_options(), own=bool(scripts))
+
+    def _fill_own(self, connection: Connection, load: Sql) -> None:
+        assert isinstance(self.layout, GeneratedLayout)
+        program = clients.find(self.server.programs.server.parent if self.server is not None else None)
+        command = clients.command(program, self._address(), self.site.prefix)
+        environment = self._client_environment()
+
+        def read(file: Path) -> CompletedProcess[str]:
+            return run(command, self._client_child(*installation(program)), environment=environment, reads=file)
+
+        generated.fill_own(self.layout, connection, read, clients.files_of(load, self.site))
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         paths = {str(path): number for number, path in self._files().items()}

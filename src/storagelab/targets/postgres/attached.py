@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import parse_mounts
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
 from storagelab.targets import remote
-from storagelab.targets.attaching import owner_of, process_age_s, require, room_for
+from storagelab.targets.attaching import OWNERSHIP, owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
 from storagelab.targets.postgres.connecting import Connection, words_of
@@ -29,9 +30,12 @@ class ServerFacts(Frozen):
     major: int
     superuser: bool
     may_create: bool
+    may_make_database: bool
     may_checkpoint: bool
     max_connections: int  # for this login: some are kept for superusers
     open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
     locks: int  # that its lock table is sure to have room for
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
@@ -46,7 +50,7 @@ def read_facts(connection: Connection) -> ServerFacts:
     row = connection.execute(
         """
         SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
-               rolsuper, has_database_privilege(current_database(), 'CREATE'),
+               rolsuper, has_database_privilege(current_database(), 'CREATE'), rolsuper OR rolcreatedb,
                current_setting('max_connections')::int
                - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
                       + coalesce(current_setting('reserved_connections', true), '0')::int END,
@@ -54,19 +58,30 @@ def read_facts(connection: Connection) -> ServerFacts:
                * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
                (SELECT count(*) FROM pg_stat_activity
                 WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
+               pg_size_bytes(current_setting('shared_buffers')),
+               coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%',
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
         FROM pg_roles WHERE rolname = current_user
         """
     ).fetchone()
     assert row is not None
-    version, major, superuser, may_create, max_connections, locks, open_connections, started_s = row
+    version, major, superuser, may_create, may_make, max_connections, locks, open_connections, *rest = row
+    buffers_bytes, direct, started_s = rest
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
-        may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
+        may_make_database=may_make, may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
         max_connections=max_connections, open_connections=open_connections, locks=locks,
+        buffers_bytes=buffers_bytes, direct=direct,
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
+
+
+def make_database(connection: Connection, name: str) -> None:
+    """Make a database with storagelab's mark on it, from the template that nobody works in. Raises psycopg.Error."""
+    connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(name), sql.Literal(OWNERSHIP))
+    connection.execute(mark)
 
 
 def data_folder(connection: Connection) -> Path | None:
@@ -143,7 +158,13 @@ def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] 
 
 
 def check_rights(
-    target: TargetConfig, facts: ServerFacts, *, connections: int, tablespaces: bool, checkpoint: bool
+    target: TargetConfig,
+    facts: ServerFacts,
+    *,
+    connections: int,
+    tablespaces: bool,
+    checkpoint: bool,
+    database: bool = False,
 ) -> None:
     """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
     needs = [
@@ -153,9 +174,14 @@ def check_rights(
             f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
         ),
         (
-            facts.may_create,
+            facts.may_create or database,
             "the login lacks the right CREATE on the database, needed for storagelab's own schema",
             "as its owner: GRANT CREATE ON DATABASE ... TO ...",
+        ),
+        (
+            facts.may_make_database or not database,
+            "the login lacks the right CREATEDB, needed for the database that storagelab makes for a load of kind sql",
+            "as an administrator: ALTER ROLE ... CREATEDB",
         ),
         (
             facts.superuser or not tablespaces,

@@ -6,6 +6,7 @@ the first data file or on a volume of its own, and an index beside its table or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,12 +18,12 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.workload import Pgbench, Sql, Sysbench
-from storagelab.spec.loads import Script, script_of
+from storagelab.spec.loads import script_of
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
-from storagelab.targets.generators import pgbench, sysbench
+from storagelab.targets.generators import pgbench, scripts, sysbench
 from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.scripts import content_of, own_script
+from storagelab.targets.generators.scripts import check_stays_inside, content_of
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.steps import check_same
@@ -52,9 +53,15 @@ LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
 GROUP BY c.oid, c.relkind"""
+_TABLES = """
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
+AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) ORDER BY oid"""
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
+
+
+_ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
 
 
 class Relation(NamedTuple):
@@ -164,6 +171,16 @@ class GeneratedLayout(Layout):
         self.place(connection)  # while they are empty
         connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
         connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+
+    def lock(self, connection: Connection) -> None:
+        """Lock every table until the connection ends; but for the one that pgbench counts before its sessions connect."""
+        tables = connection.execute(_TABLES, [self.home]).fetchall()
+        connection.execute("BEGIN")
+        for (table,) in tables:
+            if table != pgbench.COUNTED:
+                connection.execute(
+                    sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(self.home, table))
+                )
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -287,21 +304,25 @@ def fill_own(
     connection.execute("VACUUM ANALYZE")
 
 
-def own_steps(load: Sql, site: Site, psql: str, pg_restore: str) -> list[tuple[str, list[str]]]:
-    """The commands that make a database of the user's own. Raises PreflightError for a file that can't be used."""
+def own_steps(load: Sql, site: Site, psql: str, pg_restore: str, database: str) -> list[tuple[str, list[str]]]:
+    """The commands that fill `database` with what the user has. Raises PreflightError for a file that can't be used."""
     steps = list[tuple[str, list[str]]]()
     if load.restore is not None:
         path = site.place(load.restore, "workload.restore")
         if not path.exists():
             raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
         if path.suffix == ".sql":
+            check_stays_inside(path, load.restore, "workload.restore", _ELSEWHERE, "dump by pg_dump without --create")
             steps.append((f"restoring {load.restore}", [*_psql(psql), str(path)]))
         else:
-            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", "--dbname=postgres"]
-            steps.append((f"restoring {load.restore}", [pg_restore, *options, str(path)]))
+            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error"]
+            steps.append((f"restoring {load.restore}", [pg_restore, *options, f"--dbname={database}", str(path)]))
     for number, name in enumerate(load.setup, 1):
-        content_of(name, f"workload.setup[{number}]", site)
-        steps.append((f"setup by {name}", [*_psql(psql), str(site.place(name, f"workload.setup[{number}]"))]))
+        key = f"workload.setup[{number}]"
+        content_of(name, key, site)
+        path = site.place(name, key)
+        check_stays_inside(path, name, key, _ELSEWHERE, "what makes a database is left to storagelab")
+        steps.append((f"setup by {name}", [*_psql(psql), str(path)]))
     return steps
 
 
@@ -318,13 +339,8 @@ def _run_step(run: Run, command: Sequence[str]) -> None:
 def sources(config: Config, site: Site) -> tuple[Source, ...]:
     """The scripts of a cell with the content of their files. Raises PreflightError for one that can't be used."""
     load = config.workload
-    if isinstance(load, Sysbench):
-        return own_script(load, site)
-    if isinstance(load, Sql):
-        return tuple(
-            Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
-            for number, one in enumerate(load.transactions, 1)
-        )
+    if isinstance(load, Sysbench | Sql):
+        return scripts.sources(load, site)
     assert isinstance(load, Pgbench)
     return tuple(_source(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1))
 

@@ -106,15 +106,18 @@ class Layout(Places):
 
         Raises PreflightError, with nothing dropped, when something of such a name is not storagelab's.
         """
-        schemas, tablespaces = self._made_before(connection)
+        databases, schemas, tablespaces = self._made_before(connection)
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
+        for name in databases:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
         for name in schemas:
             self._drop_partitions(connection, name)
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
         for name in tablespaces:
             connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
-        return [*(f"schema {name}" for name in schemas), *(f"tablespace {name}" for name in tablespaces)]
+        made = {"database": databases, "schema": schemas, "tablespace": tablespaces}
+        return [f"{what} {name}" for what, names in made.items() for name in names]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
         """Drop partitions one by one if they are many: one transaction for all could need more locks than the server has."""
@@ -129,12 +132,15 @@ class Layout(Places):
         """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises PreflightError."""
         self._made_before(connection)
 
-    def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:
-        """Names of schemas and tablespaces that an earlier run left.
+    def _made_before(self, connection: Connection) -> tuple[list[str], list[str], list[str]]:
+        """Names of databases, schemas and tablespaces that an earlier run left.
 
-        A schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or has a name
-        that operators give to folders for storagelab.
+        A database or a schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or
+        has a name that operators give to folders for storagelab.
         """
+        databases = connection.execute(
+            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [self.prefix]
+        ).fetchall()
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
         ).fetchall()
@@ -142,7 +148,8 @@ class Layout(Places):
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
             [f"^{self.prefix}_(f[0-9]+|tables|indexes|temp)$"],
         ).fetchall()
-        foreign = [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        foreign = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
+        foreign += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
         foreign += [
             f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))
         ]
@@ -152,7 +159,7 @@ class Layout(Places):
                 key="target.dsn",
                 hint="rename or drop it; storagelab drops only what it made itself",
             )
-        return [name for name, _ in schemas], [name for name, _ in tablespaces]
+        return [name for name, _ in databases], [name for name, _ in schemas], [name for name, _ in tablespaces]
 
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
         identity, above = self.prefix.rpartition("_")[2], folder.parent.name

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Pgbench, Sql, Sysbench
+from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.generators import sysbench
+from storagelab.targets import Preflight, Site, attaching, remote, templates
+from storagelab.targets.generators import against_memory, sysbench
+from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
@@ -44,13 +44,15 @@ _LOCKS_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _kept_bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    notes += list(dict.fromkeys(map(_memory_note, filter(_is_generated, private))))
+    notes += _memory_notes(private)
+    notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -80,6 +82,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+        notes += _memory_notes(sharing, facts)
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
@@ -102,7 +105,7 @@ def _check_on_server(
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint,
+        checkpoint=config.between_runs.checkpoint, database=isinstance(config.workload, Sql),
     )  # fmt: skip
 
     def nearest(name: str) -> str:
@@ -122,10 +125,11 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, Sql):
-        return _generated_bytes_on(config, 0, volume)  # what a setup makes is not known before
-    if isinstance(config.workload, Pgbench | Sysbench):
-        return _generated_bytes_on(config, _data_bytes(config.workload), volume)
+    if isinstance(config.workload, GeneratedLoad):
+        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+        return _generated_bytes_on(
+            config, 2 * (known or 0), volume
+        )  # twice, while they are spread out; what the user's own files make is not known before
     sequential = config.workload.kind == "sequential-insert"
     rows = config.insert_load.rows
     total = 0
@@ -141,17 +145,18 @@ def _bytes_on(config: Config, volume: str) -> int:
     return total
 
 
-def _data_bytes(load: Pgbench | Sysbench) -> int:
-    """What a generator's tables and indexes take."""
-    if isinstance(load, Sysbench):
-        return load.tables * load.table_size * _SYSBENCH_ROW_BYTES
-    return round(load.scale * _SCALE_BYTES * 100 / load.fillfactor)
+def _kept_bytes_on(config: Config, volume: str) -> int:
+    """What the template of this cell takes on a volume."""
+    load = config.workload
+    assert isinstance(load, GeneratedLoad)
+    known = against_memory.data_bytes(load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    return _generated_bytes_on(config, known or 0, volume)
 
 
 def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
-    """The same for a generator's tables, wherever on the layout's volumes they lie; twice, while they are spread out."""
+    """The same for a generator's tables of this size, wherever on the layout's volumes they lie."""
     private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
-    total = 2 * data_bytes if volume in places else 0
+    total = data_bytes if volume in places else 0
     total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
     if config.log_volume == volume and private:
         total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
@@ -165,35 +170,29 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
         if config.generated:
             generated.sources(config, site)
             if isinstance(config.workload, Sql):
-                generated.own_steps(config.workload, site, "psql", "pg_restore")
+                generated.own_steps(config.workload, site, "psql", "pg_restore", "")
             found.append(_generator_text(config, site))
     return found
 
 
-def _is_generated(config: Config) -> bool:
-    return isinstance(config.workload, Pgbench | Sysbench)
+def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
+    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
+    notes = []
+    for config in configs:
+        if isinstance(config.workload, GeneratedLoad):
+            memory = _private_memory(config) if facts is None else _memory_of(facts)
+            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
+    return list(dict.fromkeys(notes))
 
 
-def _memory_note(config: Config) -> str:
-    """How a cell's data compares with the memory that holds it."""
-    load = config.workload
-    assert isinstance(load, Pgbench | Sysbench)
-    data = _data_bytes(load)
-    buffers, memory = _shared_buffers_bytes(config), host.describe_host().get("memory_bytes")
-    size = (
-        f"at scale {load.scale}"
-        if isinstance(load, Pgbench)
-        else f"in {load.tables} tables of {load.table_size:,} rows"
-    )
-    said = f"the data of {load.kind} {size} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
-    said += " shared_buffers" + (
-        f" and {data / memory:.2g} of this machine's memory" if isinstance(memory, int) else ""
-    )
-    if data < buffers:
-        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
-    if isinstance(memory, int) and data < memory:
-        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
-    return said
+def _private_memory(config: Config) -> Memory:
+    direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
+    return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
+
+
+def _memory_of(facts: attached.ServerFacts) -> Memory:
+    machine = against_memory.here() if facts.on_this_machine else None
+    return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
 
 def _shared_buffers_bytes(config: Config) -> int:

@@ -64,6 +64,22 @@ class PostgresTarget(LoadingTarget[Connection]):
         with connecting.connect(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
+            if self._own_database:
+                attached.make_database(connection, self.site.prefix)
+
+    @property
+    def _own_database(self) -> bool:
+        """Whether the load has a database of its own on a server that already runs."""
+        return self.config.target.attached and isinstance(self.config.workload, Sql)
+
+    def _conninfo(self) -> str:
+        """How the load reaches the server."""
+        if self.server is not None:
+            return self.server.conninfo
+        attached_to = connecting.conninfo(self.config.target)
+        return (
+            psycopg.conninfo.make_conninfo(attached_to, dbname=self.site.prefix) if self._own_database else attached_to
+        )
 
     def _drop(self) -> None:
         with connecting.connect(self.config.target) as connection:
@@ -91,7 +107,7 @@ class PostgresTarget(LoadingTarget[Connection]):
         if self.server is not None:
             connection = connecting.connect_private(self.server.conninfo, **options)
         else:
-            connection = psycopg.connect(connecting.conninfo(self.config.target), **options)
+            connection = psycopg.connect(self._conninfo(), **options)
         connection.prepare_threshold = None
         return connection
 
@@ -137,7 +153,7 @@ class PostgresTarget(LoadingTarget[Connection]):
                 title="pgbench", command=partial(pgbench.command, self._client("pgbench"), load, scripts, seed=seed),
                 read=pgbench.read_log, words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM,
                 environment=self._client_environment(), inputs=pgbench.inputs(scripts), owner=self._client_owner,
-                in_child=self._client_child,
+                in_child=self._client_child, per_second=pgbench.per_second,
             )  # fmt: skip
         else:
             assert isinstance(load, Sysbench)
@@ -146,7 +162,19 @@ class PostgresTarget(LoadingTarget[Connection]):
                 generated.sysbench_server(environment), load, scripts, seed, environment, self._client_owner,
                 self._client_child,
             )  # fmt: skip
-        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
+        hold = self._hold if isinstance(load, Pgbench | Sql) else None  # sysbench keeps the time itself
+        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions, hold)
+
+    def _hold(self) -> Callable[[], None]:
+        """Lock the load's tables; gives what unlocks them."""
+        assert isinstance(self.layout, GeneratedLayout)
+        connection = self._connect("storagelab gate")
+        try:
+            self.layout.lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection.close
 
     @property
     def _client_owner(self) -> tuple[int, int] | None:
@@ -165,9 +193,8 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _client_environment(self) -> dict[str, str]:
         """The environment in which client programs reach the server, and their sessions the load's tables."""
         assert isinstance(self.layout, GeneratedLayout)
-        private = self.server is not None
-        conninfo = self.server.conninfo if self.server is not None else connecting.conninfo(self.config.target)
-        return clients.reaching(conninfo, {**self._session_settings(), **self.layout.session_options}, private=private)
+        settings = {**self._session_settings(), **self.layout.session_options}
+        return clients.reaching(self._conninfo(), settings, private=self.server is not None)
 
     def _client_child(self, *reach: Path) -> Callable[[], None] | None:
         """A private server's client programs run as it does: a script may make either of them run programs."""
@@ -193,7 +220,8 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _fill_own(self, connection: Connection, load: Sql) -> None:
         assert isinstance(self.layout, GeneratedLayout)
-        steps = generated.own_steps(load, self.site, self._client("psql"), self._client("pg_restore"))
+        database = self.site.prefix if self._own_database else "postgres"
+        steps = generated.own_steps(load, self.site, self._client("psql"), self._client("pg_restore"), database)
         folders = [Path(command[-1]).parent for _, command in steps]
         run_client = partial(run, in_child=self._client_child(*folders), environment=self._client_environment())
         generated.fill_own(self.layout, connection, run_client, steps)

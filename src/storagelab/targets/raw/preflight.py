@@ -39,7 +39,8 @@ def check(plan: Plan, site: Site) -> Preflight:
         if config.volumes[config.data_volumes[0]].device is not None:
             _check_device(config)
     notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
-    return Preflight(server=f"none: raw I/O by fio {program.version}", volumes=(*needs, *devices), notes=tuple(notes))
+    server = f"raw I/O by fio {program.version}, without a server"
+    return Preflight(server=server, volumes=(*needs, *devices), notes=tuple(notes))
 
 
 def _bytes_on(config: Config, volume: str) -> int:

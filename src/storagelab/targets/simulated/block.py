@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from storagelab import _sim
@@ -33,6 +33,7 @@ class SimulatedBlock:
         self.scale = block.first_cell.config.target.world_scale
         self.content = self.world.scenario(block, site.profiles)
         self._scenario = json.dumps(self.content, sort_keys=True)
+        self._lives = _Lives(self.content, self.world.runs)
         self._state = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
@@ -66,14 +67,6 @@ class SimulatedBlock:
         except _sim.Refused as refusal:
             raise PreflightError(refusal.what, key=refusal.place) from None
 
-    def _identity(self, runs_done: int) -> str:
-        """Of what the drives lived through: the same however many runs are still to come."""
-        runs = self.content[self.world.runs]
-        assert isinstance(runs, list)
-        lived = {**self.content, self.world.runs: runs[:runs_done]}
-        words = f"{__version__}\n{json.dumps(lived, sort_keys=True)}"
-        return hashlib.sha256(words.encode()).hexdigest()
-
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
         """The target of the next run. There is nothing to set up or to remove."""
@@ -104,7 +97,7 @@ class SimulatedBlock:
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {
-            "identity": self._identity(self._position),
+            "identity": self._lives.until(self._position),
             "runs_done": self._position,
             "bytes": [len(drive) for drive in drives],
             "defect": self._defect,
@@ -120,13 +113,35 @@ class SimulatedBlock:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
             lengths = [int(length) for length in header["bytes"]]
-            if header["identity"] != self._identity(int(header["runs_done"])) or sum(lengths) != len(rest):
+            if header["identity"] != self._lives.until(int(header["runs_done"])) or sum(lengths) != len(rest):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
             return int(header["runs_done"]), drives, str(header["defect"])
         except (ValueError, KeyError, TypeError):
             return None
+
+
+class _Lives:
+    """Names of what the drives have lived through after so many runs: the same however many runs are still to come."""
+
+    def __init__(self, content: Mapping[str, object], runs: str) -> None:
+        """`runs` is the key of the block's runs."""
+        self._runs = content[runs]
+        before = {**content, runs: []}
+        self._digest = hashlib.sha256(f"{__version__}\n{json.dumps(before, sort_keys=True)}\n".encode())
+        self._done = 0
+        self._beginning = self._digest.copy()
+
+    def until(self, runs_done: int) -> str:
+        """Goes on from the last name asked for, where it can: a block asks for the names of all its runs in turn."""
+        if runs_done < self._done:
+            self._digest, self._done = self._beginning.copy(), 0
+        assert isinstance(self._runs, list)
+        for run in self._runs[self._done : runs_done]:
+            self._digest.update(f"{json.dumps(run, sort_keys=True)}\n".encode())
+        self._done = max(self._done, runs_done)
+        return f"{self._digest.hexdigest()} {runs_done}"
 
 
 class _Next:

@@ -69,6 +69,7 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
         "trim": drive.trim,
         "host_ram_bytes": drive.host_ram_bytes,
+        "log_delay_ns": drive.log_delay_ns,
     }
 
 
@@ -90,7 +91,7 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
 
 
 def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, object]:
-    for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes"):
+    for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
             hint = f"Leave it out: {profile.title} is a disk."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)

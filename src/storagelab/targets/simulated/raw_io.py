@@ -13,7 +13,7 @@ from typing import Any
 from storagelab import _sim
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement
-from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.model.plan import Cell, PlannedBlock
 from storagelab.model.waits import NS
 from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
@@ -23,25 +23,26 @@ from storagelab.targets.simulated.measurement import device_counters
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
     config = block.first_cell.config
+    of_cell = {cell_id: _cell(cell.config) for cell_id, cell in block.cells.items()}
     content: dict[str, object] = {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
-        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
-        "tests": [_test(planned, block.cell_of(planned).config) for planned in block.runs],
+        **hardware([cell.config for cell in block.cells.values()], folder),
+        "tests": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
     }
     if config.target.prepared is not None:
         content["prepared"] = config.target.prepared
     return content
 
 
-def _test(planned: PlannedRun, config: Config) -> dict[str, object]:
+def _cell(config: Config) -> dict[str, object]:
+    """What all tests of a cell have in common."""
     work = config.workload.model_dump(exclude={"kind", "read_fraction"})
     return {
         "volume": config.data_volumes[0],
         "access": work.pop("operation"),
         **work,
         "file_bytes": config.layout.data_size_bytes,
-        "seed": planned.seed,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
-from storagelab.model.plan import PlannedBlock, PlannedRun
+from storagelab.model.plan import PlannedBlock
 from storagelab.model.workload import InsertLoad
 from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
@@ -23,12 +23,13 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     config = block.first_cell.config
     assert config.server is not None
     rows = min(cell.config.insert_load.rows for cell in block.cells.values())
+    of_cell = {cell_id: _cell(cell.config) for cell_id, cell in block.cells.items()}
     return {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
         "server": server(config.server),
-        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
-        "runs": [_run(planned, block.cell_of(planned).config) for planned in block.runs],
+        **hardware([cell.config for cell in block.cells.values()], folder),
+        "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
         "sample_every_s": _sample_every_s(rows, config.server.cores),
     }
 
@@ -51,7 +52,8 @@ def switches_set(said: ServerConfig) -> dict[str, object]:
     return said.model_dump(exclude_none=True, exclude={"cores", "memory_bytes", "costs"})
 
 
-def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
+def _cell(config: Config) -> dict[str, object]:
+    """What all runs of a cell have in common."""
     layout = config.layout
     sizes = {"data_bytes": layout.data_size_bytes, "log_bytes": layout.log_size_bytes}
     return {
@@ -60,7 +62,6 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "log_volume": config.log_volume,
         **{name: size for name, size in sizes.items() if size is not None},
         "workload": workload(config.insert_load),
-        "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
     }

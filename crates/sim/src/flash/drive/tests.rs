@@ -46,6 +46,7 @@ fn parameters() -> Parameters {
         trim: true,
         mapping: MappingRam::ON_DRIVE,
         host_ram_bytes: None,
+        log_delay_ns: 0,
         host_cpu_ns: 0,
         host_cpu_sector_ns: 0,
     }

@@ -42,6 +42,7 @@ fn setup(format: &str, driver: &str, sector_bytes: u32, scale: u32) -> Setup {
         scale,
         trim: None,
         host_ram_bytes: None,
+        log_delay_ns: 0,
     }
 }
 

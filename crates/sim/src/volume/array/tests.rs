@@ -4,7 +4,7 @@ use super::{Answer, Counters, Volume};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
 use crate::volume::cache::Destaging;
-use crate::volume::repeat::{disk, flash};
+use crate::volume::repeat::{disk, flash, flash_with_log_delay};
 use crate::volume::{CacheChoice, Device, Kind, Level, LinkChoice, Request, StripeMap};
 
 mod stories;
@@ -102,6 +102,32 @@ fn a_mirror_of_flash_waits_for_its_slower_half_too_whichever_that_is() {
     let stripes =
         volume(Level::Raid0, vec![busy(), flash(2)]).submit(0, request(Kind::Write, STRIPE - 8192, 16_384), 0);
     assert_eq!(stripes, Ok(Answer::Done(slow)), "and so do stripes");
+}
+
+/// Of two exponential delays the longer is 3 / 2 times as long in the mean; stripes wait for one of them.
+#[test]
+fn a_piece_of_log_on_a_mirror_waits_for_the_longer_of_two_delays_and_nothing_else_is_delayed() {
+    let mean_ns = |level: Level, drives: u64, kind: Kind, delay_ns: u64| {
+        let mut volume = volume(
+            level,
+            (0..drives)
+                .map(|number| flash_with_log_delay(number, delay_ns))
+                .collect(),
+        );
+        let times = (0..20_000).map(|turn| {
+            let now = turn * 10_000_000;
+            finish(&mut volume, now, request(kind, turn % 8 * 8192, 8192)) - now
+        });
+        float(times.sum()) / 20_000.0
+    };
+    let extra = |level, drives, kind| mean_ns(level, drives, kind, 200_000) - mean_ns(level, drives, kind, 0);
+    for (level, drives, expected_ns) in [(Level::Raid0, 1, 2e5), (Level::Raid0, 2, 2e5), (Level::Raid1, 2, 3e5)] {
+        let delay_ns = extra(level, drives, Kind::Append);
+        // The standard error is 0.7 %.
+        assert!((delay_ns / expected_ns - 1.0).abs() < 0.035, "{level}: {delay_ns}");
+        assert!(extra(level, drives, Kind::Write).abs() < 1.0, "{level}");
+        assert!(extra(level, drives, Kind::Read).abs() < 1.0, "{level}");
+    }
 }
 
 #[test]

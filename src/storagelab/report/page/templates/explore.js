@@ -249,7 +249,9 @@
     const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
     const ratio = (counter) => { const [a, b] = of.map((one) => (one.get(counter) || [0])[0]); return a && b ? b / a : Infinity; };
     const moved = (counter) => Math.abs(Math.log(Math.abs(ratio(counter)) || 1));
-    const text = (pin, counter) => (of[pin].get(counter) || [0, "0"])[1];
+    const groups = of.map((one) => new Set([...one.keys()].map((counter) => data.counters[counter][1])));
+    const none = (pin, counter) => (groups[pin].has(data.counters[counter][1]) ? "0" : "not counted");
+    const text = (pin, counter) => (of[pin].get(counter) || [0, none(pin, counter)])[1];
     const lines = all.sort((one, other) => (moved(other) - moved(one)) || 0).map((counter) => {
       const [name, group] = data.counters[counter];
       const times = ratio(counter);
@@ -265,9 +267,9 @@
   function sideFacts() {
     const [a, b] = state.pins;
     const lines = data.facts.filter((fact) => fact.of[a] !== fact.of[b]).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
-    place("explore-facts-table").replaceChildren(lines.length ?
-      tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["fact", "A", "B"], lines)
-      : make("p", {}, "Nothing that was asked for or read back differs."));
+    const facts = tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["fact", "A", "B"], lines);
+    facts.classList.add("pair");
+    place("explore-facts-table").replaceChildren(lines.length ? facts : make("p", {}, "Nothing that was asked for or read back differs."));
   }
 
   // ---- Charts ---------------------------------------------------------------------------------------------------------

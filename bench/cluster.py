@@ -1,0 +1,287 @@
+"""Measures what a cluster costs: a slice, two workers against two processes, and a client with many workers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import itertools
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from bench import stand_ins
+from bench.figures import Figure, paired_ratios, ratio_figure
+from storagelab.console import Screen
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.run import cluster, joining, loop
+from storagelab.run.dealing import Dealer, Slice
+from storagelab.run.executors import Executor
+from storagelab.run.progress import RunProgress
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
+from storagelab.targets import Site
+
+ROOT = Path(__file__).parent.parent
+ARTICLE_A = ROOT / "experiments" / "multiple-data-files.toml"
+SCALE, SMALLEST, WORKERS = 256, 1000, 2
+STAND_INS, PROCESSES = 64, 4
+SETTLING_S, WATCHED_S, IN_WORK_S = 12.0, 60.0, 8.0
+_LOCAL = "127.0.0.1"
+_MANY_BLOCKS = """
+name = "stand-ins"
+repetitions = 100
+[target]
+engine = "simulated"
+scale = 1000
+[server]
+cores = 4
+memory = "4GB"
+[drives.ssd]
+profile = "iodrive-320"
+format = "basic"
+driver = "2.2.3"
+sector_bytes = 512
+[volumes.a]
+drives = ["ssd"]
+[workload]
+connections = 8
+rows_per_connection = 500_000
+[factors]
+"drives.ssd.host_ram_bytes" = {ram}
+"""
+
+Elsewhere = Executor[Any, Any]
+
+
+def figures(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
+    """Every figure of a cluster, each as soon as it is measured."""
+    yield from _slices(folder, _article_a(SMALLEST, 1))
+    yield from _against_processes(folder, _article_a(SCALE, 2 if quick else 5), 2 if quick else max(3, pairs // 3))
+    yield from _many_workers(folder, 20.0 if quick else WATCHED_S)
+
+
+def _article_a(scale: int, repetitions: int) -> Experiment:
+    return reading.at_scale(reading.load(ARTICLE_A), scale).model_copy(update={"repetitions": repetitions})
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f} at the end"
+
+
+def _cluster(work: Callable[..., None] = loop.make_elsewhere, address: str | None = None) -> cluster.Cluster[Any, Any]:
+    return cluster.Cluster(work, joining.Reach(address, WORKERS), lambda _: None, limit_s=3600.0)
+
+
+class _Quiet:
+    """A listener that shows nothing."""
+
+    def started(self, *_: object) -> None: ...
+
+    def work_done(self, *_: object) -> None: ...
+
+    def stored(self, run: Run) -> None: ...
+
+
+def _made(folder: Path, experiment: Experiment, elsewhere: Elsewhere | None) -> tuple[Run, ...]:
+    """All runs of the experiment, made by two workers or by two processes."""
+    place = folder / f"cluster-{time.monotonic_ns()}"
+    site = Site(experiment="bench", identity="c1057e40", spec_folder=folder)
+    with Store.writing(place, experiment) as store:
+        loop.run_all(matrix.expand(experiment), store, site, _Quiet(), jobs=WORKERS, elsewhere=elsewhere)
+        return store.runs()
+
+
+def _times(runs: Iterable[Run]) -> list[tuple[float, float]]:
+    """When runs began and ended, in that order."""
+    texts = ((run.started_at, run.finished_at) for run in runs)
+    return sorted((datetime.fromisoformat(a).timestamp(), datetime.fromisoformat(b).timestamp()) for a, b in texts)
+
+
+def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
+    """The seconds from when two runs were first made at once, and the runs begun since: without the time in which
+    processes come up."""
+    times = _times(runs)
+    since = next((later for (_, ended), (later, _) in itertools.pairwise(times) if later < ended), times[0][0])
+    begun = [run for run in runs if datetime.fromisoformat(run.started_at).timestamp() >= since]
+    return max(ended for _, ended in times) - since, begun
+
+
+def _digest(runs: tuple[Run, ...]) -> str:
+    """Of all that was measured, without the time that it took here."""
+    digest = hashlib.sha256()
+    for run in sorted(runs, key=lambda run: run.sequence):
+        assert run.measurement is not None
+        measured = run.measurement.model_copy(update={"teardown_s": None})
+        digest.update(f"{run.sequence} {run.status} {measured.model_dump_json()}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+# --- a slice ---------------------------------------------------------------------------------------------------------
+
+
+def _slices(folder: Path, experiment: Experiment) -> Iterator[Figure]:
+    """With a slice for each run: the time of the workers beside their runs; and the CPU time of all processes, client and
+    scheduler included, that slices of several runs do without."""
+    _, few, few_cpu_s = _with_cpu_time(folder, experiment)
+    with mock.patch.object(loop, "_BUDGET_S", 0.0):
+        single, many, cpu_s = _with_cpu_time(folder, experiment)
+    took_s, begun = _side_by_side(single)
+    run_ms = 1000 * sum(run.wall_s for run in begun) / len(begun)
+    each_ms = 1000 * WORKERS * took_s / len(begun) - run_ms
+    yield Figure(
+        "a slice's time at a worker beside its runs", each_ms, "ms", "below 20 ms", each_ms < 20,
+        remark=f"{len(single)} slices of one run, which took {run_ms:.0f} ms, drives loaded in each; {_load()}",
+    )  # fmt: skip
+    each_ms = 1000 * (cpu_s - few_cpu_s) / (many - few)
+    yield Figure(
+        "a slice's CPU time in all processes beside its runs", each_ms, "ms", "for the record", None,
+        remark=f"{cpu_s:.1f} s with {many} slices, {few_cpu_s:.1f} s with {few} slices of the same runs",
+    )  # fmt: skip
+
+
+def _with_cpu_time(folder: Path, experiment: Experiment) -> tuple[tuple[Run, ...], int, float]:
+    """All runs, made by a cluster, in how many slices, and the CPU time of this process and the cluster's."""
+    before, sent = _cpu_s(), list[Slice | None]()
+    deal = Dealer.deal
+
+    def noting(dealer: Dealer, *, ahead: bool = False) -> Slice | None:
+        sent.append(deal(dealer, ahead=ahead))
+        return sent[-1]
+
+    with mock.patch.object(Dealer, "deal", noting):
+        runs = _made(folder, experiment, _cluster())
+    return runs, sum(one is not None for one in sent), _cpu_s() - before
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+# --- two workers, two processes --------------------------------------------------------------------------------------
+
+
+def _against_processes(folder: Path, experiment: Experiment, pairs: int) -> Iterator[Figure]:
+    digests: set[str] = set()
+
+    def speed(elsewhere: Elsewhere | None) -> float:
+        runs = _made(folder, experiment, elsewhere)
+        digests.add(_digest(runs))
+        took_s, begun = _side_by_side(runs)
+        return len(begun) / took_s
+
+    ratios = paired_ratios(pairs, lambda: speed(_cluster()), lambda: speed(None))
+    yield ratio_figure(
+        "runs/s of two Dask workers / of two processes of our own", ratios, "at least 0.95", lambda r: r >= 0.95,
+        f"{experiment.name}, {experiment.repetitions} repetitions at scale {SCALE}, once two runs go at a time; {_load()}",
+    )  # fmt: skip
+    yield Figure(
+        "different outcomes of these campaigns, by digest", len(digests), "", "exactly 1", len(digests) == 1,
+        remark=", ".join(sorted(digests)),
+    )  # fmt: skip
+
+
+# --- many workers ----------------------------------------------------------------------------------------------------
+
+
+class _Watched(RunProgress):
+    """The progress that `storagelab run` shows. It notes all slices and the client's CPU time, and stops in time."""
+
+    def watch(self, executor: cluster.Cluster[Any, Any], watched_s: float) -> None:
+        self._executor, self._watched_s = executor, watched_s
+        self._full_at: float | None = None
+        self.slept: list[tuple[float, float]] = []
+        self.at_s, self.cpu_s, self.runs = [0.0, 0.0], [0.0, 0.0], 0
+
+    def stored(self, run: Run) -> None:
+        super().stored(run)
+        now = time.time()
+        times = (datetime.fromisoformat(at).timestamp() for at in (run.started_at, run.finished_at))
+        self.slept.append((next(times), next(times)))
+        if self._full_at is None:
+            self._full_at = now if self._executor.at_once == STAND_INS else None
+            return
+        since_s = now - self._full_at
+        if since_s < SETTLING_S:
+            self.at_s[0], self.cpu_s[0] = now, time.process_time()
+        elif since_s < SETTLING_S + self._watched_s:
+            self.at_s[1], self.cpu_s[1] = now, time.process_time()
+            self.runs += 1
+        elif since_s > SETTLING_S + self._watched_s + IN_WORK_S:
+            raise KeyboardInterrupt
+
+
+def _many_workers(folder: Path, watched_s: float) -> Iterator[Figure]:
+    file = folder / "stand-ins.toml"
+    file.write_text(_MANY_BLOCKS.format(ram=[8 * 2**30 + n for n in range(300)]), encoding="utf-8")
+    experiment = reading.load(file)
+    plan = matrix.expand(experiment)
+    with _stand_ins(folder) as address:
+        watched = _slept(folder, experiment, plan, address, watched_s)
+    low, high = watched.at_s
+    slept_s = sum(max(0.0, min(end, high) - max(start, low)) for start, end in watched.slept)
+    busy = 100 * slept_s / (STAND_INS * (high - low))
+    cpu = 100 * (watched.cpu_s[1] - watched.cpu_s[0]) / (high - low)
+    rate = watched.runs / (high - low)
+    seen = f"{rate:.0f} runs/s stored and shown, watched for {high - low:.0f} s"
+    remark = f"slices of {stand_ins.SLICE_S:g} s, {seen}; {_load()}"
+    yield Figure(f"{STAND_INS} workers that only sleep: busy", busy, "%", "at least 90 %", busy >= 90, remark=remark)
+    yield Figure(
+        "CPU of their client", cpu, "% of one core", "below 30 %", cpu < 30,
+        remark=f"{cpu / rate * 10:.2f} ms a run, {cpu / rate * 10 * stand_ins.SLICE_S / stand_ins.RUN_S:.1f} ms a slice",
+    )  # fmt: skip
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield Figure("memory of their client at most", peak_mb, "MB", "below 1000 MB", peak_mb < 1000)
+
+
+def _slept(folder: Path, experiment: Experiment, plan: Plan, address: str, watched_s: float) -> _Watched:
+    site = Site(experiment="bench", identity="57a4d194", spec_folder=folder)
+    executor = _cluster(stand_ins.sleep_elsewhere, address)
+    place = folder / "stand-ins"
+    with (
+        Store.writing(place, experiment) as store,
+        _Watched(plan, plan.runs, (), Screen(file=io.StringIO()), place) as progress,
+    ):
+        progress.workers = lambda: executor.at_once
+        progress.watch(executor, watched_s)
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.run_all(plan, store, site, progress, elsewhere=executor)
+            raise SystemExit("bench: the stand-ins had nothing left to do")
+        return progress
+
+
+@contextlib.contextmanager
+def _stand_ins(folder: Path) -> Iterator[str]:
+    """The address of a scheduler with so many workers that sleep."""
+    with socket.socket() as asking:
+        asking.bind((_LOCAL, 0))
+        port = asking.getsockname()[1]
+    address = f"tcp://{_LOCAL}:{port}"
+    scheduler = ["distributed.cli.dask_scheduler", "--host", _LOCAL, "--port", str(port), "--no-dashboard"]
+    workers = ["bench.stand_ins", address, str(STAND_INS // PROCESSES)]
+    with (folder / "stand-ins.log").open("w") as log, contextlib.ExitStack() as stack:
+        for words in (scheduler, *[workers] * PROCESSES):
+            process = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            if words is scheduler:
+                _wait_for(port)
+        yield address
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(120):
+        with contextlib.suppress(OSError), socket.create_connection((_LOCAL, port), timeout=1):
+            return
+        time.sleep(0.5)
+    raise SystemExit("bench: no scheduler came up")

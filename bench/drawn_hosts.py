@@ -1,0 +1,193 @@
+"""Draws campaigns of several hosts with a known truth, to see what a report says of them.
+
+Hosts differ by 20 % in how fast they are (one sd), whatever the layout; with an `interaction`, each layout is by that much
+faster or slower on each host. Noise is 3 % from run to run, and each round is 2 % faster or slower for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.drawn import NOISE, Matrix, Rng, design
+from storagelab.findings import hosts, irregular, stats
+from storagelab.findings.model import Estimate, Fleet
+from storagelab.findings.statements import Statements, state
+
+HOSTS = 0.20
+ROUNDS = 0.02
+INTERACTIONS = (0.0, 0.03)
+SIZES = ((2, 2, 5), (3, 2, 5), (3, 8, 2), (4, 8, 3), (6, 5, 1), (8, 8, 2))
+"""Hosts, cells, and rounds of each host."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a report says, and the fit that it rests on."""
+
+    statements: Statements
+    fitted: stats.Fit
+    fleet: Fleet
+    fastest: int
+
+
+def draw(rng: Rng, size: tuple[int, int, int], interaction: float, lost: int = 0) -> list[Matrix]:
+    """The log times of each host, as cells x rounds; the last host lost so many rounds."""
+    machines, cells, rounds = size
+    return [
+        rng.normal(0, HOSTS)
+        + rng.normal(0, interaction, (cells, 1))
+        + rng.normal(0, ROUNDS, (1, made))
+        + rng.normal(0, NOISE, (cells, made))
+        for made in (*[rounds] * (machines - 1), rounds - lost)
+    ]
+
+
+def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
+    """As a report does, with the rounds of all hosts in one matrix."""
+    log_s = np.hstack(list(of_hosts))
+    cells, rounds = log_s.shape
+    of = design(cells, rounds, seed=number % 20)
+    of_run = np.repeat(np.arange(len(of_hosts)), [one.shape[1] for one in of_hosts])
+    several = hosts.Hosts(
+        tuple(f"db{host}" for host in range(len(of_hosts))), np.tile(of_run, (cells, 1)), tuple(range(len(of_hosts)))
+    )
+    odd = [one for one in hosts.outliers(several, log_s) if one.disturbed]
+    blocks = [0] * cells
+    fitted = hosts.fit(several, irregular.without(log_s, odd), blocks)
+    together = fitted.together
+    fleet = hosts.summarise(fitted, of.plan, [range(cells)], blocks)
+    fastest = stats.fastest(together)
+    assert fastest is not None
+    return Said(state(of.experiment.factors, of.plan, together, blocks), together, fleet, fastest)
+
+
+def pooled(of_hosts: Sequence[Matrix], number: int = 0) -> Statements:
+    """What would be said of the same runs if rounds were those of one host."""
+    log_s = np.hstack(list(of_hosts))
+    of = design(*log_s.shape, seed=number % 20)
+    return state(of.experiment.factors, of.plan, stats.fit(log_s), [0] * len(log_s))
+
+
+class Case(NamedTuple):
+    """Something to count in drawn campaigns, and what its share should be, in percent."""
+
+    hit: Callable[[Rng, int], bool]
+    least: float = 0.0
+    most: float = 100.0
+
+
+class Counts(NamedTuple):
+    """Of drawn campaigns without a difference: those in which one is stated, and intervals that hold the truth.
+
+    `means` = of a layout's mean time on hosts like these; `ratios` = of the ratio of two layouts, in campaigns of two;
+    `scatters` = of how far ratios differ from host to host. None where there is no such interval.
+    """
+
+    false: int
+    means: int | None
+    ratios: int
+    scatters: int | None
+
+
+def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Counts:
+    rng = np.random.default_rng([*size, round(1000 * interaction)])
+    said = [say(draw(rng, size, interaction), number) for number in range(campaigns)]
+    machines, _, rounds = size
+    means = [stats.mean_time(one.fitted, 0) for one in said]
+    scatters = [one.fleet.scatter for one in said if one.fleet.scatter is not None]
+    ratios = [_ratio(draw(rng, (machines, 2, rounds), interaction)) for _ in range(campaigns)]
+    return Counts(
+        false=sum(one.statements.name_a_difference for one in said),
+        means=sum(_holds(one, 1.0) for one in means) if machines > 2 else None,
+        ratios=sum(_holds(one, 1.0) for one in ratios),
+        scatters=sum(_holds(one, math.sqrt(2) * interaction) for one in scatters) if rounds > 1 else None,
+    )
+
+
+def _ratio(of_hosts: Sequence[Matrix]) -> Estimate | None:
+    (effect,) = stats.effects(_fit(of_hosts), [[(1, 0)]], 1)
+    return None if effect is None else effect.ratio
+
+
+def _holds(estimate: Estimate | None, truth: float) -> bool:
+    """Whether the interval holds the truth."""
+    known = estimate is not None and estimate.low is not None and estimate.high is not None
+    return known and estimate.low <= truth <= estimate.high
+
+
+def _fit(of_hosts: Sequence[Matrix]) -> stats.Fit:
+    return stats.fit(np.array([stats.fit(one).cells for one in of_hosts]).T)
+
+
+def _false(size: tuple[int, int, int], interaction: float, lost: int = 0) -> Callable[[Rng, int], bool]:
+    return lambda rng, number: say(draw(rng, size, interaction, lost), number).statements.name_a_difference
+
+
+def _false_if_pooled(size: tuple[int, int, int], interaction: float) -> Callable[[Rng, int], bool]:
+    return lambda rng, number: pooled(draw(rng, size, interaction), number).name_a_difference
+
+
+def _one_host_slower(rng: Rng, slower: float, apart: float = 0.0) -> list[Matrix]:
+    """Three like hosts with three rounds of eight cells each; the third takes longer. All cells but the first take longer by
+    `apart`."""
+    drawn = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(3)]
+    drawn[2] += math.log1p(slower)
+    for one in drawn:
+        one[1:] += math.log1p(apart)
+    return drawn
+
+
+def _finds_the_slow_host(rng: Rng, number: int) -> bool:
+    fleet = say(_one_host_slower(rng, HOSTS), number).fleet
+    return [host.name for host in fleet.hosts if host.odd_level] == ["db2"]
+
+
+def _finds_a_host_of_other_ratios(rng: Rng, number: int) -> bool:
+    drawn = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(4)]
+    drawn[1][4:] += math.log1p(HOSTS)
+    return [host.name for host in say(drawn, number).fleet.hosts if host.odd_ratios] == ["db1"]
+
+
+def _names_the_winner(slower: float) -> Callable[[Rng, int], bool]:
+    """The first cell takes a tenth less than all others: is it the winner?"""
+
+    def hit(rng: Rng, number: int) -> bool:
+        judged = say(_one_host_slower(rng, slower, 0.1), number).statements.judged
+        return judged.verdict == "winner" and judged.fastest == design(8, 9).plan.cells[0].cell_id
+
+    return hit
+
+
+def _finds_differing_ratios(size: tuple[int, int, int], interaction: float) -> Callable[[Rng, int], bool]:
+    def hit(rng: Rng, number: int) -> bool:
+        p_value = say(draw(rng, size, interaction), number).fleet.p_value
+        return p_value is not None and p_value < 0.05
+
+    return hit
+
+
+def _names_an_odd_host(rng: Rng, number: int) -> bool:
+    return any(host.odd_level or host.odd_ratios for host in say(_one_host_slower(rng, 0.0), number).fleet.hosts)
+
+
+CASES: Mapping[str, Case] = {
+    "equal, 2 hosts of 10 % by layout, 8 layouts x 3, hosts not told apart: any difference is stated":
+        Case(_false_if_pooled((2, 8, 3), 0.10)),
+    "equal, the same: any difference is stated": Case(_false((2, 8, 3), 0.10), most=5.0),
+    "equal, 3 hosts, 8 layouts x 5, the last host lost 3 of 5 rounds: any difference is stated":
+        Case(_false((3, 8, 5), 0.03, lost=3), most=5.0),
+    "one of 3 hosts takes 20 % longer, 8 layouts x 3: it alone is called odd": Case(_finds_the_slow_host, least=95.0),
+    "3 like hosts, 8 layouts x 3: any is called odd": Case(_names_an_odd_host, most=5.0),
+    "4 hosts, on one half of the layouts take 20 % longer: it alone is called odd":
+        Case(_finds_a_host_of_other_ratios, least=95.0),
+    "one layout takes 10 % less, 3 like hosts, 8 layouts x 3: it is the winner": Case(_names_the_winner(0.0)),
+    "the same, one host takes 20 % longer for all: it is the winner": Case(_names_the_winner(HOSTS)),
+    "4 hosts, 8 layouts x 3, ratios don't differ: they are said to": Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
+    "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): they are said to":
+        Case(_finds_differing_ratios((4, 8, 3), 0.03)),
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""Draws series of throughput whose settling times are known, to see when the rule for `warm_up = "auto"` lets them count.
+
+A series is its true level, which climbs to 1, falls to 1 or stays there; one kind has a saw-tooth as checkpoints make it.
+Noise is 1 to 15 % of a second's throughput, with an autocorrelation of 0, 0.3 or 0.7. How long a level takes is drawn in
+relation to the part that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storagelab.model.workload import Pgbench
+from storagelab.targets.generators import settling
+
+Numbers = NDArray[np.float64]
+Rng = np.random.Generator
+ALIKE = (0.0, 0.3, 0.7)
+LEAST_NOISE, MOST_NOISE = 0.01, 0.15
+
+
+def _times(rng: Rng, number: int, least: float, most: float) -> Numbers:
+    """Times whose logarithms are uniform, as a column."""
+    return np.exp(rng.uniform(math.log(least), math.log(most), (number, 1)))
+
+
+def _climbs(rng: Rng, at: Numbers, height: Numbers, counted_s: float) -> Numbers:
+    return 1 - height * np.exp(-at / _times(rng, len(height), 2, 2 * counted_s))
+
+
+def _ramps(rng: Rng, at: Numbers, height: Numbers, counted_s: float) -> Numbers:
+    return 1 - height * np.maximum(0, 1 - at / _times(rng, len(height), 5, 3 * counted_s))
+
+
+def _saw(rng: Rng, at: Numbers, height: Numbers, counted_s: float) -> Numbers:
+    number = len(height)
+    phase = at / _times(rng, number, 5, counted_s) + rng.uniform(0, 1, (number, 1))
+    return 1 + rng.uniform(0.05, 0.4, (number, 1)) * (phase % 1 - 0.5)
+
+
+LEVELS: Mapping[str, Callable[[Rng, Numbers, Numbers, float], Numbers]] = {
+    "settled from the start": lambda _rng, at, height, _s: np.ones((len(height), len(at))),
+    "climbs, ever slower": _climbs,
+    "climbs along a line": _ramps,
+    "steps up within 15 s": lambda rng, at, height, _s: 1 - height * (at < rng.uniform(1, 15, (len(height), 1))),
+    "falls, ever slower": lambda rng, at, height, s: 2 - _climbs(rng, at, height, s),
+    "climbs below a saw-tooth": _climbs,
+    "steps up after 15 to 60 s": lambda rng, at, height, _s: 1 - height * (at < rng.uniform(15, 60, (len(height), 1))),
+}
+"""How true levels go; the last can't be seen before it happens."""
+SAW_TOOTH = "climbs below a saw-tooth"
+UNSEEN = "steps up after 15 to 60 s"
+
+
+class Judged(NamedTuple):
+    """Of drawn runs: which were let count as settled, after how many seconds, after how many their level really had settled;
+    and as shares, how far it moved over the counted part, and how far it was from its end when that began."""
+
+    settled: NDArray[np.bool_]
+    began_s: NDArray[np.int_]
+    truly_s: NDArray[np.int_]
+    moved: Numbers
+    away: Numbers
+
+    @property
+    def too_early(self) -> float:
+        """The share of runs that count as settled while their level still moves by 2 % or more."""
+        return float((self.settled & (self.moved >= settling.BAND)).mean())
+
+    @property
+    def away_from_end(self) -> float:
+        """The share of runs that count as settled 2 % or more away from where their level ends, however late."""
+        return float((self.settled & (self.away >= settling.BAND)).mean())
+
+    @property
+    def never(self) -> float:
+        return float((~self.settled).mean())
+
+    @property
+    def waited_s(self) -> float:
+        """The median time from settling to being let count."""
+        return float(np.median((self.began_s - self.truly_s)[self.settled])) if self.settled.any() else math.nan
+
+
+def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
+    """Draw `number` runs whose true levels are of this kind, and judge each second by second."""
+    rng = np.random.default_rng(seed)
+    limit_s = round(Pgbench(duration_s=counted_s, warm_up_s="auto").longest_warm_up_s)
+    at = np.arange(limit_s + counted_s, dtype=float)
+    height = rng.uniform(0.05, 0.6, (number, 1))
+    level = LEVELS[kind](rng, at, height, float(counted_s))
+    rates = level * (_saw(rng, at, height, float(counted_s)) if kind == SAW_TOOTH else 1)
+    rates = np.maximum(rates * (1 + _noise(rng, number, len(at))), 0.01)
+    began_s = _began(rates[:, :limit_s], counted_s)
+    settled, start = began_s >= 0, np.where(began_s < 0, limit_s, began_s)
+    rows = np.arange(number)
+    moves = np.abs(level[:, counted_s - 1 :] / level[:, : len(at) - counted_s + 1] - 1)
+    truly_s = (moves < settling.BAND).argmax(1)
+    return Judged(settled, start, truly_s, moves[rows, start], np.abs(1 - level[rows, start]))
+
+
+def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
+    alike = rng.choice(ALIKE, number)
+    fresh = rng.standard_normal((number, seconds))
+    made = fresh.copy()
+    for second in range(1, seconds):
+        made[:, second] = alike * made[:, second - 1] + np.sqrt(1 - alike**2) * fresh[:, second]
+    return made * _times(rng, number, LEAST_NOISE, MOST_NOISE)
+
+
+def _began(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
+    """The second after which each run is let count; -1 if it never is."""
+    began_s = np.full(len(rates), -1)
+    for second in range(settling.LEAST_S, rates.shape[1] + 1):
+        waiting = np.flatnonzero(began_s < 0)
+        found = settling.trend(rates[waiting, :second], counted_s)
+        assert found is not None
+        began_s[waiting[found.settled]] = second
+    return began_s

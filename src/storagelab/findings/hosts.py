@@ -1,0 +1,285 @@
+"""Runs of several hosts: host is a random block. Pure.
+
+The model is Scheffe's mixed model (1956, Annals of Mathematical Statistics 27): log time = cell + host + host x cell + round
++ residual, where cells are fixed and hosts are drawn from all hosts like these. Each host makes complete rounds of all cells,
+and gives one figure for each cell: its mean over the host's rounds, adjusted for runs that are missing. All comparisons rest
+on these figures, so the mean square of host x cell, which holds the run-to-run noise too, is their error. It is never pooled
+with the residual. All figures of a cell count alike, whatever the number of rounds: unweighted means, whose error the scatter
+over hosts shows without bias even if some hosts made fewer rounds.
+
+So the fit over hosts is that of `stats` with a column for each host instead of each round. What hosts say of
+themselves, how far they differ and which is odd, is found here by their rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from storagelab.findings import irregular, stats
+from storagelab.findings.model import Estimate, Fleet, HostSummary
+from storagelab.findings.samples import ALPHA, CONFIDENCE
+from storagelab.findings.studentized import t_point
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Plan
+
+Matrix = stats.Matrix
+Places = NDArray[np.intp]
+
+CELLS_LEAST = 0.5
+"""A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
+ODD_LEAST = 0.05
+"""Smaller differences between hosts are common, and of no use to a reader."""
+
+
+def host_of(run: Run) -> str:
+    """The host on which a run was made, "" where it isn't known.
+
+    Its own name if it was given one. The name of a container is made up anew each time, and so says nothing.
+    """
+    host = run.measurement.environment.get("host") if run.measurement is not None else None
+    if not isinstance(host, Mapping):
+        return ""
+    given = host.get("name") or ("" if host.get("container") else host.get("hostname"))
+    return str(given or "")
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts of a campaign: `of_run` = the place in `names` of each run's host, as cells x rounds, -1 without a run;
+    `counted` = the places of those in verdicts."""
+
+    names: tuple[str, ...]
+    of_run: Places
+    counted: tuple[int, ...]
+
+    def only(self, log_s: Matrix, host: int) -> Matrix:
+        """The times of one host alone."""
+        return np.where(self.of_run == host, log_s, np.nan)
+
+
+def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int]) -> Hosts | None:
+    """None if all runs were made on one host. Hosts come in the order of their names."""
+    name_of = {
+        (row, column): host_of(used[cell.cell_id][repetition])
+        for row, cell in enumerate(plan.cells)
+        for column, repetition in enumerate(rounds)
+        if repetition in used[cell.cell_id]
+    }
+    names = tuple(sorted(set(name_of.values())))
+    if len(names) < 2:
+        return None
+    of_run = np.full((len(plan.cells), len(rounds)), -1)
+    for at, name in name_of.items():
+        of_run[at] = names.index(name)
+    cells = (of_run >= 0).any(axis=1).sum()
+    shares = [(of_run == host).any(axis=1).sum() / cells for host in range(len(names))]
+    counted = tuple(host for host, share in enumerate(shares) if share >= CELLS_LEAST)
+    return Hosts(names, of_run, counted or tuple(range(len(names))))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The fit of each counted host by itself, and that of all together, with a column for each."""
+
+    hosts: Hosts
+    own: tuple[stats.Fit, ...]
+    together: stats.Fit
+
+
+def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int]) -> Fitted:
+    """With a single host that counts, all together is that host alone, by its rounds."""
+    own = tuple(stats.fit(hosts.only(log_s, host), blocks) for host in hosts.counted)
+    together = own[0] if len(own) == 1 else stats.fit(np.array([one.cells for one in own]).T, blocks)
+    return Fitted(hosts, own, together)
+
+
+def outliers(hosts: Hosts, log_s: Matrix) -> list[irregular.Outlier]:
+    """Odd runs, each against its own host's."""
+    return [one for host in range(len(hosts.names)) for one in irregular.outliers(hosts.only(log_s, host))]
+
+
+def without_trend(hosts: Hosts, log_s: Matrix, places: Matrix) -> Matrix:
+    """The times without the linear trend of each host's own."""
+    left = np.full_like(log_s, np.nan)
+    for host in range(len(hosts.names)):
+        there = hosts.of_run == host
+        left[there] = irregular.without_trend(hosts.only(log_s, host), places)[there]
+    return left
+
+
+def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
+    """The mean of each host's values: a random block counts once. The values themselves where all are of one host."""
+    of_host: dict[str, list[float]] = {}
+    for value, host in zip(values, hosts, strict=True):
+        of_host.setdefault(host, []).append(value)
+    return list(values) if len(of_host) < 2 else [math.fsum(of) / len(of) for of in of_host.values()]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What hosts say of themselves
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks: Sequence[int]) -> Fleet:
+    """Every host, and how far hosts differ; `loads` = the cells of each load."""
+    hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
+    levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
+    odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
+    place = {host: number for number, host in enumerate(hosts.counted)}
+    summaries = []
+    for host, name in enumerate(hosts.names):
+        made = hosts.of_run == host
+        own = fitted.own[place[host]] if host in place else None
+        fastest = () if own is None else tuple(_fastest(own, cells) for cells in loads)
+        summaries.append(
+            HostSummary(
+                name=name, rounds=int(made.any(axis=0).sum()), runs=int(made.sum()), counted=own is not None,
+                level=levels.get(host), odd_level=host in odd_levels, odd_ratios=host in odd_ratios,
+                fastest=tuple(None if cell is None else plan.cells[cell].cell_id for cell in fastest),
+            )
+        )  # fmt: skip
+    scatter, p_value = _scatter(fitted)
+    return Fleet(hosts=tuple(summaries), scatter=scatter, p_value=p_value)
+
+
+def _fastest(own: stats.Fit, cells: Sequence[int]) -> int | None:
+    there = [cell for cell in cells if not np.isnan(own.cells[cell])]
+    return min(there, key=lambda cell: float(own.cells[cell])) if len(there) > 1 else None
+
+
+def _cells_of_all(fitted: Fitted) -> Places:
+    """The cells that all counted hosts have run."""
+    return np.flatnonzero(~np.isnan(np.array([one.cells for one in fitted.own])).any(axis=0))
+
+
+# --- levels ----------------------------------------------------------------------------------------------------------
+
+
+def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int]]:
+    """Each counted host's time over that of the others, geometric means over the cells, and which hosts are odd by that.
+
+    The scatter of the rounds of a host shows how well its level is known. Intervals hold together (Bonferroni).
+    """
+    counted = fitted.hosts.counted
+    if not len(cells):
+        return {}, set()
+    of_rounds = [_rounds(own, cells) for own in fitted.own]
+    level = np.array([own.cells[cells].mean() for own in fitted.own])
+    rounds = np.array([len(one) for one in of_rounds])
+    df = int((rounds - 1).sum())
+    variance = sum(float(((one - one.mean()) ** 2).sum()) for one in of_rounds) / df if df else math.nan
+    point = t_point(df, ALPHA / len(counted)) if df else math.nan
+
+    def against(host: int, others: Sequence[int]) -> tuple[float, float]:
+        spread = 1 / rounds[host] + (1 / rounds[others]).sum() / len(others) ** 2
+        return float(level[host] - level[others].mean()), point * math.sqrt(
+            max(variance, stats.VARIANCE_FLOOR) * spread
+        )
+
+    def ratio(host: int) -> Estimate:
+        apart, half = against(host, [other for other in range(len(counted)) if other != host])
+        if not df:
+            return Estimate(value=math.exp(apart))
+        return Estimate(value=math.exp(apart), low=math.exp(apart - half), high=math.exp(apart + half))
+
+    def odd(host: int, others: Sequence[int]) -> float | None:
+        apart, half = against(host, others)
+        known = df > 0 and abs(apart) > max(half, math.log1p(ODD_LEAST))
+        # Of two hosts that differ, the slower one is named.
+        return None if not known or (len(others) == 1 and apart < 0) else abs(apart)
+
+    places = _one_after_the_other(len(counted), odd, most=max(1, (len(counted) - 1) // 2))
+    return {counted[place]: ratio(place) for place in range(len(counted))}, {counted[place] for place in places}
+
+
+def _rounds(own: stats.Fit, cells: Places) -> Matrix:
+    """What the rounds of a host add to its times, those with at least half of the cells."""
+    apart = own.log_s[cells] - own.cells[cells, None]
+    there = ~np.isnan(apart)
+    kept = there.sum(axis=0) >= CELLS_LEAST * max(1, len(cells))
+    return np.asarray(np.nansum(apart[:, kept], axis=0) / there[:, kept].sum(axis=0))
+
+
+def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float | None], most: int) -> list[int]:
+    """The hosts that are odd, the oddest first, each against those that are left; at most so many, as most hosts can't be
+    odd."""
+    found: list[int] = []
+    while len(found) < most:
+        left = [host for host in range(hosts) if host not in found]
+        how_odd = {host: odd(host, [other for other in left if other != host]) for host in left}
+        known = {host: size for host, size in how_odd.items() if size is not None}
+        if not known:
+            break
+        found.append(max(known, key=lambda host: known[host]))
+    return found
+
+
+# --- ratios ----------------------------------------------------------------------------------------------------------
+
+
+def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
+    """By how much the ratio of two cells' times differs from host to host (one sd, of its logarithm), and the p-value of no
+    difference: that of the mean square of host x cell over that of runs. None without a host of several rounds.
+
+    The interval is that of Williams (1962, Biometrika 49) for a variance component.
+    """
+    together = fitted.together
+    df = sum(max(0, one.df) for one in fitted.own)
+    if len(fitted.own) < 2 or together.df < 1 or df < 1:
+        return None, None
+    noise = max(sum(float(np.nansum(one.residuals**2)) for one in fitted.own) / df, stats.VARIANCE_FLOOR)
+    runs = np.array([one.runs for one in fitted.own])
+    per_figure = noise * float((1 / runs[runs > 0]).mean())
+    square = max(float(np.nansum(together.residuals**2)) / together.df, stats.VARIANCE_FLOOR)
+    above, half = square / per_figure, ALPHA / 2
+
+    def component(tail: float) -> float:
+        """A bound of the variance of a cell's figure that is host x cell's."""
+        shrunk = square - per_figure * float(special.fdtri(together.df, df, tail))
+        return max(0.0, together.df * shrunk / float(special.chdtri(together.df, 1 - tail)))
+
+    value, low, high = (
+        math.sqrt(2 * one) for one in (max(0.0, square - per_figure), component(1 - half), component(half))
+    )
+    scatter = Estimate(value=value, low=min(low, value), high=max(high, value), confidence=CONFIDENCE)
+    return scatter, float(special.fdtrc(together.df, df, above))
+
+
+def _odd_ratios(fitted: Fitted, cells: Places, blocks: Sequence[int]) -> set[int]:
+    """The hosts whose ratios between cells are not those of the others: by the F test of what a host's figures deviate from
+    the others' means over what those deviate from each other, at 5 % for all hosts together (Bonferroni)."""
+    counted = fitted.hosts.counted
+    hosts, of_block = len(counted), np.asarray(blocks)[cells]
+    if hosts < 3 or len(cells) < 2:
+        return set()
+    figures = np.array([own.cells[cells] for own in fitted.own])
+
+    def centred(values: Matrix) -> Matrix:
+        """Without what is common to the cells of a block."""
+        left = values.copy()
+        for block in np.unique(of_block):
+            inside = of_block == block
+            left[..., inside] -= left[..., inside].mean(axis=-1, keepdims=True)
+        return left
+
+    free = len(cells) - len(np.unique(of_block))
+    ratios = centred(figures)
+
+    def odd(host: int, others: Sequence[int]) -> float | None:
+        if len(others) < 2 or not free:
+            return None
+        middle = ratios[others].mean(axis=0)
+        apart, among = ratios[host] - middle, ratios[others] - middle
+        own = float((apart**2).sum()) / free / (1 + 1 / len(others))
+        theirs = max(float((among**2).sum()) / (free * (len(others) - 1)), stats.VARIANCE_FLOOR)
+        p_value = float(special.fdtrc(free, free * (len(others) - 1), own / theirs))
+        far = float(np.abs(apart).max()) > math.log1p(ODD_LEAST)
+        return own / theirs if far and p_value < ALPHA / hosts else None
+
+    return {counted[place] for place in _one_after_the_other(hosts, odd, most=(hosts - 1) // 2)}

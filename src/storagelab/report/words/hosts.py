@@ -1,0 +1,176 @@
+"""What several hosts say together, in words: how many agree, which is odd, what differs between them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storagelab.findings.caution_kinds import Unlike, UnlikeHosts
+from storagelab.findings.model import Estimate, Findings, Fleet, HostSummary
+from storagelab.report.words.names import cell_text, listed, noun
+from storagelab.report.words.numbers import bytes_, change, change_estimate, count, percent, plural, signed_estimate
+from storagelab.report.words.short import fitting
+
+_SURE = 0.05
+_HOSTS_NAMED = 4
+_FACTS_NAMED = 3
+
+
+def host_lines(findings: Findings) -> Iterator[str]:
+    """One line for the answer: on how many hosts the fastest layout was the fastest, and which host is odd."""
+    fleet = findings.fleet
+    if fleet is None or len(fleet.counted) < 2:
+        return
+    won = _won(findings, fleet)
+    odd = [f"{host.name} is odd ({'; '.join(_oddities(host))})" for host in fleet.counted if _is_odd(host)]
+    none = "no host is odd" if _rounds_known(fleet) else ""
+    told = "; ".join(odd) or none
+    short = f"{plural(len(odd), 'odd host')}, see below" if odd else none
+    yield fitting([f"{'; '.join(filter(None, (won, end)))}." for end in (told, short, "")])
+
+
+def host_sentences(findings: Findings) -> list[str]:
+    """What the verdict is for, and how hosts compare; [] if there was one host."""
+    fleet = findings.fleet
+    if fleet is None:
+        return []
+    left = [host.name for host in fleet.hosts if not host.counted]
+    few = f"{_names(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict." if left else ""
+    if len(fleet.counted) < 2:
+        alone = fleet.counted[0].name if fleet.counted else "one host"
+        return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]
+    told = [
+        f"Runs come from {plural(len(fleet.counted), 'host')} ({_names([host.name for host in fleet.counted])}), and the "
+        "verdict is for hosts like these. Each host counts once, and how much hosts differ is in every interval.",
+        few,
+        f"{_won(findings, fleet)}.",
+        _on_ratios(fleet),
+        *(_on_a_host(host) for host in fleet.counted if _is_odd(host)),
+    ]
+    return [text for text in told if text]
+
+
+def host_columns(findings: Findings) -> list[tuple[str, list[str]]]:
+    """The table of hosts; empty if there was one."""
+    fleet = findings.fleet
+    if fleet is None:
+        return []
+    hosts = fleet.hosts
+    return [
+        ("host", [_name(host) for host in hosts]),
+        ("rounds", [count(host.rounds) for host in hosts]),
+        ("runs", [count(host.runs) for host in hosts]),
+        ("time against the others (joint 95 % CI)", [signed_estimate(host.level) for host in hosts]),
+        ("fastest there", [_fastest_text(findings, host) for host in hosts]),
+        ("remark", [_remark(host) for host in hosts]),
+    ]
+
+
+def unlike_sentence(doubt: UnlikeHosts) -> str:
+    """What differs, the first few in full."""
+    told = "; ".join(map(_difference, doubt.differs[:_FACTS_NAMED]))
+    left = len(doubt.differs) - _FACTS_NAMED
+    more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
+    return (
+        f"The hosts are not alike: {told}{more}. A layout that wins on all of them does so on hosts of several kinds; where "
+        "one wins on some only, this may be why."
+    )
+
+
+def unlike_text(doubt: UnlikeHosts) -> str:
+    return f"hosts differ in {listed([_fact(one) for one in doubt.differs[:_FACTS_NAMED]])}"
+
+
+def _won(findings: Findings, fleet: Fleet) -> str:
+    """ "The layout in front over all hosts is in front on 2 of 3 (not on db3)"."""
+    fastest = [load.fastest for load in findings.loads] or [findings.fastest]
+    hosts = fleet.counted
+    agree = [sum(at == own for at, own in zip(host.fastest, fastest, strict=True)) for host in hosts]
+    which = f"The {noun(findings.factors)} in front over all hosts is in front"
+    if len(fastest) > 1:
+        return f"{which} in {sum(agree)} of {len(hosts) * len(fastest)} cases (hosts x loads)"
+    against = [host.name for host, agrees in zip(hosts, agree, strict=True) if not agrees]
+    but = f" (not on {_names(against)})" if against and len(against) < len(hosts) else ""
+    return f"{which} on {len(hosts) - len(against)} of {len(hosts)}{but}"
+
+
+def _on_ratios(fleet: Fleet) -> str:
+    if fleet.scatter is None or fleet.p_value is None:
+        return "Each host made one round, so how much hosts differ can't be told from noise; intervals hold both."
+    low, high = (percent(end) for end in (fleet.scatter.low, fleet.scatter.high))
+    if fleet.p_value < _SURE:
+        return (
+            f"From host to host, the ratio of two layouts' times differs by {percent(fleet.scatter.value)} (one standard "
+            f"deviation, 95 % CI {low} to {high}), more than chance explains."
+        )
+    return (
+        "That the ratio of two layouts' times differs from host to host can't be told from chance: it does by at most "
+        f"{high} (one standard deviation, upper end of the 95 % CI)."
+    )
+
+
+def _on_a_host(host: HostSummary) -> str:
+    takes = change_estimate(host.level)
+    level = f"{host.name} is odd: it takes {takes} than the others, whatever the layout. That cancels in every ratio."
+    ratios = f"{host.name} is odd: layouts compare there in another way than on the others. Look for what is different."
+    return " ".join(text for text, said in ((level, host.odd_level), (ratios, host.odd_ratios)) if said)
+
+
+def _is_odd(host: HostSummary) -> bool:
+    return host.odd_level or host.odd_ratios
+
+
+def _oddities(host: HostSummary) -> Iterator[str]:
+    if host.odd_level and host.level is not None:
+        yield change(host.level.value, _half(host.level))
+    if host.odd_ratios:
+        yield "other ratios"
+
+
+def _half(ratio: Estimate) -> float | None:
+    return None if ratio.low is None or ratio.high is None else (ratio.high - ratio.low) / 2
+
+
+def _rounds_known(fleet: Fleet) -> bool:
+    return any(host.level is not None and host.level.low is not None for host in fleet.counted)
+
+
+def _remark(host: HostSummary) -> str:
+    if not host.counted:
+        return "too few layouts, takes no part"
+    return f"odd: {'; '.join(_oddities(host))}" if _is_odd(host) else ""
+
+
+def _fastest_text(findings: Findings, host: HostSummary) -> str:
+    known = [cell for cell in host.fastest if cell is not None]
+    if len(host.fastest) > 1:
+        fastest = [load.fastest for load in findings.loads]
+        agree = sum(at == own for at, own in zip(host.fastest, fastest, strict=True))
+        return f"that of all hosts under {agree} of {len(fastest)} loads"
+    return cell_text(findings.cell(known[0]).levels) if known else ""
+
+
+def _name(host: HostSummary) -> str:
+    return host.name or "(not known)"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [name or "a host without a name" for name in names]
+    left = len(shown) - _HOSTS_NAMED
+    return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)
+
+
+def _difference(one: Unlike) -> str:
+    """ "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
+    said = [f"{_value(one.fact, value)} on {_names(hosts)}" for value, hosts in one.values]
+    return f"{_fact(one)} ({', '.join(said)})"
+
+
+def _fact(one: Unlike) -> str:
+    part, _, name = one.fact.partition(": ")
+    plain = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory", "version": "version"}
+    text = plain.get(name, name.replace("_", " "))
+    return text if part == "host" else f"{text} of {part if part != 'server' else 'the server'}"
+
+
+def _value(fact: str, value: str) -> str:
+    return bytes_(float(value)) if fact.endswith("_bytes") and value else value or "unknown"

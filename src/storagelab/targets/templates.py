@@ -1,0 +1,159 @@
+"""Templates: the prepared data of a private server, kept from one run to the next and copied for each.
+
+A server fills its folders once and is shut down. Its folders are then moved aside, on the volumes where they lie, and every
+run gets a copy at the same paths: the server's files name paths. The first run gets a copy, too, so that all begin alike.
+A template lives as long as its campaign. What is there belongs to it, as `sweep` removes what an earlier one left.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import RunFailed
+from storagelab.machine import host
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.plan import Plan
+from storagelab.targets.copying import Content, content_of, copy_folder
+from storagelab.targets.folders import Folders, Site
+from storagelab.targets.steps import check_same
+
+_OF_RUNS = {
+    "connections", "threads", "duration_s", "warm_up_s", "warm_up_at_most_s", "transactions_per_connection", "rate",
+    "latency_limit_s", "protocol", "scripts", "transactions",
+}  # fmt: skip
+"""Keys of a load that say what a run does with its data, and nothing about the data."""
+NOTE = (
+    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; a "
+    "copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+)
+
+
+def wanted(config: Config) -> bool:
+    return config.between_runs.data == "template"
+
+
+def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
+    """Where the templates of an experiment are kept, beside the folders of its runs."""
+    return Folders(site, volumes, purpose="templates")
+
+
+def distinct(configs: Iterable[Config]) -> list[Config]:
+    """One cell for each template that these cells need."""
+    return list({name_of(config): config for config in configs if wanted(config)}.values())
+
+
+def name_of(config: Config) -> str:
+    """The same for cells that begin with the same data in the same places on servers with the same settings."""
+    load = config.workload.model_dump(mode="json", exclude=_OF_RUNS)
+    target, layout = config.target.model_dump(mode="json"), config.layout.model_dump(mode="json")
+    volumes = {name: volume.path for name, volume in config.volumes.items()}
+    return hashlib.sha256(json.dumps([target, layout, volumes, load], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def notes(configs: Iterable[Config]) -> list[str]:
+    """What `plan` says about the templates of these cells."""
+    number = len(distinct(configs))
+    times = "once" if number == 1 else f"{number} times, once for each layout, data and settings"
+    return [NOTE.format(times=times)] if number else []
+
+
+BytesOn = Callable[[Config, str], int]
+"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
+
+
+def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
+    """The disk space that a run takes on a volume, and all templates beside it."""
+    kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
+
+    def both(config: Config, volume: str) -> int:
+        path = site.volume_paths(config).get(volume)
+        beside = sum(kept_bytes_on(one, volume) for one, paths in kept if paths.get(volume) == path)
+        return bytes_on(config, volume) + beside
+
+    return both if kept else bytes_on
+
+
+class Restored(NamedTuple):
+    """What was copied for a run: what the template and the copy hold, and how many bytes share their blocks."""
+
+    asked: Content
+    got: Content
+    shared_bytes: int
+
+    @property
+    def how(self) -> str:
+        if self.shared_bytes == 0:
+            return "copied"
+        return "reflinked" if self.shared_bytes == self.asked.bytes else "partly reflinked, partly copied"
+
+    def checks(self) -> list[Check]:
+        return [check_same("data restored from a template", str(self.asked), str(self.got), "the file system")]
+
+
+class Template:
+    """The template of one cell."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        volumes = site.volume_paths(config)
+        self._runs, self._kept = Folders(site, volumes), folders_of(site, volumes)
+        self._name = name_of(config)
+        self._places = {self._runs[name]: self._kept[name] / self._name for name in volumes}
+        """A run's folder -> where what it holds is kept; two volumes may share a path."""
+
+    @property
+    def exists(self) -> bool:
+        return all(place.is_dir() for place in self._places.values())
+
+    def keep(self) -> None:
+        """Move what the run's folders hold aside; its server must be shut down. Raises OSError."""
+        self._kept.make(again=True)
+        for folder, place in self._places.items():
+            shutil.rmtree(place, ignore_errors=True)  # of an attempt that failed amid this
+            unfinished = place.with_name(f"{place.name}.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            for entry in self._runs.content(folder):
+                entry.rename(unfinished / entry.name)
+        for place in self._places.values():
+            place.with_name(f"{place.name}.unfinished").rename(place)
+
+    def restore(self) -> Restored:
+        """Copy the template into the run's empty folders, and write it out. Raises RunFailed if that fails."""
+        shared = 0
+        for folder, place in self._places.items():
+            try:
+                for entry in sorted(place.iterdir()):
+                    shared += copy_folder(entry, folder / entry.name)
+                host.sync_filesystem(folder)
+            except OSError as error:
+                raise RunFailed(_no_copy(error, folder, place)) from error
+        names = {folder: [entry.name for entry in place.iterdir()] for folder, place in self._places.items()}
+        return Restored(
+            content_of(*self._places.values()),
+            content_of(*(folder / name for folder, inside in names.items() for name in inside)), shared,
+        )  # fmt: skip
+
+
+def _no_copy(error: OSError, folder: Path, place: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        size, free = content_of(place).bytes / 2**30, host.free_bytes(folder.parent) / 2**30
+        return (
+            f"{folder.parent} lacks space to restore the data from its template ({size:.2f} GiB; {free:.2f} GiB are left): "
+            'free some, or set between_runs.data = "rebuild"'
+        )
+    return f"can't restore the data from its template: {error.filename or folder}: {error.strerror}"
+
+
+def remove(plan: Plan, site: Site) -> None:
+    """Remove all templates of a campaign. Raises RunFailed if some could not be removed."""
+    for volumes in {
+        tuple(sorted(site.volume_paths(one).items())) for one in distinct(cell.config for cell in plan.cells)
+    }:
+        folders_of(site, dict(volumes)).remove()

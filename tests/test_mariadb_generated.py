@@ -1,0 +1,97 @@
+"""The user's own tables and transactions on MariaDB: spread, run by sysbench, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb, running
+from real_servers import got, left_behind, measure, run_of, site_at
+from test_postgres_preflight import mounted, needs_root
+from test_sysbench import needs_sysbench
+
+from storagelab.errors import RunFailed
+from storagelab.model.config import Config
+
+pytestmark = [pytest.mark.slow, needs_mariadb, needs_sysbench]
+
+SCHEMA = """CREATE TABLE orders (id bigint AUTO_INCREMENT PRIMARY KEY, who int NOT NULL, KEY (who));
+CREATE TABLE people (name varchar(20) PRIMARY KEY);
+INSERT INTO orders (who) SELECT seq % 100 FROM seq_1_to_500;
+"""
+
+
+def own(scratch: Path, layout: dict | None = None, dsn: str | None = None, **load) -> Config:
+    """A cell with a second of the user's own transactions."""
+    (scratch / "schema.sql").write_text(SCHEMA)
+    (scratch / "order.sql").write_text("\\set who random(1, 100)\nINSERT INTO orders (who) VALUES (:who);\n")
+    volumes = {} if dsn else {name: {"path": str(scratch / name)} for name in "ab"}
+    for name in volumes:
+        (scratch / name).mkdir(exist_ok=True)
+    return Config.model_validate({
+        "target": {"engine": "mariadb", **({"dsn": dsn} if dsn else {})}, "volumes": volumes, "layout": layout or {},
+        "workload": {
+            "kind": "sql", "setup": ("schema.sql",), "transactions": ({"file": "order.sql"},), "connections": 2,
+            "duration_s": 1.0, **load,
+        },
+    })  # fmt: skip
+
+
+def test_tables_are_spread_by_keys_of_any_kind_and_the_others_stay_with_the_server(scratch):
+    layout = {"data_files": 2, "data": ("a", "b"), "spread": ("orders", "people")}
+    measured = measure(own(scratch, layout), site_at(scratch))
+    found = got(measured)
+    assert found["data files of orders"] == found["data files of people"] == ("2", True)
+    assert all(ok for _, ok in found.values()), found
+    assert measured.transactions == measured.latency.operations > 10
+    assert left_behind(scratch) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "schema.sql",
+            "CREATE TABLE orders (id int);\nSELECT nope;\n",
+            "setup by schema.sql failed: ERROR 1054 .* line 2",
+        ),
+        ("order.sql", "SELECT 1;\nSELECT nope;\n", "order.sql, line 2: Unknown column 'nope'"),
+    ],
+)
+def test_what_fails_is_told_by_file_and_line(scratch, file, content, said):
+    config = own(scratch)
+    (scratch / file).write_text(content)
+    with pytest.raises(RunFailed, match=said):
+        measure(config, site_at(scratch))
+    assert left_behind(scratch) == []
+
+
+@needs_root
+def test_a_setup_that_takes_the_disks_last_bytes_is_told_and_leaves_nothing(scratch):
+    with mounted(scratch / "b", "-o", "size=3m") as drive:
+        os.chmod(drive, 0o755)
+        config = own(scratch, {"data": ("a", "b"), "data_files": 2, "spread": ("orders",)})
+        (scratch / "schema.sql").write_text(SCHEMA.replace("500;", "80000;"))
+        run = run_of(config, scratch)
+        assert run.status == "failed"
+        assert re.match(r"the load's set-up filled a volume \(free before it: .*b 3 MiB\): .* is full", run.reason)
+        assert os.listdir(drive) == []
+        assert left_behind(scratch) == []
+
+
+def test_a_server_that_already_runs_keeps_nothing_of_it_and_nobody_sees_the_password(scratch):
+    with running(scratch / "elsewhere") as server:
+        server.said("CREATE USER me@'127.0.0.1' IDENTIFIED BY 's3cret word'", "GRANT ALL ON *.* TO me@'127.0.0.1'")
+        measured = measure(own(scratch, dsn=server.dsn("me", "s3cret word")), site_at(scratch))
+        assert measured.transactions > 10
+        assert got(measured)["place of the other tables"] == ("default", True)
+        assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
+        # A run that was killed has left its database with tables of any name.
+        server.said("CREATE DATABASE storagelab_0badcafe",
+                    "CREATE TABLE storagelab_0badcafe.all_made_by_storagelab (x INT) "
+                    "COMMENT 'made by storagelab, which removes it again'",
+                    "CREATE TABLE storagelab_0badcafe.orders (x INT)")  # fmt: skip
+        assert measure(own(scratch, dsn=server.dsn("me", "s3cret word")), site_at(scratch)).transactions > 10
+    assert "s3cret" not in measured.model_dump_json()

@@ -1,0 +1,281 @@
+"""The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their parsers."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from simulated_specs import SMALL
+from test_determinism import rows
+
+pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+from real_cluster import RECIPES, certified, done_by, free_port
+
+from storagelab.run import joining
+
+ROOT = Path(__file__).parent.parent
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What a user has who set up his home as the recipes say."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+    return {**kept, "HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+@contextlib.contextmanager
+def started(home: Path, recipe: str, *words: str, **settings: str) -> Iterator[str]:
+    """Run a recipe until Ctrl-C. The address of its scheduler, as it prints it."""
+    program = [sys.executable, str(RECIPES / recipe), *words]
+    complaints = home / "complaints"
+    with complaints.open("w") as errors:
+        process = subprocess.Popen(
+            program, env={**environment(home), **settings}, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("storagelab run my.toml --executor dask --scheduler tls://127.0.0.1:"), (
+            complaints.read_text()
+        )
+        yield line.split()[-1]
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """A home with certificates where Dask looks for them."""
+    certified(tmp_path / ".config" / "dask")
+    return tmp_path
+
+
+# --- SSH -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hosts(home) -> Iterator[list[str]]:
+    """Names in ~/.ssh/config, all of them for an sshd of the test's own."""
+    if SSHD is None:
+        pytest.skip("sshd is absent: apt-get install openssh-server")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd gives up root's rights
+    ours, port = home / ".ssh", free_port()
+    ours.mkdir(mode=0o700)
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ours / key], check=True)
+    (ours / "known_hosts").write_text(f"[127.0.0.1]:{port} {(ours / 'host.pub').read_text()}")
+    seen_there = " ".join(f'{name}="{environment(home)[name]}"' for name in ("HOME", "PYTHONPATH"))
+    (ours / "sshd_config").write_text(f"""
+ListenAddress 127.0.0.1:{port}
+HostKey {ours}/host
+AuthorizedKeysFile {ours}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+SetEnv {seen_there}
+""")
+    (ours / "config").write_text(f"""
+Host head node-1 node-2
+  HostName 127.0.0.1
+  Port {port}
+  User {getpass.getuser()}
+  IdentityFile {ours}/user
+  UserKnownHostsFile {ours}/known_hosts
+""")
+    with (home / "sshd.log").open("w") as log:
+        sshd = subprocess.Popen([SSHD, "-D", "-e", "-f", ours / "sshd_config"], stderr=log)
+    try:
+        yield ["head", "node-1", "node-2"]
+    finally:
+        sshd.kill()
+        sshd.wait()
+
+
+@pytest.mark.campaign
+def test_hosts_that_ssh_reaches_make_the_runs_that_a_person_types(hosts, home):
+    pytest.importorskip("asyncssh")
+    (home / "small.toml").write_text(SMALL)
+    with started(home, "ssh_cluster.py", *hosts, "--port", str(free_port()), "--interface", "lo") as scheduler:
+        words = ["--results", home / "r", "--executor", "dask", "--scheduler", scheduler]
+        said = subprocess.run(
+            [sys.executable, "-m", "storagelab", "run", home / "small.toml", *words],
+            capture_output=True, text=True, env=environment(home), timeout=120,
+        )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert len(rows(home / "r")) == 8
+
+
+# --- Slurm -----------------------------------------------------------------------------------------------------------
+
+SBATCH = """#!/bin/sh
+# Stands in for Slurm's: runs the job here and now.
+cp "$1" "$HOME/job.sh"
+setsid sh "$HOME/job.sh" >"$HOME/job.log" 2>&1 &
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+kill -- "-$1"
+"""
+
+
+@pytest.mark.campaign
+def test_a_job_of_slurms_brings_workers(home):
+    pytest.importorskip("dask_jobqueue")
+    (home / "bin").mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (home / "bin" / name).write_text(text)
+        (home / "bin" / name).chmod(0o755)
+    asked_for = (RECIPES / "jobqueue.yaml").read_text()
+    for ours, here in (
+        ("interface: null", "interface: lo"),
+        ("port: 8786", "port: 0"),
+        (": 8 ", ": 1 "),
+        (": 8\n", ": 1\n"),
+    ):
+        assert ours in asked_for
+        asked_for = asked_for.replace(ours, here)
+    (home / ".config" / "dask" / "jobqueue.yaml").write_text(asked_for)
+    with started(home, "slurm_cluster.py", "1", PATH=f"{home / 'bin'}:{os.environ['PATH']}") as scheduler:
+        assert done_by(scheduler, home / ".config" / "dask") == ["a", "b"]
+        directives = re.findall(r"^#SBATCH (.+)", (home / "job.sh").read_text(), re.MULTILINE)
+    assert directives == [
+        "-J storagelab", "-p compute", "-n 1", "--cpus-per-task=1", "--mem=15G", "-t 04:00:00", "--requeue",
+    ]  # fmt: skip
+
+
+def test_the_keys_for_slurm_are_those_that_dask_reads():
+    jobqueue = pytest.importorskip("dask_jobqueue")
+    known = yaml.safe_load((Path(jobqueue.__file__).parent / "jobqueue.yaml").read_text())["jobqueue"]["slurm"]
+    assert yaml.safe_load((RECIPES / "jobqueue.yaml").read_text())["jobqueue"]["slurm"].keys() <= known.keys()
+
+
+# --- Kubernetes ------------------------------------------------------------------------------------------------------
+
+KUBERNETES = yaml.safe_load((RECIPES / "kubernetes.yaml").read_text())
+
+
+def container(which: str) -> dict[str, Any]:
+    (only,) = KUBERNETES["spec"][which]["spec"]["containers"]
+    return only
+
+
+def without_unknown_keys(schema: Any) -> Any:
+    """The schema, of which a cluster of Kubernetes would drop what it does not know, made to refuse that."""
+    if isinstance(schema, list):
+        return [without_unknown_keys(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: without_unknown_keys(part) for key, part in schema.items()}
+    if isinstance(schema.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def test_the_operator_knows_every_key_of_the_cluster_on_kubernetes():
+    operator = find_spec("dask_kubernetes")
+    if operator is None or operator.origin is None:
+        pytest.skip("Dask's operator is absent: pip install --no-deps -r requirements-alone.txt")
+    resources = Path(operator.origin).parent / "operator" / "deployment" / "helm" / "dask-kubernetes-operator" / "crds"
+    definition = yaml.load((resources / "daskcluster.yaml").read_text(), yaml.CSafeLoader)["spec"]
+    assert KUBERNETES["kind"] == definition["names"]["kind"]
+    (version,) = definition["versions"]
+    assert KUBERNETES["apiVersion"] == f"{definition['group']}/{version['name']}"
+    schema = without_unknown_keys(version["schema"]["openAPIV3Schema"])
+    of_all = {key: {} for key in ("apiVersion", "kind", "metadata")}
+    known = jsonschema.Draft202012Validator({**schema, "properties": {**schema["properties"], **of_all}})
+    known.validate(KUBERNETES)
+    with pytest.raises(jsonschema.ValidationError, match="workers"):
+        known.validate({**KUBERNETES, "spec": {**KUBERNETES["spec"], "workers": {}}})
+
+
+def test_ports_volumes_and_names_of_the_cluster_on_kubernetes_fit_each_other():
+    service = KUBERNETES["spec"]["scheduler"]["service"]
+    ports = {port["name"]: port["containerPort"] for port in container("scheduler")["ports"]}
+    assert {port["targetPort"]: port["port"] for port in service["ports"]} == ports
+    assert service["selector"]["dask.org/cluster-name"] == KUBERNETES["metadata"]["name"]
+    assert f"tls://{KUBERNETES['metadata']['name']}-scheduler:{ports['tcp-comm']}" in container("worker")["args"]
+    for which in ("scheduler", "worker"):
+        volumes = {volume["name"] for volume in KUBERNETES["spec"][which]["spec"]["volumes"]}
+        assert [(mount["name"] in volumes, mount["mountPath"]) for mount in container(which)["volumeMounts"]] == [
+            (True, "/etc/dask")  # where Dask looks for settings, and tls.yaml for certificates
+        ]
+
+
+@pytest.mark.slow
+def test_the_commands_for_kubernetes_are_a_cluster(home, monkeypatch):
+    monkeypatch.setattr(joining, "_ANSWER_S", 60.0)  # it is being started
+    port = free_port()
+    here = {
+        "8786": str(port), "tls://storagelab-scheduler:8786": f"tls://127.0.0.1:{port}", "$(DASK_WORKER_NAME)": "one",
+        "dask": Path(sys.executable).with_name("dask"),
+    }  # fmt: skip
+    with contextlib.ExitStack() as ending:
+        for which in ("scheduler", "worker"):
+            words = [here.get(word, word) for word in container(which)["args"]]
+            log = ending.enter_context((home / f"{which}.log").open("w"))
+            process = subprocess.Popen([*words, "--host", "127.0.0.1"], env=environment(home), stderr=log, cwd=home)
+            ending.callback(process.wait)
+            ending.callback(process.terminate)
+        assert done_by(f"tls://127.0.0.1:{port}", home / ".config" / "dask") == ["a", "b"]
+
+
+# --- containers ------------------------------------------------------------------------------------------------------
+
+
+def instructions() -> list[tuple[str, list[str]]]:
+    """The Containerfile's, in order: a word in capitals, and what follows."""
+    text = re.sub(r"^#.*\n", "", (RECIPES / "Containerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [
+        (first, shlex.split(rest)) for first, _, rest in (line.partition(" ") for line in text.splitlines() if line)
+    ]
+
+
+def test_the_image_is_made_from_files_that_are_there_and_from_locks_with_hashes():
+    stages, installed = [], []
+    for instruction, words in instructions():
+        match instruction:
+            case "FROM":
+                stages += words[2:] and [words[2]]
+                assert words[1:2] in ([], ["AS"])
+            case "COPY" if words[0].startswith("--from="):
+                assert words[0].removeprefix("--from=") in stages
+            case "COPY":
+                assert [name for name in words[:-1] if not (ROOT / name).exists()] == []
+            case "RUN" if "install" in words and "pip" in words:
+                installed.append(words)
+            case _:
+                assert instruction in {"ARG", "ENV", "WORKDIR", "RUN", "USER", "CMD"}
+    assert all("--require-hashes" in words or {"--no-deps", "--no-index"} <= set(words) for words in installed)
+    assert [words[words.index("-r") + 1] for words in installed if "--require-hashes" in words] == [
+        "requirements.lock", "requirements-cluster.lock",
+    ]  # fmt: skip
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_links_to_every_recipe():
+    page = (RECIPES.parent / "start-a-cluster.md").read_text()
+    assert [file.name for file in RECIPES.iterdir() if f"](cluster/{file.name})" not in page] == []

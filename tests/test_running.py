@@ -1,0 +1,93 @@
+"""The run of a generator whose warm-up is to be found: a program stands for it that reports its throughput at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storagelab.errors import RunFailed
+from storagelab.model.measurement import TimeSeries
+from storagelab.model.workload import Pgbench
+from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.running import Generator, Program
+from storagelab.targets.generators.transactions import Transactions
+from storagelab.targets.steps import Done
+
+REPORTS = """
+import signal, sys, time
+signal.signal(signal.SIGALRM, lambda *_: sys.exit())
+for second, rate in enumerate({rates}, 1):
+    print(f"progress: {{second}}.0 s, {{rate}} tps, lat 1.0 ms stddev 0.1", flush=True)
+time.sleep(20)
+"""
+
+
+def transactions(_: Path) -> Transactions:
+    """One in each 10 ms of the last minute, so that some count however long the program took to end."""
+    ended_s = np.arange(time.time() - 60, time.time(), 0.01)
+    return Transactions(ended_s, np.full(len(ended_s), 1000.0), np.zeros(len(ended_s)), np.empty(0), np.empty(0))
+
+
+def run(rates: list[float], at_most_s: float = 0.8) -> Done:
+    """A run of 0.3 s whose generator says that it did this much in each second before."""
+    # A limit that no spec may set, so that the test does not last.
+    load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto").model_copy(update={"warm_up_at_most_s": at_most_s})
+    program = Program(
+        title="pgbench", command=lambda *_: [sys.executable, "-c", REPORTS.format(rates=rates)], read=transactions,
+        words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ, inputs={},
+        per_second=pgbench.per_second,
+    )  # fmt: skip
+    generator = Generator[None](program, load, lambda: None, lambda _: None, lambda: [1])
+    try:
+        generator.gather()
+        generator.release()
+        generator.wait(lambda: None)
+        return generator.done(TimeSeries())
+    finally:
+        generator.close()
+
+
+def test_a_run_counts_once_throughput_has_settled_and_keeps_how_long_that_took():
+    done = run([100.0, 101.0] * 10, at_most_s=15)
+    assert done.checks == ()
+    assert 0 < done.counters["generator"]["warm_up_s"] < 14
+
+
+def test_a_run_that_never_settles_counts_after_the_longest_warm_up_and_says_so():
+    done = run([10.0 * 1.3**second for second in range(15)])
+    [check] = done.checks
+    assert not check.ok
+    assert (check.name, check.asked) == ("throughput", "settled within 2 %")
+    assert check.got.startswith("bound to move by +")
+    assert check.got.endswith("% over 0.3 s after 1 s of warm-up")
+    assert done.counters["generator"]["warm_up_s"] == pytest.approx(0.8, abs=0.5)
+
+
+def test_a_warm_up_that_is_too_short_to_tell_says_so():
+    [check] = run([100.0] * 4).checks
+    assert check.got == "too short to tell after 1 s of warm-up"
+
+
+def test_a_program_that_ends_during_the_warm_up_is_told():
+    with pytest.raises(RunFailed, match="pgbench ended early: it says nothing"):
+        generator_that_ends()
+
+
+def generator_that_ends() -> None:
+    load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto")
+    program = Program(
+        title="pgbench", command=lambda *_: [sys.executable, "-c", 'print("progress: 1.0 s, 5.0 tps")'],
+        read=transactions, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
+        inputs={}, per_second=pgbench.per_second,
+    )  # fmt: skip
+    generator = Generator[None](program, load, lambda: None, lambda _: None, lambda: [1])
+    try:
+        generator.gather()
+    finally:
+        generator.close()

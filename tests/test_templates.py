@@ -1,0 +1,150 @@
+"""Templates: which cells share one, how it is kept and copied, and that none outlives its campaign."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from real_servers import cell_of, got, left_behind, plan_of, site_at
+from test_postgres_preflight import mounted, needs_root
+
+from storagelab.errors import RunFailed
+from storagelab.model.config import Config
+from storagelab.targets import open_target, remove_templates, sweep
+from storagelab.targets.folders import Folders
+from storagelab.targets.templates import Template, distinct, folders_of, name_of, notes, with_kept
+
+
+def cell(scratch, engine="postgres", layout=None, settings=None, data="template", **load) -> Config:
+    for name in "ab":
+        (scratch / name).mkdir(exist_ok=True)
+    return Config.model_validate({
+        "target": {"engine": engine, "settings": settings or {}},
+        "volumes": {name: {"path": str(scratch / name)} for name in "ab"}, "layout": {"data": ["a", "b"], **(layout or {})},
+        "workload": {"kind": "pgbench", "connections": 2, "duration_s": 0.5, **load}, "between_runs": {"data": data},
+    })  # fmt: skip
+
+
+def run_folders(config, scratch) -> Folders:
+    return Folders(site_at(scratch), site_at(scratch).volume_paths(config))
+
+
+def kept(config, scratch, text="data") -> Template:
+    """A template with one file on each volume."""
+    folders = run_folders(config, scratch)
+    folders.make()
+    for folder in folders.paths:
+        (folder / "server").mkdir()
+        (folder / "server" / "1").write_text(text)
+    template = Template(config, site_at(scratch))
+    assert not template.exists
+    template.keep()
+    assert all(folders.content(folder) == [] for folder in folders.paths)
+    return template
+
+
+# --- which cells share one -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "load",
+    [{"connections": 9}, {"duration_s": 9.0}, {"rate": 5.0}, {"scripts": ["select-only"]}, {"warm_up_s": "auto"}],
+)
+def test_cells_that_only_use_their_data_differently_share_a_template(scratch, load):
+    assert name_of(cell(scratch, **load)) == name_of(cell(scratch))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"scale": 2}, {"fillfactor": 50}, {"layout": {"data_files": 2}}, {"layout": {"log": "b"}},
+     {"settings": {"wal_level": "logical"}}],
+)  # fmt: skip
+def test_cells_with_other_data_layout_or_settings_have_their_own(scratch, other):
+    assert name_of(cell(scratch, **other)) != name_of(cell(scratch))
+
+
+def test_plan_says_how_often_data_is_prepared_and_counts_the_room_for_it(scratch):
+    cells = [cell(scratch), cell(scratch, connections=5), cell(scratch, layout={"data_files": 2})]
+    assert len(distinct(cells)) == 2
+    assert notes(cells)[0].startswith("data is prepared 2 times, once for each layout")
+    both = with_kept(cells, site_at(scratch), lambda *_: 100, lambda *_: 7)
+    assert both(cells[0], "a") == 114
+    rebuilt = [cell(scratch, data="rebuild")]
+    assert notes(rebuilt) == []
+    assert with_kept(rebuilt, site_at(scratch), lambda *_: 100, lambda *_: 7)(rebuilt[0], "a") == 100
+
+
+# --- kept and copied -------------------------------------------------------------------------------------------------
+
+
+def test_a_template_gives_every_run_the_same_data_on_every_volume(scratch):
+    config = cell(scratch)
+    template, folders = kept(config, scratch), run_folders(config, scratch)
+    for _ in range(2):
+        restored = template.restore()
+        assert restored.how in ("copied", "reflinked")
+        assert [check.ok for check in restored.checks()] == [True]
+        for folder in folders.paths:
+            assert (folder / "server" / "1").read_text() == "data"
+            (folder / "server" / "1").write_text("changed by a run")
+        folders.remove()
+        folders.make()
+
+
+@needs_root
+def test_a_disk_that_fills_up_while_data_is_copied_fails_the_run_with_the_room_that_it_takes(scratch):
+    with mounted(scratch / "a", "-o", "size=3m") as drive:
+        os.chmod(drive, 0o755)
+        template = kept(cell(scratch), scratch, "x" * 2_000_000)
+        with pytest.raises(RunFailed, match=r"/a lacks space to restore the data from its template \(0.00 GiB;"):
+            template.restore()
+
+
+def test_templates_go_with_their_campaign(scratch):
+    config = cell(scratch)
+    kept(config, scratch)
+    run_folders(config, scratch).remove()
+    assert len(list(scratch.glob("*/storagelab-*-templates"))) == 2
+    remove_templates(plan_of(config), site_at(scratch))
+    assert left_behind(scratch) == []
+
+
+def test_what_a_killed_campaign_left_is_swept_by_the_next(scratch):
+    config = cell(scratch)
+    kept(config, scratch)
+    said = sweep(plan_of(config, cell(scratch, data="rebuild")), site_at(scratch))
+    assert sum("-templates, left behind by a killed run" in line for line in said) == 2
+    assert left_behind(scratch) == []
+
+
+def test_a_template_whose_making_was_cut_short_is_made_again(scratch):
+    config = cell(scratch)
+    template = kept(config, scratch)
+    for folder in folders_of(site_at(scratch), site_at(scratch).volume_paths(config)).paths[:1]:
+        (folder / name_of(config)).rename(folder / f"{name_of(config)}.unfinished")
+    assert not template.exists
+    template.keep()
+    assert template.exists
+
+
+# --- on servers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "load"), [("postgres", {}), ("mariadb", {"kind": "sysbench", "table_size": 200, "duration_s": 1.0})]
+)
+def test_runs_from_a_template_find_the_tables_where_the_layout_says(scratch, engine, load):
+    config = cell(scratch, engine, {"data_files": 2, "log": "b"}, **load)
+    measured = []
+    for _ in range(2):
+        with open_target(config, site_at(scratch)) as target:
+            measured.append(target.run(cell_of(config), 1, 1, lambda _: None))
+    assert all(str(one.environment["data"]["state"]).startswith("restored from a template, ") for one in measured)
+    assert all(ok for one in measured for _, ok in got(one).values())
+    # Each begins with the same data, although the one before has changed its own.
+    first, second = (got(one)["data restored from a template"] for one in measured)
+    assert first == second
+    assert measured[1].setup_s < measured[0].setup_s
+    remove_templates(plan_of(config), site_at(scratch))
+    assert left_behind(scratch) == []
