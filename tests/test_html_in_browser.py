@@ -100,6 +100,30 @@ def brightness(tab: playwright.Page, selector: str, style: str) -> float:
     return sum(float(part) for part in colour.strip("rgba()").split(",")[:3]) / (3 * 255)
 
 
+@pytest.fixture(scope="module")
+def wordy_report(tmp_path_factory) -> Report:
+    """FABRICATED: ten long-named places, so that the chart of the best case is drawn, and names them in its legend."""
+    places = [f"flash drive {number} of format maximum-write" for number in range(10)]
+    return written(
+        make_experiment({"storage": places, "layout.data_files": [1, 2]}, 2), tmp_path_factory.mktemp("wordy")
+    )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_label_of_a_legend_runs_into_the_next_one_or_out_of_its_chart(opened, wordy_report, width):
+    tab = opened(width, wordy_report)
+    charts = tab.evaluate("""[...document.querySelectorAll('figure')].map((figure) => [
+        figure.getBoundingClientRect().right,
+        [...figure.querySelectorAll('.role-legend-label text')].map((label) => label.getBoundingClientRect())
+            .filter((box) => box.width > 0).map((box) => [box.left, box.right, box.top]),
+    ])""")
+    assert sum(len(labels) for _, labels in charts) > 10
+    for edge, labels in charts:
+        assert all(right <= edge for _, right, _ in labels)
+        for one, other in itertools.combinations(sorted(labels), 2):
+            assert abs(one[2] - other[2]) > 4 or one[1] < other[0] - 8
+
+
 @pytest.mark.parametrize("width", [1280, 768, 360])
 def test_the_page_opens_without_an_error_or_a_request_and_fits_its_window(opened, width):
     tab = opened(width)

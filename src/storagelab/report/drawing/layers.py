@@ -119,11 +119,11 @@ def level_axis(data: Figure, form: Form) -> Spec:
 
 def legend_layout(labels: Sequence[str], form: Form) -> Spec:
     """As many columns as fit with the longest label; a label too long for its column is cut."""
-    longest = max(map(len, labels), default=1)
-    columns = max(1, min(form.legend_columns, len(labels), int((form.width_px - 10) // (_LETTER_PX * longest + 34))))
+    longest, room_px = max(map(len, labels), default=1), form.panel_width_px(1)
+    columns = max(1, min(form.legend_columns, len(labels), int(room_px // (_LETTER_PX * longest + 34))))
     return {
         "columns": columns,
-        "labelLimit": int(((form.width_px - 10) // columns - 24) / _WIDER),
+        "labelLimit": int((room_px // columns - 24) / _WIDER),
         "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * longest),
     }
 
