@@ -21,7 +21,6 @@ EARLIER = {
     "rows_per_transaction": 1000,
     **UNUSED,
 }
-RAW_IO = {"workload": {"kind": "raw-io"}}
 REQUESTS = {"operation": "read", "pattern": "random", "block_bytes": 8192, "outstanding": 8}
 
 
@@ -55,11 +54,11 @@ def test_a_key_that_nobody_knows_is_not_dropped():
 def test_the_requests_of_raw_io_were_called_rows():
     measured = make_measurement(make_plan(make_experiment({"layout.data_files": [1]})).cells[0].config, 2.0, None)
     text = measured.model_dump_json()
-    assert measurement_of_today(text, {"workload": EARLIER}) == text
+    assert measurement_of_today(text, "random-insert") == text
     earlier = json.dumps({name: value for name, value in json.loads(text).items() if name != "requests"})
-    today = measurement_of_today(earlier, RAW_IO)
+    today = measurement_of_today(earlier, "raw-io")
     assert Measurement.model_validate_json(today).work == Work(amount=measured.rows, unit="requests")
-    assert measurement_of_today(today, RAW_IO) == today
+    assert measurement_of_today(today, "raw-io") == today
 
 
 def test_a_measurement_counts_its_work_in_one_unit():

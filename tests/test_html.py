@@ -40,7 +40,9 @@ def page_of(
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, **given)
     findings = analyse(experiment, plan, runs)
-    return html.page(experiment, plan, runs, findings, to_json(experiment, plan, runs, findings), {"made by": "a test"})
+    return html.page(
+        experiment, plan, runs, findings, [to_json(experiment, plan, runs, findings)], {"made by": "a test"}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_the_page_carries_the_export_byte_for_byte():
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
-    assert payload_of(html.page(experiment, plan, runs, findings, exported)) == exported
+    assert payload_of(html.page(experiment, plan, runs, findings, [exported])) == exported
 
 
 def test_nothing_in_the_page_points_outside(page):
@@ -368,7 +370,7 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     shown = cells.cells_with_parts(findings)
     assert len(shown) == cells.CELLS_OF_A_LARGE_EXPERIMENT
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
-    page = html.page(experiment, plan, runs, findings, "{}")
+    page = html.page(experiment, plan, runs, findings, ["{}"])
     there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
     assert f"the other {120 - len(there)} are in the raw data" in words_of(page)
     assert len(page) < 3_000_000
@@ -380,14 +382,30 @@ def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_an
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     exported = random.Random(1).randbytes(2_400_000).hex()
-    page = html.page(experiment, plan, runs, findings, exported)
+    page = html.page(experiment, plan, runs, findings, [exported])
     assert len(page) < html.LARGEST_PAGE
     assert payload_of(page, packed=False) == ""
     assert "storagelab export files-and-log-place --output" in words_of(page)
     assert not any(button.get("id") == "download" for button in Elements(page).named("button"))
-    larger = html.page(experiment, plan, runs, findings, exported, embed_data=True)
+    larger = html.page(experiment, plan, runs, findings, [exported], embed_data=True)
     assert payload_of(larger) == exported
     assert len(larger) > html.LARGEST_PAGE
+
+
+def test_raw_data_are_made_only_as_far_as_it_takes_to_know_that_they_are_too_large(drawn_charts):
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    chance, made = random.Random(1), []
+
+    def pieces():
+        for number in range(100):
+            made.append(number)
+            yield chance.randbytes(100_000).hex()
+
+    page = html.page(experiment, plan, runs, analyse(experiment, plan, runs), pieces())
+    assert payload_of(page, packed=False) == ""
+    assert len(made) < 40
 
 
 def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():

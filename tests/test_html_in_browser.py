@@ -65,7 +65,7 @@ def written(experiment, folder: Path, **given) -> Report:
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
     with drawn():
-        file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
+        file.write_text(html.page(experiment, plan, runs, findings, [exported]), encoding="utf-8")
     return Report(file, exported)
 
 
@@ -98,6 +98,30 @@ def brightness(tab: playwright.Page, selector: str, style: str) -> float:
     """0 (black) to 1 (white)."""
     colour = tab.evaluate("([s, p]) => getComputedStyle(document.querySelector(s))[p]", [selector, style])
     return sum(float(part) for part in colour.strip("rgba()").split(",")[:3]) / (3 * 255)
+
+
+@pytest.fixture(scope="module")
+def wordy_report(tmp_path_factory) -> Report:
+    """FABRICATED: ten long-named places, so that the chart of the best case is drawn, and names them in its legend."""
+    places = [f"flash drive {number} of format maximum-write" for number in range(10)]
+    return written(
+        make_experiment({"storage": places, "layout.data_files": [1, 2]}, 2), tmp_path_factory.mktemp("wordy")
+    )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_label_of_a_legend_runs_into_the_next_one_or_out_of_its_chart(opened, wordy_report, width):
+    tab = opened(width, wordy_report)
+    charts = tab.evaluate("""[...document.querySelectorAll('figure')].map((figure) => [
+        figure.getBoundingClientRect().right,
+        [...figure.querySelectorAll('.role-legend-label text')].map((label) => label.getBoundingClientRect())
+            .filter((box) => box.width > 0).map((box) => [box.left, box.right, box.top]),
+    ])""")
+    assert sum(len(labels) for _, labels in charts) > 10
+    for edge, labels in charts:
+        assert all(right <= edge for _, right, _ in labels)
+        for one, other in itertools.combinations(sorted(labels), 2):
+            assert abs(one[2] - other[2]) > 4 or one[1] < other[0] - 8
 
 
 @pytest.mark.parametrize("width", [1280, 768, 360])

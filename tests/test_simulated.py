@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
-from storagelab.report.export.as_json import export
+from storagelab.report.export.as_json import to_json
 from storagelab.report.words.headline import headline
 from storagelab.report.writing import render
 from storagelab.run.loop import make_slice, slices
@@ -266,6 +267,6 @@ def test_a_burn_in_is_made_first_on_each_formatting_and_stored_and_what_follows_
         assert first.usable
         assert not any(run.burn_in for run in judged)
         assert len(judged) == 4
-    document = export(small(), planned(), runs, analyse(small(), planned(), runs))
+    document = json.loads(to_json(small(), planned(), runs, analyse(small(), planned(), runs)))
     assert [len(cell["runs"]) for cell in document["cells"]] == [2] * 4
     assert sum(len(cell.get("burn_in", [])) for cell in document["cells"]) == 2

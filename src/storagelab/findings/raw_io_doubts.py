@@ -58,7 +58,9 @@ def too_fast(evidence: Evidence) -> Iterator[kinds.TooFast]:
     """Answers that no drive gives: the medium was not asked."""
     found: list[tuple[str, float, float]] = []
     for cell_id, _, measurement in evidence.measurements():
-        figures = measurement.counters.get(RAW_IO, {})
+        figures = measurement.counters.get(RAW_IO)
+        if not figures:
+            continue
         median_s, bytes_per_s = figures.get("latency_p50_s"), figures.get("bytes_per_s", 0.0)
         reads = getattr(evidence.plan.cell(cell_id).config.workload, "operation", "") == "read"
         quick = reads and median_s is not None and median_s < FASTEST_READ_S

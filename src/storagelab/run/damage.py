@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from storagelab.errors import StoreError
+from storagelab.model.config import Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
 from storagelab.run.earlier import config_of_today, measurement_of_today
@@ -43,24 +44,27 @@ def read_run(columns: Sequence[str], row: Sequence[Any], shared: Shared) -> Run 
 
 def _run_of(row: Mapping[str, Any], shared: Shared) -> Run:
     key = row["config"], row["levels"]
-    raw, config, levels = shared.get(key) or (
-        config_of_today(json.loads(row["config"])),
-        None,
-        json.loads(row["levels"]),
-    )
+    config, levels = shared.get(key) or (_config(row["config"]), json.loads(row["levels"]))
     run = Run(
         **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
         levels=levels,
-        config=raw if config is None else config,
-        measurement=_measurement(row["measurement"], raw) if row["measurement"] else None,
+        config=config,
+        measurement=_measurement(row["measurement"], config) if row["measurement"] else None,
     )
-    shared[key] = raw, run.config, run.levels
+    shared[key] = run.config, run.levels
     return run
 
 
-def _measurement(text: str, config: Any) -> Measurement:
+def _config(text: str) -> Config:
     try:
-        measurement = Measurement.model_validate_json(measurement_of_today(text, config))
+        return Config.model_validate(config_of_today(json.loads(text)))
+    except ValidationError as error:
+        raise ValueError(f"config.{reason_of(error)}") from None
+
+
+def _measurement(text: str, config: Config) -> Measurement:
+    try:
+        measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
     # Not in the model: a target may hand over what is no number, which reports show as unknown.

@@ -17,7 +17,7 @@ from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, only
+from storagelab.report.drawing.layers import TIP, legend_layout, only
 from storagelab.report.drawing.thin import stretches
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
@@ -121,10 +121,9 @@ def _median_first(runs: Sequence[Run]) -> list[Run]:
 
 def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
     """The chosen cells with their runs that have a series."""
-    by_cell = runs_with_series(runs)
-    return [
-        (cell, by_cell[cell.cell_id][:MAX_RUNS]) for cell in arrange.chosen_cells(findings) if cell.cell_id in by_cell
-    ]
+    chosen = {cell.cell_id: cell for cell in arrange.chosen_cells(findings)}
+    by_cell = runs_with_series([run for run in runs if run.cell_id in chosen])
+    return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
 
 
 def _elapsed_s(run: Run) -> float:
@@ -193,10 +192,8 @@ def _stretches(
 def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     form, where = sheet.form, sheet.where
     key = {"field": "line", "type": "nominal", "sort": data.lines}
-    columns = legend_columns(data.lines, form)
     end_s, most = _ends(data)
-    legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
-              "labelLimit": label_limit(columns, form)}  # fmt: skip
+    legend = {"title": where, "symbolType": "stroke", "symbolSize": 200, **legend_layout(data.lines, form)}
     encoding: Spec = {
         "x": {
             "field": "at_s",

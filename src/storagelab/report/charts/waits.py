@@ -11,7 +11,7 @@ from storagelab.model.waits import Category
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, level_axis
+from storagelab.report.drawing.layers import TIP, legend_layout, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_entry, cell_text
@@ -113,9 +113,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
         "scale": {"domain": [0, top]},
         "axis": {"labelExpr": "format(100 * datum.value, '.0f') + ' %'"},
     }
-    columns = legend_columns(data.lines, form)
-    legend = {"title": f"from the bottom up ({where})", "columns": columns, "symbolType": "square",
-              "symbolSize": 90, "labelLimit": label_limit(columns, form)}  # fmt: skip
+    legend = {"title": f"from the bottom up ({where})", "symbolType": "square", "symbolSize": 90,
+              **legend_layout(data.lines, form)}  # fmt: skip
     colour = {"field": "part", "type": "nominal", "sort": data.lines, "legend": legend,
               "scale": {"domain": data.lines, "range": list(data.colours.values())}}  # fmt: skip
     x = level_axis(data, form)

@@ -89,14 +89,24 @@ def arrange(findings: Findings) -> Arrangement:
     varied = tuple(factor for factor in findings.factors if len(factor.levels) > 1) or findings.factors[:1]
     x = axis_factor(varied) or (varied[0] if varied else None)
     others = tuple(factor for factor in varied if factor is not x)
-    combinations = len({_levels(cell, others) for cell in findings.cells})
-    if combinations <= (MAX_LINES if len(others) < 2 else MAX_LINES_OF_COMBINATIONS):
+    limit = MAX_LINES if len(others) < 2 else MAX_LINES_OF_COMBINATIONS
+    if not _has_more_than(limit, (_levels(cell, others) for cell in findings.cells)):
         return Arrangement(x=x, lines=others, panels=())
     fitting = [factor for factor in others if len(factor.levels) <= MAX_LINES]
     line = max(fitting, key=lambda factor: len(factor.levels), default=None)
     return Arrangement(
         x=x, lines=() if line is None else (line,), panels=tuple(factor for factor in others if factor is not line)
     )
+
+
+def _has_more_than(limit: int, texts: Iterable[str]) -> bool:
+    """Whether there are more different ones than that; reads no further than it takes."""
+    met: set[str] = set()
+    for text in texts:
+        met.add(text)
+        if len(met) > limit:
+            return True
+    return False
 
 
 def in_order(texts: Iterable[str]) -> list[str]:

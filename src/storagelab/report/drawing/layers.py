@@ -92,10 +92,8 @@ def _dodged(data: Figure, sheet: Sheet) -> Spec:
     if len(data.lines) < 2:
         return places
     key = {"field": "line", "type": "nominal", "sort": data.lines}
-    columns = legend_columns(data.lines, sheet.form)
     title = f"{data.legend or data.arrangement.line_title} ({sheet.where})"
-    legend = {"title": title, "columns": columns, "symbolOpacity": 1,
-              "labelLimit": label_limit(columns, sheet.form)}  # fmt: skip
+    legend = {"title": title, "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
     colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
     return places | {
         "color": key | {"scale": {"domain": data.lines, "range": colours}, "legend": legend},
@@ -119,11 +117,17 @@ def level_axis(data: Figure, form: Form) -> Spec:
     }  # fmt: skip
 
 
-def legend_columns(labels: Sequence[str], form: Form) -> int:
-    """As many columns as fit with the longest label."""
-    longest_px = 6.4 * max(map(len, labels), default=1) + 34
-    return max(1, min(form.legend_columns, len(labels), int((form.width_px - 10) // longest_px)))
+def legend_layout(labels: Sequence[str], form: Form) -> Spec:
+    """As many columns as fit with the longest label; a label too long for its column is cut."""
+    longest, room_px = max(map(len, labels), default=1), form.panel_width_px(1)
+    columns = max(1, min(form.legend_columns, len(labels), int(room_px // (_LETTER_PX * longest + 34))))
+    return {
+        "columns": columns,
+        "labelLimit": int((room_px // columns - 24) / _WIDER),
+        "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * longest),
+    }
 
 
-def label_limit(columns: int, form: Form) -> int:
-    return (form.width_px - 10) // columns - 24
+_LETTER_PX = 6.4
+_WIDER = 1.2
+"""A browser may draw text that much wider than it was measured for the drawing, as their fonts differ."""

@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import zlib
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -32,12 +33,12 @@ class Runtime(NamedTuple):
 def runtime() -> Runtime:
     """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
     kept = _kept_in()
-    with contextlib.suppress(OSError, gzip.BadGzipFile, EOFError):
-        return _of(gzip.decompress(kept.read_bytes()))
-    script = _made()
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        return _of(kept.read_bytes())
+    packed = gzip.compress(_made(), 9, mtime=0)
     with contextlib.suppress(OSError):
-        _keep(kept, script)
-    return _of(script)
+        _keep(kept, packed)
+    return _of(packed)
 
 
 def _made() -> bytes:
@@ -46,9 +47,10 @@ def _made() -> bytes:
     return str(vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)).encode()
 
 
-def _of(script: bytes) -> Runtime:
-    packed = base64.b64encode(gzip.compress(script, 9, mtime=0)).decode()
-    return Runtime(packed, base64.b64encode(hashlib.sha256(script).digest()).decode())
+def _of(packed: bytes) -> Runtime:
+    """Raises OSError, EOFError or zlib.error if `packed` is damaged."""
+    script = gzip.decompress(packed)
+    return Runtime(base64.b64encode(packed).decode(), base64.b64encode(hashlib.sha256(script).digest()).decode())
 
 
 def _kept_in() -> Path:
@@ -56,14 +58,14 @@ def _kept_in() -> Path:
     return Path(importlib.util.cache_from_source(__file__)).with_name(f"runtime-{key}.js.gz")
 
 
-def _keep(file: Path, script: bytes) -> None:
+def _keep(file: Path, packed: bytes) -> None:
     """Written whole or not at all, as several reports may be written at once."""
     if sys.dont_write_bytecode:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     half = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        half.write_bytes(gzip.compress(script, 9, mtime=0))
+        half.write_bytes(packed)
         half.replace(file)
     finally:
         half.unlink(missing_ok=True)

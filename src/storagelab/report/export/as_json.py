@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from storagelab.findings import latencies
 from storagelab.findings.answer import answer
@@ -35,16 +35,28 @@ Json = dict[str, object]
 
 def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The export as text: one line, keys in a stable order, ending in a newline."""
-    document = export(experiment, plan, runs, findings)
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    return "".join(json_pieces(experiment, plan, runs, findings))
 
 
-def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Json:
-    """The export as plain dicts, lists, texts and numbers (see docs/reference/export.md)."""
+def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Iterator[str]:
+    """The export's text, a cell at a time, for those who may not need all of it."""
+    yield _text(_opening(experiment, findings)).removesuffix("}") + ',"cells":['
     summaries = {summary.cell_id: summary for summary in findings.cells}
     by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt, run.sequence)):
         by_cell.setdefault(run.cell_id, []).append(run)
+    for number, cell in enumerate(plan.cells):
+        told = _cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id))
+        yield ("," if number else "") + _text(told)
+    yield '],"findings":' + _text(_findings(findings)) + "}\n"
+
+
+def _text(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _opening(experiment: Experiment, findings: Findings) -> Json:
+    """What stands before the cells."""
     return {
         "schema": SCHEMA,
         "experiment": experiment.name,
@@ -58,8 +70,6 @@ def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Fi
             {"name": factor.name, "levels": [plain(level.value) for level in factor.levels]}
             for factor in experiment.factors
         ],
-        "cells": [_cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id)) for cell in plan.cells],
-        "findings": _findings(findings),
     }
 
 

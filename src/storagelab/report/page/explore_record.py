@@ -14,7 +14,7 @@ from typing import NamedTuple
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.wait_classes import in_classes
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Factor, Plan
+from storagelab.model.plan import Plan
 from storagelab.report.charts import over_time
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.thin import stretches
@@ -31,6 +31,8 @@ SERIES_NUMBERS = 120_000
 MAX_STRETCHES, MIN_STRETCHES = 60, 12
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]
+_Figures = list[list[object]]
+"""Rows of a cell: a place, then figures."""
 
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
@@ -40,25 +42,36 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         if run.usable and not run.burn_in:
             by_cell[run.cell_id].append(run)
     ends = compared.ends(findings)
-    told: Json = {
+    orders = {
+        factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
+        for factor in findings.factors
+    }
+    waits, waited = _waits(findings, cells)
+    counters, counted = _counters([by_cell[cell.cell_id] for cell in cells])
+    factors = [
+        {
+            "name": factor.name,
+            "text": factor_text(factor.name),
+            "levels": list(map(value_text, levels_in_order(factor))),
+        }
+        for factor in findings.factors
+    ]
+    facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
+    # Rows of figures hold no text of others, and there are too many of them to look through for passwords.
+    return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.figure_unit(findings),
         "verdicts": _VERDICTS,
         "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
-        "factors": [
-            {
-                "name": factor.name,
-                "text": factor_text(factor.name),
-                "levels": list(map(value_text, levels_in_order(factor))),
-            }
-            for factor in findings.factors
-        ],
-        "cells": [_cell(findings, cell) for cell in cells],
-        **_waits(findings, cells),
-        **_counters([by_cell[cell.cell_id] for cell in cells]),
-        "facts": _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells]),
+        "factors": plain(factors),
+        "cells": plain([_cell(findings, cell, orders) for cell in cells]),
+        "waits": plain(waits),
+        "waited": waited,
+        "counters": plain(counters),
+        "counted": counted,
+        "facts": plain(facts),
+        "series": _series(cells, by_cell),
     }
-    return {**{name: plain(value) for name, value in told.items()}, "series": _series(cells, by_cell)}
 
 
 def short(value: float | None, digits: int = 4) -> float | int | None:
@@ -69,14 +82,15 @@ def short(value: float | None, digits: int = 4) -> float | int | None:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _cell(findings: Findings, cell: CellSummary) -> Json:
+def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
+    """`orders` = each factor's levels with their places."""
     figure = compared.figure(findings, cell)
     mark = verdict_mark(findings, cell.cell_id)
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
     said: Json = {
         "id": cell.cell_id,
         "name": cell_text(cell.levels),
-        "at": [_place(factor, cell) for factor in findings.factors],
+        "at": [orders[factor.name].get(repr(cell.levels.get(factor.name)), -1) for factor in findings.factors],
         "mark": mark,
         "verdict": next((word for word in reversed(_VERDICTS) if mark.startswith(word)), ""),
         "figure": compared.figure_text(findings, cell) or "no time measured",
@@ -89,20 +103,15 @@ def _cell(findings: Findings, cell: CellSummary) -> Json:
     }  # fmt: skip
 
 
-def _place(factor: Factor, cell: CellSummary) -> int:
-    values = list(map(repr, levels_in_order(factor)))
-    value = repr(cell.levels.get(factor.name))
-    return values.index(value) if value in values else -1
-
-
-def _waits(findings: Findings, cells: Sequence[CellSummary]) -> Json:
-    """Seconds per connection by wait type: all of it, resource, signal; the last two are None where there is no split."""
+def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
+    """The wait types, and of each cell its seconds per connection: all of it, resource, signal; the last two are None where
+    there is no split."""
     names: dict[str, Json] = {}
-    of_cells = []
+    of_cells: list[_Figures] = []
     for cell in cells:
         rows = in_classes(cell.waits) if findings.wait_names else cell.waits
         places = {name: place for place, name in enumerate(names)}
-        told = []
+        told: _Figures = []
         for row in rows:
             if row.wait_type not in names:
                 places[row.wait_type] = len(names)
@@ -117,13 +126,14 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> Json:
             per_connection = (None if part is None else short(part / cell.connections) for part in parts)
             told.append([places[row.wait_type], *per_connection])
         of_cells.append(told)
-    return {"waits": list(names.values()), "waited": of_cells}
+    return list(names.values()), of_cells
 
 
-def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> Json:
-    """The mean of each counter over a cell's runs, as a number and in words; counters that are always 0 are left out."""
+def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
+    """The counters, and of each cell their means over its runs, as numbers and in words; those that are always 0 are left
+    out."""
     places: dict[tuple[str, str], int] = {}
-    of_cells = []
+    of_cells: list[_Figures] = []
     for runs in runs_of_cells:
         sums: dict[tuple[str, str], list[float]] = defaultdict(list)
         for run in runs:
@@ -131,13 +141,13 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> Json:
             for group, counters in run.measurement.counters.items():
                 for name, value in counters.items():
                     sums[group, name].append(value)
-        told = []
+        told: _Figures = []
         for key, values in sums.items():
             if any(values):
                 mean = sum(values) / len(values)
                 told.append([places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)])
         of_cells.append(told)
-    return {"counters": [[name, group] for group, name in places], "counted": of_cells}
+    return [[name, group] for group, name in places], of_cells
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -153,7 +163,7 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
     for cell_id, runs in cells:
         asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
         found = {f"{'.'.join(path)} (asked for)": text for path, text in flat(asked)}
-        of_cells.append(found | _steady([_read(run, read) for run in runs]))
+        of_cells.append(found | _steady([_read(environment, read) for environment in _different(runs)]))
     names = dict.fromkeys(name for found in of_cells for name in found)
     facts: list[Json] = []
     for name in names:
@@ -165,11 +175,20 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
     return facts
 
 
-def _read(run: Run, known: dict[str, dict[str, str]]) -> dict[str, str]:
-    """The environment as flat facts. Thousands of runs share a few environments, so each part is laid out once."""
-    assert run.measurement is not None
+def _different(runs: Sequence[Run]) -> list[Mapping[str, object]]:
+    """The environments of runs, each once."""
+    found: list[Mapping[str, object]] = []
+    for run in runs:
+        assert run.measurement is not None
+        if run.measurement.environment not in found:
+            found.append(run.measurement.environment)
+    return found
+
+
+def _read(environment: Mapping[str, object], known: dict[str, dict[str, str]]) -> dict[str, str]:
+    """An environment as flat facts. Thousands of runs share a few environments, so each part is laid out once."""
     found: dict[str, str] = {}
-    for name, part in run.measurement.environment.items():
+    for name, part in environment.items():
         key = json.dumps((name, part), default=str)
         if key not in known:
             known[key] = {" · ".join(path).replace("_", " "): text for path, text in flat({name: json.loads(key)[1]})}

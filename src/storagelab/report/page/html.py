@@ -11,10 +11,12 @@ style, the script and the drawings.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,7 +28,7 @@ from storagelab.report.charts import page_charts
 from storagelab.report.drawing.runtime import runtime
 from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.slim import framed
-from storagelab.report.export.as_json import to_json
+from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.dark import dark_style
 from storagelab.report.page.opening import badges
 from storagelab.report.page.sections import Section, sections
@@ -35,6 +37,8 @@ from storagelab.report.words.secrets import masked
 
 _GZIP_LEVEL = 5
 """Level 6 takes half as long again for 1.5 % less."""
+_AS_GZIP = 31
+"""What zlib calls the largest window with gzip's header."""
 LARGEST_PAGE = 3_000_000
 """Letters of a page that carries its raw data, unless it is asked to carry them anyway."""
 
@@ -44,15 +48,16 @@ def page(
     plan: Plan,
     runs: Sequence[Run],
     findings: Findings,
-    export_json: str | None = None,
+    exported: Iterable[str] | None = None,
     manifest: Mapping[str, object] | None = None,
     *,
     embed_data: bool = False,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
-    `export_json` is what `storagelab export --format json` gives, and is made here if missing. The page offers it as its
-    download, byte for byte, if the page stays below `LARGEST_PAGE` with it or `embed_data` asks for it.
+    `exported` is what `storagelab export --format json` gives, in pieces, and is made here if missing. The page offers it as
+    its download, byte for byte, if the page stays below `LARGEST_PAGE` with it or `embed_data` asks for it. Else it is made
+    only as far as it takes to know that.
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
@@ -61,11 +66,8 @@ def page(
         drawing.begin(
             {f"{name}-{form}": _bare(spec) for name, one in drawn.items() for form, spec in one.specs().items()}
         )
-        if export_json is None:
-            export_json = to_json(experiment, plan, runs, findings)
         colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
         found = sections(experiment, plan, runs, findings, drawn, manifest or {})
-        packed = _packed(export_json)
         drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
     scripts = [asset("page.js")]
@@ -73,6 +75,8 @@ def page(
     if drawer is not None:
         scripts.append(asset("explore.js"))
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
+    pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
+    carried = _packed(pieces, math.inf if embed_data else LARGEST_PAGE - size)
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -80,9 +84,7 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        payload=packed if embed_data or size + len(packed) <= LARGEST_PAGE else "",
-        size=numbers.bytes_(len(export_json.encode())),
-        packed_size=numbers.bytes_(len(packed)),
+        carried=carried,
         file_name=f"{_file_name(experiment.name)}.json",
         style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
         scripts=scripts,
@@ -104,9 +106,29 @@ def _bare(spec: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 
 
-def _packed(export_json: str) -> str:
-    """Compressed and in base64, whose letters can't close a script element."""
-    return base64.b64encode(gzip.compress(export_json.encode(), _GZIP_LEVEL, mtime=0)).decode()
+class _Carried(NamedTuple):
+    """Raw data as a page carries them: compressed and in base64, whose letters can't close a script element."""
+
+    letters: str
+    size: str
+    packed_size: str
+
+
+def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
+    """None if that takes more than `most` letters; no more pieces are made once this is sure."""
+    if most <= 0:
+        return None
+    packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)
+    packed, size = bytearray(), 0
+    for piece in pieces:
+        plain = piece.encode()
+        size += len(plain)
+        packed += packer.compress(plain)
+        if 4 * len(packed) > 3 * most:
+            return None
+    packed += packer.flush()
+    letters = base64.b64encode(packed).decode()
+    return _Carried(letters, numbers.bytes_(size), numbers.bytes_(len(letters))) if len(letters) <= most else None
 
 
 def _file_name(name: str) -> str:

@@ -314,7 +314,7 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     if judged.verdict in ("too-few-runs", "untested") or cell_id in judged.not_compared:
         return "not judged" if findings.cell(cell_id).elapsed_s is not None else ""
     found = _comparison(findings, cell_id)
-    if _in_blocks(findings) and (cell_id in judged.best[:1] or (found is not None and found.across_blocks)):
+    if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and _in_blocks(findings)):
         return "best of block"
     if cell_id in judged.best[:1]:
         return "best" if judged.verdict == "winner" else "tied"
