@@ -23,6 +23,16 @@ def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
     assert pickle.loads(sent).read() == b"header\n" + bytes(1_000_000)
 
 
+def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
+    state, file = Carried(), InFile(tmp_path / "block-0.bin")
+    state.write([b"header\n", bytes(1_000_000)])
+    file.write([pickle.loads(pickle.dumps(state)).kept()])
+    assert file.path.stat().st_size < 20_000
+    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
+    file.write([file.kept()[:100]])
+    assert file.read() == b"", "what is damaged counts as lost"
+
+
 def test_a_state_in_a_file_is_replaced_whole_and_one_that_is_not_there_is_empty(tmp_path):
     state = InFile(tmp_path / "new" / "block-0.bin")
     assert state.read() == b""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.targets import Site, State
+from storagelab.targets import Site
+from storagelab.targets.states import Kept
 
 _SLICES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
@@ -39,7 +40,7 @@ class Slice(NamedTuple):
     wanted: dict[int, int]
     """Position in the block -> attempt."""
     site: Site
-    state: State
+    state: Kept
     """Where the block may keep the state of its drives."""
     budget_s: float = math.inf
     """No further run is begun after this time. At least one run is made."""

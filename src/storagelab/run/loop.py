@@ -24,9 +24,9 @@ from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Preflight, Site, State, open_block, remove_templates
+from storagelab.targets import Preflight, Site, open_block, remove_templates
 from storagelab.targets.blocks import drives_lost
-from storagelab.targets.states import Carried, InFile
+from storagelab.targets.states import Carried, InFile, Kept
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
@@ -65,7 +65,7 @@ class Made(NamedTuple):
     runs: tuple[Run, ...]
     number: int
     """Of the block."""
-    state: State
+    state: Kept
 
 
 News = Began | Done | Run | Made
@@ -190,7 +190,7 @@ class _Campaign:
     def _packed(self, dealt: Slice) -> Slice:
         """The slice with all that a machine needs which has none of our files."""
         site = dealt.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
-        return dealt._replace(site=site, state=Carried(dealt.state.read()), budget_s=_BUDGET_S)
+        return dealt._replace(site=site, state=Carried(dealt.state.kept()), budget_s=_BUDGET_S)
 
     def told(self, *news: News) -> None:
         """Stores all runs that came together before anything else, as a listener may stop the campaign."""
@@ -205,7 +205,7 @@ class _Campaign:
                 case Made(_, number, state):
                     # After the runs: drives that are ahead of the store are of no use.
                     with suppress(OSError):  # a state that is lost is made again
-                        InFile(_state_file(self._store.folder, number)).write([state.read()])
+                        InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
                 self._note_stored(run)
 

@@ -1,4 +1,8 @@
-"""Where a block keeps the state of its drives: in a file of this machine, or in memory, to be carried to another one."""
+"""Where a block keeps the state of its drives: in a file of this machine, or in memory, to be carried to another one.
+
+A state travels packed: drives of which little was written shrink to a hundredth. Whoever only hands it on leaves it packed, so
+a file may hold either.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+_PACKED = b"\x78\x01"
+"""How zlib's fastest level begins, and no state does: states are JSON first."""
+
 
 class InFile(NamedTuple):
     """A state in a file. The caller removes it."""
@@ -16,6 +23,10 @@ class InFile(NamedTuple):
 
     def read(self) -> bytes:
         """What is kept; nothing if there is no file, or none that can be read."""
+        return _plain(self.kept())
+
+    def kept(self) -> bytes:
+        """The same, packed or not."""
         try:
             return self.path.read_bytes()
         except OSError:
@@ -34,23 +45,38 @@ class InFile(NamedTuple):
 
 
 class Carried:
-    """A state in memory. It is compressed while it travels: drives of which little was written shrink to a hundredth."""
+    """A state in memory, packed or not."""
 
-    def __init__(self, content: bytes = b"") -> None:
-        self._parts: Sequence[bytes] = (content,)
+    def __init__(self, kept: bytes = b"") -> None:
+        self._parts: Sequence[bytes] = (kept,)
 
     def read(self) -> bytes:
+        return _plain(self.kept())
+
+    def kept(self) -> bytes:
+        """The same, packed if it has travelled."""
         return b"".join(self._parts)
 
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpacked, (zlib.compress(self.read(), level=1),)
+        return Carried, (_packed(self.kept()),)
 
     def __str__(self) -> str:
         return "memory"
 
 
-def _unpacked(packed: bytes) -> Carried:
-    return Carried(zlib.decompress(packed))
+Kept = InFile | Carried
+
+
+def _packed(kept: bytes) -> bytes:
+    return kept if not kept or kept.startswith(_PACKED) else zlib.compress(kept, level=1)
+
+
+def _plain(kept: bytes) -> bytes:
+    """Unpacked; nothing if it is damaged."""
+    try:
+        return zlib.decompress(kept) if kept.startswith(_PACKED) else kept
+    except zlib.error:
+        return b""
