@@ -1,7 +1,7 @@
 """Where a block keeps the state of its drives: in a file of this machine, or in memory, to be carried to another one.
 
-A state travels packed: drives of which little was written shrink to a hundredth. Whoever only hands it on leaves it packed, so
-a file may hold either.
+A state travels packed: drives of which little was written shrink to a hundredth. Whoever only hands it on leaves it so, which
+is why a file may hold either.
 """
 
 from __future__ import annotations
