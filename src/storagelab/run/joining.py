@@ -35,6 +35,10 @@ _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on a
 _QUIET = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
     "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
+    # What Dask watches itself by takes time from runs in local workers, which take over these settings.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
 }
 logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
 
