@@ -66,7 +66,7 @@ def load(results: str | Path, *, fit: FitKind = "robust", frames: Frames | None 
     StoragelabError if nothing is stored there, or the store is damaged.
     """
     folder = Path(results)
-    _, experiment, plan, runs = stored.read(folder.name, folder.parent)
+    _, experiment, plan, runs = stored.read(folder.name, folder.parent, whole=True)
     findings = analyse(experiment, plan, runs, fit)
     return Loaded(findings, all_of(experiment, plan, runs, findings), frames)
 

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import itertools
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -36,6 +37,10 @@ _RUN_COLUMNS = (
     "wall_s", "levels", "config", "measurement",
 )  # fmt: skip
 _COLUMNS = ", ".join(_RUN_COLUMNS)
+_READ = _COLUMNS.replace(
+    "measurement",
+    "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', '$.waiting_tasks'), measurement)",
+)
 _MOST_ROWS = 10_000_000
 _LEAST_ROW_BYTES = 200
 _MOST_S = 1e9
@@ -122,11 +127,14 @@ class Store:
         marks = ", ".join(f":{name}" for name in values)
         self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
-    def runs(self) -> tuple[Run, ...]:
-        """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read."""
+    def runs(self, *, in_detail: float = math.inf) -> tuple[Run, ...]:
+        """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read.
+
+        Time series and waiting tasks, which are most of a run, are left out of all repetitions after those `in_detail`.
+        """
         shared: Shared = {}
         with self._as_bytes(), _told_plainly(self.folder / FILE_NAME):
-            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM run ORDER BY rowid")
+            rows = self._connection.execute(f"SELECT {_READ} FROM run ORDER BY rowid", [in_detail])
             read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
             raise damaged(self.folder / FILE_NAME, lost, len(read) - len(lost))

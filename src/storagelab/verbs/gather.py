@@ -18,7 +18,7 @@ def gather(folders: Sequence[Path], results: Path) -> None:
     """Writes one campaign of several, and its report. Raises StoreError."""
     if len({folder.resolve() for folder in folders}) < 2:
         raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
-    parts = [stored.read(folder.resolve().name, folder.resolve().parent) for folder in folders]
+    parts = [stored.read(folder.resolve().name, folder.resolve().parent, whole=True) for folder in folders]
     whole = gathering.gathered(parts)
     plan, folder = matrix.expand(whole.experiment), results / whole.experiment.name
     with contextlib.suppress(NothingStored), Store.reading(folder):

@@ -75,7 +75,10 @@ def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> Non
 
 @_uncollected()
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:
-    folder, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    if salvage:
+        folder, experiment, expanded, runs, findings = _salvaged(name, results, fit)
+    else:
+        folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=True)
     if format_ == "sqlite":
         file = output or folder / writing.TABLES_FILE
         writing.write_tables(file, experiment, expanded, runs, findings)
@@ -85,9 +88,9 @@ def export(name: str, results: Path, format_: str, output: Path | None, fit: Fit
 
 
 def _stored(
-    name: str, results: Path, fit: FitKind = "robust"
+    name: str, results: Path, fit: FitKind = "robust", *, whole: bool = False
 ) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    folder, experiment, expanded, runs = stored.read(name, results)
+    folder, experiment, expanded, runs = stored.read(name, results, whole=whole)
     return folder, experiment, expanded, runs, analyse(experiment, expanded, runs, fit)
 
 

@@ -100,21 +100,16 @@ def _make(
     _try_starting(experiment, expanded, site, folder, racing, again)
     try:
         with Store.writing(folder, experiment) as store:
-            rounds = _rounds(
-                racing, stored.of_plan(folder / FILE_NAME, expanded, store.runs())
-            )  # or the store is damaged
+            before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
+            rounds = None if racing is None else racing(before)
+            del before
             _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
-            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
+            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=stored.in_detail(expanded)))
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = reading.differences(error.stored.canonical, experiment.canonical)
         raise StoreChanged(error.file, error.stored, changes) from None
     return runs, not failed
-
-
-def _rounds(racing: Callable[[Sequence[Run]], Racing] | None, before: Sequence[Run]) -> Racing | None:
-    """The rounds of a race after the runs stored before, which nothing else keeps while runs are made."""
-    return None if racing is None else racing(before)
 
 
 def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None) -> Racing:
