@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -180,6 +181,10 @@ def _unpacked(packed: bytes) -> PlannedBlock:
     return PlannedBlock(tuple(PlannedRun.model_construct(**dict(zip(names, run, strict=True))) for run in runs), cells)
 
 
+MANY_RUNS = 5_000
+"""Of so many runs, reports read time series and waiting tasks: these take three quarters of a run's memory."""
+
+
 class Plan(Frozen):
     """The expanded matrix: cells as listed, runs in the order in which they will be made."""
 
@@ -188,6 +193,13 @@ class Plan(Frozen):
 
     def cell(self, cell_id: str) -> Cell:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    @property
+    def in_detail(self) -> float:
+        """How many repetitions of each cell reports read with time series and waiting tasks: all, unless runs are very many.
+        Raw I/O is judged by its series."""
+        few = len(self.runs) <= MANY_RUNS or any(cell.config.workload.kind == "raw-io" for cell in self.cells)
+        return math.inf if few else MANY_RUNS // len(self.cells)
 
     @property
     def blocks(self) -> dict[int, PlannedBlock]:

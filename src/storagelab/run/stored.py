@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import SpecError, StoreError
-from storagelab.model.measurement import RAW_IO, Run
+from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.run.damage import damaged, reason_of
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
-
-_MANY = 5_000
-"""Of so many runs, time series and waiting tasks are read: they take three quarters of the memory."""
 
 
 class Stored(NamedTuple):
@@ -38,16 +35,8 @@ def read(name: str, results: Path, *, whole: bool = False) -> Stored:
             plan = _plan(experiment)
         except StoreError as error:
             raise damaged(file, [str(error)], len(store.runs())) from None
-        fitting = of_plan(file, plan, store.runs(in_detail=math.inf if whole else in_detail(plan)))
+        fitting = of_plan(file, plan, store.runs(in_detail=math.inf if whole else plan.in_detail))
     return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting)
-
-
-def in_detail(plan: Plan) -> float:
-    """How many repetitions of each cell are read with time series and waiting tasks: all, unless there are very many runs.
-    Raw I/O is judged by its series."""
-    if len(plan.runs) <= _MANY or any(cell.config.workload.kind == RAW_IO for cell in plan.cells):
-        return math.inf
-    return _MANY // len(plan.cells)
 
 
 def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:

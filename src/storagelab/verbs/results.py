@@ -42,7 +42,7 @@ def report(
     drawn = format_ in ("png", "svg")
     if chart and not drawn:
         raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
-    folder, experiment, expanded, runs, findings = _stored(name, results, fit)
+    folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=embed_data)
     if chart:
         file = output or folder / "charts" / f"{chart}.{format_}"
         writing.write_chart(chart, file, format_, findings, runs)

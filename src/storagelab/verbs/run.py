@@ -104,7 +104,7 @@ def _make(
             rounds = None if racing is None else racing(before)
             del before
             _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
-            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=stored.in_detail(expanded)))
+            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=expanded.in_detail))
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = reading.differences(error.stored.canonical, experiment.canonical)

@@ -57,7 +57,7 @@ def page(
 
     `exported` is what `storagelab export --format json` gives, in pieces, and is made here if missing. The page offers it as
     its download, byte for byte, if the page stays below `LARGEST_PAGE` with it or `embed_data` asks for it. Else it is made
-    only as far as it takes to know that.
+    only as far as it takes to know that. `embed_data` needs `runs` that were read whole.
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
@@ -76,7 +76,8 @@ def page(
         scripts.append(asset("explore.js"))
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
-    carried = _packed(pieces, math.inf if embed_data else LARGEST_PAGE - size)
+    all_in_detail = plan.in_detail == math.inf
+    room = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -84,7 +85,8 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        carried=carried,
+        carried=_packed(pieces, room),
+        in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
         style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
         scripts=scripts,
