@@ -1,4 +1,5 @@
-"""Damaged stores: every verb reports them in one message and never changes them, and what is left is exported."""
+"""Damaged stores: every verb reports them in one message and never changes them, and what is left is exported. Large stores
+are read in slim form."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from builders import make_runs
 
+from storagelab.model import plan
+from storagelab.run import stored
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
 
@@ -138,6 +141,30 @@ def test_a_stored_run_of_no_time_is_read_as_failed_by_every_verb(typed, store, e
     exported = json.loads(typed("export", "files")[1])
     failed = [run for cell in exported["cells"] for run in cell["runs"] if run["status"] == "failed"]
     assert [run["reason"] for run in failed] == ["no time passed between its first start and its last finish"]
+
+
+def test_of_very_many_runs_a_report_reads_the_series_of_the_first_repetitions_and_an_export_all(
+    typed, store, monkeypatch
+):
+    all_runs = stored.read("files", store.parent.parent).runs
+    monkeypatch.setattr(plan, "MANY_RUNS", 5)  # two of each cell, of six runs
+    slim = stored.read("files", store.parent.parent).runs
+    for one, whole in zip(slim, all_runs, strict=True):
+        assert bool(one.measurement.series.at_s) == bool(one.measurement.waiting_tasks) == (one.repetition <= 2)
+        dropped = {"series", "waiting_tasks"}
+        assert one.measurement.model_dump(exclude=dropped) == whole.measurement.model_dump(exclude=dropped)
+    code, _, _ = typed("report", "files")
+    page = (store.parent / "report.html").read_text()
+    assert (code, "are those of the first 2 repetitions of each layout" in page) == (0, True)
+    exported = json.loads(typed("export", "files")[1])
+    assert all(run["series"]["at_s"] for cell in exported["cells"] for run in cell["runs"])
+
+
+def test_runs_share_what_they_have_in_common(store):
+    first, *others = stored.read("files", store.parent.parent).runs
+    assert all(run.measurement.environment is first.measurement.environment for run in others)
+    assert first.model_fields_set is others[0].model_fields_set
+    assert first.model_copy(update={"seed": 7}).model_fields_set is not first.model_fields_set
 
 
 def test_plan_tells_of_a_store_that_run_would_refuse(typed, store):
