@@ -19,6 +19,7 @@ from bench import (
     faults,
     fuzz,
     known_answers,
+    large,
     loads,
     many_runs,
     mariadb_load,
@@ -34,7 +35,7 @@ from storagelab.model.measurement import Measurement
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "statistics", "races", "raw-io")
+PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, KNOWN_ANSWERS = "faults", "known-answers"
 """Only on request: they measure no cost, and take long."""
 
@@ -61,6 +62,8 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
         from bench import cluster  # of the extra
 
         yield from cluster.figures(folder, pairs, quick)
+    if "large" in parts:
+        yield from large.figures(folder, 200 if quick else large.CELLS)
     if "statistics" in parts:
         yield from statistics.figures(quick, write)
     if "races" in parts:

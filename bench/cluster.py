@@ -20,6 +20,7 @@ from unittest import mock
 
 from bench import stand_ins
 from bench.figures import Figure, paired_ratios, ratio_figure
+from bench.listening import Quiet
 from storagelab.console import Screen
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -86,22 +87,12 @@ def _cluster(
     return cluster.Cluster(work, joining.Reach(address, workers), lambda _: None, limit_s=3600.0)
 
 
-class _Quiet:
-    """A listener that shows nothing."""
-
-    def started(self, *_: object) -> None: ...
-
-    def work_done(self, *_: object) -> None: ...
-
-    def stored(self, run: Run) -> None: ...
-
-
 def _made(folder: Path, experiment: Experiment, elsewhere: Elsewhere | None) -> tuple[Run, ...]:
     """All runs of the experiment, made by two workers or by two processes."""
     place = folder / f"cluster-{time.monotonic_ns()}"
     site = Site(experiment="bench", identity="c1057e40", spec_folder=folder)
     with Store.writing(place, experiment) as store:
-        loop.run_all(matrix.expand(experiment), store, site, _Quiet(), jobs=WORKERS, elsewhere=elsewhere)
+        loop.run_all(matrix.expand(experiment), store, site, Quiet(), jobs=WORKERS, elsewhere=elsewhere)
         return store.runs()
 
 

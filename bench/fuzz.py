@@ -22,6 +22,7 @@ from random import Random
 from typing import NamedTuple
 
 from bench.figures import Figure
+from bench.listening import Quiet
 from bench.mutations import fresh_copy, wrong_spec, wrong_store
 from storagelab import cli, screen
 from storagelab.run import loop
@@ -250,14 +251,8 @@ def _made(folder: Path, name: str, text: str) -> Path:
     place = folder / "sound" / name
     site = Site(experiment=name, identity="0badcafe", spec_folder=folder.resolve())
     with Store.writing(place, experiment) as store:
-        loop.run_all(matrix.expand(experiment), store, site, _Quiet())
+        loop.run_all(matrix.expand(experiment), store, site, Quiet())
     return place
-
-
-class _Quiet:
-    def started(self, planned: object, cell: object) -> None: ...
-    def work_done(self, planned: object, amount: int) -> None: ...
-    def stored(self, run: object) -> None: ...
 
 
 def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) -> Iterator[Broken]:

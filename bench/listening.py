@@ -1,0 +1,9 @@
+"""A listener that shows nothing."""
+
+from __future__ import annotations
+
+
+class Quiet:
+    def started(self, planned: object, cell: object) -> None: ...
+    def work_done(self, planned: object, amount: int) -> None: ...
+    def stored(self, run: object) -> None: ...
