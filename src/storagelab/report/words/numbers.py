@@ -320,14 +320,14 @@ def ratio_interval(ratio: Estimate | None) -> str:
         )
     small, large = sorted((abs(low), abs(high)))
     # An interval that excludes no difference must not read as if it began there.
-    while decimals < 2 and 0 < small and _shown_as_nothing(small, decimals):
+    while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
     return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
 
 
 def _shown_as_nothing(share: float, decimals: int) -> bool:
-    return abs(share) < 0.5 * 10 ** -(decimals + 2)
+    return abs(share) < 0.5 * 10.0 ** -(decimals + 2)
 
 
 def _joint(ratio: Estimate) -> str:
