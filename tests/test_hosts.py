@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_a_slower_host_is_no_drift_and_no_step():
 def test_the_export_tells_the_hosts():
     found, runs = campaign({"db1": 1.0, "db2": 1.0, "db3": 1.0})
     experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
-    told = as_json.export(experiment, make_plan(experiment), runs, found)["findings"]["fleet"]
+    told = json.loads(as_json.to_json(experiment, make_plan(experiment), runs, found))["findings"]["fleet"]
     assert [one["rounds"] for one in told["hosts"]] == [3, 3, 3]
     assert told["hosts"][0]["fastest"] == ["cell-002"]
 

@@ -86,6 +86,8 @@ def test_a_limit_is_told_in_its_unit():
     assert limit_text("read_iops", 600) == "600 reads/s"
     assert limit_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s written"
     assert quantity_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s"
+    assert quantity_text("ios_per_s", 94_288.2) == "94,300 IO/s"
+    assert quantity_text("reads_per_s", 94_288.2) == "94,300 reads/s"
 
 
 def test_the_faster_end_may_be_free_of_any_limit():

@@ -145,9 +145,14 @@ def test_a_change_carries_its_interval():
         ((1.3, 20, 400), "joint 95 % CI at least 30 % more"),
         ((4.0, 40, 900), "joint 95 % CI at least 4.0 times"),
         ((0.001, 0.02, 0.4), "joint 95 % CI at least 60 % less"),
+        ((0.998, 1.31, 1.73), "joint 95 % CI 0 to 73 % more"),
+        ((0.5, 0.8, 1.0), "joint 95 % CI 0 to 50 % less"),
+        ((0.9999, 1.3, 2.5), "joint 95 % CI 0 to 2.5 times"),
+        ((1.0002, 1.3, 2.5), "joint 95 % CI less than 0.1 % more to 2.5 times"),
+        ((0.9998, 1.0, 1.0003), "joint 95 % CI less than 0.1 % either way"),
     ],
 )
-def test_a_wide_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
+def test_an_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
     assert n.ratio_interval(estimate(*ends)) == text
 
 

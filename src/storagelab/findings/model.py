@@ -185,7 +185,8 @@ class Effect(Frozen):
     """What one level of a factor does against the factor's baseline (its first listed level).
 
     `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` of elapsed
-    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval.
+    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval; nor has
+    it one if there are too few runs.
     """
 
     factor: str
@@ -196,6 +197,11 @@ class Effect(Frozen):
     pairs: int
     distinguishable: bool
     across_blocks: bool = False
+
+    @property
+    def tested(self) -> bool:
+        """If not, the ratio says nothing: not even that the levels can't be told apart."""
+        return self.ratio.low is not None
 
 
 class BestLevels(Frozen):

@@ -13,13 +13,14 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared, numbers
+from storagelab.report.words.headline import untested_text
 from storagelab.report.words.names import factor_text, level_text, value_text
 from storagelab.report.words.table import Heading, Table
 
 MAX_EFFECTS = 32
 LONGEST_EFFECT = 60
 """The most characters of a comparison. If one is longer, none names its baseline; the chart names it once instead."""
-FASTER, SLOWER, UNDECIDED = "less time", "more time", "can't be told apart"
+FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _CHARACTERS_OF_A_NARROW_LABEL = 26
 
 
@@ -41,7 +42,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
             "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
             "judged": judged(effect),
-            "tip": f"{effect_text(effect)}: {_changed(findings, effect)}; {judged(effect)}",
+            "tip": f"{effect_text(effect)}: {_changed(findings, effect)}",
         }
         for effect in shown
     ]
@@ -49,13 +50,14 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _changed(findings: Findings, effect: Effect) -> str:
-    per = compared.per(findings)
-    if effect.across_blocks:
-        return f"{numbers.change(effect.ratio.value, per=per)} (not tested: in another block)"
-    return numbers.change_estimate(effect.ratio, per)
+    if not effect.tested:
+        return untested_text(findings, effect)
+    return f"{numbers.change_estimate(effect.ratio, compared.per(findings))}; {judged(effect)}"
 
 
 def judged(effect: Effect) -> str:
+    if not effect.tested:
+        return UNTESTED
     if not effect.distinguishable:
         return UNDECIDED
     return FASTER if effect.ratio.value < 1 else SLOWER
@@ -75,6 +77,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
         SLOWER: palette.SLOWER,
         UNDECIDED: palette.NEUTRAL,
     }
+    if any(row["judged"] == UNTESTED for row in data.rows):
+        kinds[UNTESTED] = palette.MUTED
     legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
     colour = {"field": "judged", "type": "nominal", "scale": {"domain": list(kinds), "range": list(kinds.values())},
               "legend": legend}  # fmt: skip
@@ -133,7 +137,7 @@ def _effect_row(effect: Effect) -> list[str]:
     low, high = effect.ratio.low, effect.ratio.high
     interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
     return [effect_text(effect), numbers.signed_percent(effect.ratio.value), interval,
-            numbers.count(effect.pairs), "not tested" if effect.across_blocks else judged(effect)]  # fmt: skip
+            numbers.count(effect.pairs), judged(effect)]  # fmt: skip
 
 
 CHART = Chart(

@@ -61,8 +61,8 @@ def _speed_up(effect: Effect, axis: str) -> Row:
 
 
 def _judged(effect: Effect) -> str:
-    if effect.across_blocks:
-        return "not tested: in another block"
+    if not effect.tested:
+        return "not tested"
     if not effect.distinguishable:
         return "can't be told apart"
     return "faster" if effect.ratio.value < 1 else "slower"
@@ -109,13 +109,17 @@ def _rule_at(value: float) -> Spec:
 
 def _caption(data: Figure, findings: Findings, factor: str) -> str:
     averaged, hidden, lines = _averaged(findings, factor), data.hidden_lines, data.lines
-    tested = not any(effect.across_blocks for effect in findings.speed_ups if effect.factor == factor)
+    shown = [effect for effect in findings.speed_ups if effect.factor == factor]
+    if any(effect.across_blocks for effect in shown):
+        sure = "Not tested: these levels were run one after the other."
+    elif all(effect.tested for effect in shown):
+        sure = "The intervals hold together at 95 %."
+    else:
+        sure = "A point without an interval is not tested: there are too few runs."
     words = [
         f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
         "of the level named above over that of another; above the dashed line is faster.",
-        "The intervals hold together at 95 %."
-        if tested
-        else "Not tested: these levels were run in blocks, one after the other.",
+        sure,
         f"Averaged over {averaged}." if averaged else "",
         f"{plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.loads import by_load, load_noun, lower_first, one_layout
@@ -256,11 +256,11 @@ def _group_name(findings: Findings, ids: Sequence[str]) -> str:
     return group_text([findings.cell(cell_id).levels for cell_id in ids], findings.factors)
 
 
-def untested_text(findings: Findings, ratio: Estimate) -> str:
-    """A change between blocks, or between stretches of time."""
-    per = compared.per(findings)
-    where = "run at another time" if findings.order == "cell-by-cell" else "in another block"
-    return f"{change(ratio.value, per=per)} (not tested: {where})"
+def untested_text(findings: Findings, found: Comparison | Effect) -> str:
+    """A change between blocks or between stretches of time, or one of too few runs."""
+    apart = "run at another time" if findings.order == "cell-by-cell" else "in another block"
+    why = apart if found.across_blocks else "too few runs"
+    return f"{change(found.ratio.value, per=compared.per(findings))} (not tested: {why})"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def comparison_text(findings: Findings, cell_id: str) -> str:
     best, difference = cell_name(findings, found.best_cell_id), change_text(findings, found.ratio)
     if found.across_blocks:
         first = "" if judged.verdict == "untested" else "fastest of its block; "
-        return f"{first}{untested_text(findings, found.ratio)} than {best}"
+        return f"{first}{untested_text(findings, found)} than {best}"
     return f"{difference} than {best}" if found.distinguishable else f"can't be told apart from {best}: {difference}"
 
 

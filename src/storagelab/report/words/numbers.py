@@ -290,6 +290,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
     """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
 
     Joint: it holds together with the intervals of all other ratios of its kind. The interval of a mean holds by itself.
+    An end that can't be told from no change reads 0 if the interval includes no change, and never if it doesn't.
 
     If the ends are a hundred times apart, only the informative end is given, or else "too wide to say".
     """
@@ -303,17 +304,30 @@ def ratio_interval(ratio: Estimate | None) -> str:
     low, high = ratio.low - 1, ratio.high - 1
     decimals = _change_decimals((high - low) / 2)
     if ratio.high >= 2:
-        least = f"{percent(abs(low), decimals)} {'less' if low < 0 else 'more'}"
+        nothing = _shown_as_nothing(low, decimals)
+        least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
+        least = "0" if nothing and low <= 0 else least
         most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
         return f"{_joint(ratio)} {least} to {most} times"
-    if low < 0 < high:
-        return f"{_joint(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
+    if low <= 0 <= high:
+        ends = [
+            f"{percent(abs(end), decimals)} {way}"
+            for end, way in ((low, "less"), (high, "more"))
+            if not _shown_as_nothing(end, decimals)
+        ]
+        return (
+            f"{_joint(ratio)} {' to '.join(['0', *ends] if len(ends) == 1 else ends) or 'less than 0.1 % either way'}"
+        )
     small, large = sorted((abs(low), abs(high)))
     # An interval that excludes no difference must not read as if it began there.
-    while decimals < 2 and 0 < small < 0.5 * 10 ** -(decimals + 2):
+    while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
     return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
+
+
+def _shown_as_nothing(share: float, decimals: int) -> bool:
+    return abs(share) < 0.5 * 10.0 ** -(decimals + 2)
 
 
 def _joint(ratio: Estimate) -> str:

@@ -19,6 +19,9 @@ def quantity_text(name: str, value: JsonValue | None) -> str:
         return numbers.capacity(value)
     if name.endswith("bytes_per_s"):
         return f"{numbers.significant(value / 1e6)} MB/s"
+    if name.endswith("_per_s"):
+        what = name.removesuffix("_per_s").replace("_", " ")
+        return f"{numbers.significant(value)} {'IO' if what == 'ios' else what}/s"
     if name.endswith("bytes"):
         return numbers.bytes_(value)
     if name.endswith("_s"):

@@ -214,7 +214,7 @@ def _on_effects(findings: Findings) -> list[str]:
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
     baseline = phrase(name, [effects[0].baseline])
     told = [effect for effect in effects if effect.distinguishable]
-    untold = [effect for effect in effects if not effect.distinguishable and not effect.across_blocks]
+    untold = [effect for effect in effects if effect.tested and not effect.distinguishable]
     parts = [f"{phrase(name, [effect.level])} took {change_text(findings, effect.ratio)}" for effect in told]
     if untold:
         verb = "can't be told apart from it"
@@ -222,9 +222,9 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
             f"{phrase(name, [effect.level])} {verb}, {change_text(findings, effect.ratio)}" for effect in untold
         )
     parts.extend(
-        f"{phrase(name, [effect.level])} took {untested_text(findings, effect.ratio)}"
+        f"{phrase(name, [effect.level])} took {untested_text(findings, effect)}"
         for effect in effects
-        if effect.across_blocks
+        if not effect.tested
     )
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
@@ -233,8 +233,8 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
     """The extremes of very many levels: of those that take less time, and of those that take more."""
-    untold = sum(not effect.distinguishable and not effect.across_blocks for effect in effects)
-    judged = [effect for effect in effects if effect.distinguishable or effect.across_blocks]
+    untold = sum(effect.tested and not effect.distinguishable for effect in effects)
+    judged = [effect for effect in effects if effect.distinguishable or not effect.tested]
     for way, those in (
         ("less", [effect for effect in judged if effect.ratio.value < 1]),
         ("more", [effect for effect in judged if effect.ratio.value >= 1]),
@@ -253,7 +253,7 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
 
 
 def _effect_change(findings: Findings, effect: Effect) -> str:
-    return untested_text(findings, effect.ratio) if effect.across_blocks else change_text(findings, effect.ratio)
+    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
 
 
 def _on_provenance(findings: Findings) -> list[str]:
