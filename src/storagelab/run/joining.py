@@ -24,6 +24,8 @@ from distributed import Client, LocalCluster, Security
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
+from storagelab.machine.host import describe_host
+from storagelab.model.measurement import name_of_host
 from storagelab.run.executors import tunables
 from storagelab.version import __version__
 
@@ -156,12 +158,27 @@ QUESTION = "__import__('storagelab.run.joining', fromlist=['identity']).identity
 """Text, so that any worker, and any scheduler, can read it, whatever it has."""
 
 
+HOST, SLOTS = "host", "slots"
+"""What an identity says besides: the name of the worker's host, "" if none that lasts, and how many runs of real servers it
+offers to make, by Dask's resource RESOURCE."""
+RESOURCE = "storagelab"
+
+
 def identity() -> Identity:
-    """What must be the same everywhere for results to be the same."""
+    """Who a process is; what must be the same everywhere for results to be the same, and HOST and SLOTS."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "storagelab's core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
+        HOST: name_of_host(describe_host()), SLOTS: _slots(),
     }  # fmt: skip
+
+
+def _slots() -> str:
+    try:
+        resources = distributed.get_worker().state.total_resources
+    except ValueError:  # it is no worker
+        return "0"
+    return f"{resources.get(RESOURCE, 0):g}"
 
 
 @functools.cache
@@ -179,6 +196,8 @@ def refusal(told: Identity) -> str:
     """Why a worker of this identity is refused; "" if it is not."""
     ours = identity()
     differing = [
-        f"its {name} is {told.get(name, 'unknown')}, here {own}" for name, own in ours.items() if told.get(name) != own
+        f"its {name} is {told.get(name, 'unknown')}, here {own}"
+        for name, own in ours.items()
+        if name not in (HOST, SLOTS) and told.get(name) != own
     ]
     return "; ".join(differing)
