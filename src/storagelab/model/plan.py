@@ -84,7 +84,10 @@ class Experiment(Frozen):
     )
     question: str = Field("", description="The question that the experiment answers. Every report begins with it.")
     repetitions: int = Field(
-        3, ge=1, le=10_000, description="How many times each cell is run. 5 or more give useful intervals."
+        3,
+        ge=1,
+        le=10_000,
+        description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(
         "randomised",

@@ -154,22 +154,25 @@ def _started(processes: int) -> LocalCluster:
 # --- whether workers are of the same kind ----------------------------------------------------------------------------
 
 Identity = dict[str, str]
-QUESTION = "__import__('storagelab.run.joining', fromlist=['identity']).identity()"
+QUESTION = "__import__('storagelab.run.joining', fromlist=['introduction']).introduction()"
 """Text, so that any worker, and any scheduler, can read it, whatever it has."""
 
 
 HOST, SLOTS = "host", "slots"
-"""What an identity says besides: the name of the worker's host, "" if none that lasts, and how many runs of real servers it
-offers to make, by Dask's resource RESOURCE."""
 RESOURCE = "storagelab"
+"""Dask's resource by which a worker offers to make runs of real servers."""
+
+
+def introduction() -> Identity:
+    """A worker's identity, the name of its HOST, "" if it has none that lasts, and how many SLOTS it offers."""
+    return {**identity(), HOST: name_of_host(describe_host()), SLOTS: _slots()}
 
 
 def identity() -> Identity:
-    """Who a process is; what must be the same everywhere for results to be the same, and HOST and SLOTS."""
+    """What must be the same everywhere for results to be the same."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "storagelab's core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
-        HOST: name_of_host(describe_host()), SLOTS: _slots(),
     }  # fmt: skip
 
 
@@ -196,8 +199,6 @@ def refusal(told: Identity) -> str:
     """Why a worker of this identity is refused; "" if it is not."""
     ours = identity()
     differing = [
-        f"its {name} is {told.get(name, 'unknown')}, here {own}"
-        for name, own in ours.items()
-        if name not in (HOST, SLOTS) and told.get(name) != own
+        f"its {name} is {told.get(name, 'unknown')}, here {own}" for name, own in ours.items() if told.get(name) != own
     ]
     return "; ".join(differing)

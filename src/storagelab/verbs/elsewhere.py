@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab.errors import PreflightError, SpecError
@@ -30,25 +31,32 @@ class Elsewhere(NamedTuple):
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Slice, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
+        with _dask():
+            from storagelab.run import cluster
         reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        from storagelab.run import cluster
-
         return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
         """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
-        try:
+        with _dask():
             from storagelab.run import joining
-        except ModuleNotFoundError as missing:
-            if missing.name is None or missing.name.partition(".")[0] == "storagelab":
-                raise
-            raise PreflightError(
-                f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
-            ) from None
         reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
         if self.insecure:
             say(INSECURE)
         return reach
+
+
+@contextlib.contextmanager
+def _dask() -> Iterator[None]:
+    """While modules are loaded that need Dask."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] == "storagelab":
+            raise
+        raise PreflightError(
+            f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
+        ) from None
 
 
 def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
