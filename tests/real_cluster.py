@@ -62,6 +62,7 @@ class Machines:
         folder = self.folder / name
         folder.mkdir(parents=True)
         words += ["--resources", f"storagelab={slots}"] if slots else []
+        words += ["--preload", "worker_shortcuts"] if "SHORTCUTS" in self.environment else []
         where = [self.address, "--local-directory", str(folder), *words]
         self.workers.append(self._start(name, "distributed.cli.dask_worker", *where, before=before, **environment))
         return self.workers[-1]

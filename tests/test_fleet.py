@@ -7,6 +7,8 @@ import contextlib
 import itertools
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -59,11 +61,11 @@ class FleetOfHosts(Machines):
 
     home: Path
 
-    def add_host(self, name: str, slots: int = 1) -> None:
+    def add_host(self, name: str, *before: str, **environment: str) -> None:
         folder = self.home / name
         folder.mkdir(exist_ok=True)
         (folder / "a").mkdir(exist_ok=True)
-        self.add_worker("env", "-C", str(folder), slots=slots, STORAGELAB_HOST=name)
+        self.add_worker(*before, "env", "-C", str(folder), slots=1, STORAGELAB_HOST=name, **environment)
 
     def pid_of(self, host: str) -> int:
         """The process of the latest worker of a host."""
@@ -85,15 +87,14 @@ class FleetOfHosts(Machines):
 
 
 @pytest.fixture(scope="module")
-def lasting(shared_server) -> Iterator[FleetOfHosts]:
-    """The hosts that all tests share, and a worker of another kind."""
+def lasting(shared_server, templates) -> Iterator[FleetOfHosts]:
+    """The hosts that all tests share."""
     with open_folder() as home:
         (home / "tmp").mkdir(mode=0o711)
         dsn = make_conninfo(shared_server.conninfo, password=SECRET)
-        hosts = FleetOfHosts(home / "cluster", TMPDIR=str(home / "tmp"), THE_DSN=dsn)
+        hosts = FleetOfHosts(home / "cluster", TMPDIR=str(home / "tmp"), THE_DSN=dsn, SHORTCUTS=str(templates))
         hosts.home = home
         try:
-            hosts.add_host("app1", slots=0)
             hosts.make_up_hosts()
             yield hosts
         finally:
@@ -129,11 +130,10 @@ def hosts_of_rounds(runs: tuple[Run, ...]) -> list[set[str]]:
 # --- with real servers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_three_hosts_that_take_turns_make_one_campaign_from_one_place(run, three, home):
     code, out, err = run()
     assert code == 0
-    assert "worker tcp://127.0.0.1" in err
-    assert 'app1 takes no part: it offers no slot for measured runs: start it with --resources "storagelab=1"' in err
     assert f"db2: volume a is {three.home}/db2/a, with" in err
     assert "3 rounds to make: 1 on db1, 1 on db2, 1 on db3; 1 host at a time" in err
     assert "MEASURED, 6 runs, 2 layouts" in out
@@ -141,7 +141,6 @@ def test_three_hosts_that_take_turns_make_one_campaign_from_one_place(run, three
     runs = runs_in(home / "results/files")
     assert {run.status for run in runs} <= {"ok", "unverified"}
     assert hosts_of_rounds(runs) == [{"db1"}, {"db2"}, {"db3"}]
-    assert [host_of(run) for run in runs] == [*HOSTS] * 2
     assert all(one.finished_at <= other.started_at for one, other in itertools.pairwise(runs))
     assert three.left_behind == []
     code, _, err = run(SPEC.replace('["db1", "db2", "db3"]', '["db1", "db2"]'))
@@ -173,6 +172,14 @@ def test_a_host_that_is_missing_or_has_no_round_is_told_before_anything_starts(r
     assert not (home / "results").exists()
 
 
+@pytest.mark.parametrize(("slots", "offers"), [("0", "no slot"), ("4", "4 slots")])
+def test_a_worker_that_does_not_offer_exactly_one_slot_takes_no_part(slots, offers):
+    assert module.no_slot({"slots": slots}) == (
+        f'it offers {offers} for measured runs: start it with --resources "storagelab=1"'
+    )
+    assert module.no_slot({"slots": "1"}) == ""
+
+
 def test_a_password_stays_on_the_hosts(run, three, monkeypatch):
     monkeypatch.delenv("THE_DSN", raising=False)
     spec = SPEC.replace('engine = "postgres"', 'engine = "postgres"\ndsn_env = "THE_DSN"')
@@ -196,7 +203,7 @@ class Recording(Wire):
 
 
 class Watching:
-    """Listens, and does something once a host was dealt so many runs."""
+    """Listens, and does something beside once a host was dealt so many runs."""
 
     def __init__(self, host: str = "", dealt: int = 0, then: Callable[[], object] = lambda: None) -> None:
         self.host, self.left, self.then = host, dealt, then
@@ -207,7 +214,7 @@ class Watching:
             self.taken_over.append((planned.repetition, host, instead_of))
         self.left -= host == self.host
         if self.left == 0 and host == self.host:
-            self.then()
+            threading.Thread(target=self.then).start()
 
     def stored(self, run: Run) -> None: ...
 
@@ -285,14 +292,83 @@ def test_a_host_that_is_killed_amid_a_run_and_comes_back_goes_on_with_its_round(
 
 
 @pytest.mark.campaign
-def test_a_host_whose_volume_is_gone_is_left_out_and_its_round_made_on_another(three, tmp_path):
+def test_a_host_whose_disk_is_full_is_left_out_and_its_round_made_on_another(three, tmp_path):
     volume = three.home / "db3" / "a"
-    failing = Watching("db3", 2, lambda: volume.rename(volume.with_name("gone")))
+    script = f'mount -t tmpfs -o size=200m none {volume} && exec "$@"'
+    mounting = ("unshare", "-m", "sh", "-c", script, "sh")
+    if subprocess.run([*mounting, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this user can't mount a small disk")
+    os.kill(three.pid_of("db3"), signal.SIGKILL)
+    three.add_host("db3", *mounting, SHORTCUTS="")
+    until(three.all_are_there, timeout_s=90)
+    pid = three.pid_of("db3")
+
+    def fill() -> None:
+        with contextlib.suppress(OSError), Path(f"/proc/{pid}/root{volume}/others").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(2**20))
+
     try:
-        _, _, runs, said = campaign(three, tmp_path, failing, work=making("another campaign"), rounds=3)
+        _, _, runs, said = campaign(
+            three, tmp_path, Watching("db3", 2, fill), work=making("another campaign"), rounds=3
+        )
     finally:
-        volume.with_name("gone").rename(volume)
-    assert any("is refused: it failed: volumes.a.path:" in line for line in said)
+        os.kill(pid, signal.SIGKILL)
+    assert any("is refused: it failed: volumes.a.path:" in line and "lacks space" in line for line in said)
     assert {run.status for run in runs} <= {"ok", "unverified"}
     assert all(len(of) == 1 for of in hosts_of_rounds(runs))
     assert len(runs) == 7, "its first run is kept, as an attempt"
+
+
+# --- specs -----------------------------------------------------------------------------------------------------------
+
+ON_HOSTS = ("--executor", "dask")
+SIMULATED = """
+[target]
+engine = "simulated"
+[server]
+cores = 4
+memory = "4GB"
+[drives.d]
+profile = "iodrive-320"
+format = "maximum-write"
+[volumes.a]
+drives = ["d"]
+[fleet]
+at_once = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "words"),
+    [
+        (SPEC, (), "fleet: its runs are made on the hosts of a cluster\n  add --executor dask"),
+        (SPEC, ON_HOSTS, "--scheduler: measured runs need the scheduler of their hosts"),
+        (SPEC, (*ON_HOSTS, "--find-best"), "--executor: a race is decided round by round on one host"),
+        ('order = "cell-by-cell"\n' + SPEC, ON_HOSTS, "order: hosts make whole rounds"),
+        (SPEC + "[between_runs]\nburn_in = 1\n", ON_HOSTS, "between_runs.burn_in: a burn-in belongs to one host"),
+        (SIMULATED, ON_HOSTS, "fleet: simulated runs come out the same on every host"),
+        (
+            SPEC.replace("at_once", "at_onec"),
+            (),
+            "fleet.at_onec: is not a key that storagelab knows\n  Did you mean at_once?",
+        ),
+        (SPEC.replace("at_once = 1", "at_once = 0"), (), "fleet.at_once: must be a whole number of at least 1, not 0"),
+        (SPEC.replace('"db3"', '"db1"'), (), 'fleet.hosts[3]: "db1" is named twice'),
+    ],
+)
+def test_what_hosts_can_not_make_is_refused_with_the_way_out(typed, home, monkeypatch, spec, options, words):
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    (home / "files.toml").write_text(spec)
+    code, _, err = typed("run", "files.toml", *options)
+    assert (code, words in err) == (2, True), err
+    assert not (home / "results").exists()
+
+
+def test_a_plan_says_how_many_rounds_each_host_makes_and_looks_at_none(typed, home):
+    (home / "files.toml").write_text(SPEC.replace("repetitions = 3", "repetitions = 8"))
+    code, out, _ = typed("plan", "files.toml")
+    assert code == 0
+    assert "Hosts   db1, db2 and db3; 8 rounds in all, 2 or 3 on each; 1 host at a time" in out
+    (home / "files.toml").write_text(SPEC.replace('hosts = ["db1", "db2", "db3"]', ""))
+    assert "3 rounds, shared evenly among the hosts that the cluster" in typed("plan", "files.toml")[1]

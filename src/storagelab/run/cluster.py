@@ -1,4 +1,4 @@
-"""Runs work on a cluster of Dask's. Only this module and `joining` know Dask.
+"""Runs work on a cluster of Dask's. Only this module, `joining` and `roll_call` know Dask.
 
 Each thread of a worker has a task to do and, while many are left, the next one waiting there, so that it does not stand still
 while an answer is on its way here and a task on its way back. If a worker is lost, fails or hangs, its tasks are dealt again,
