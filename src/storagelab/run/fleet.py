@@ -120,6 +120,7 @@ class Asked(NamedTuple):
     plan: Plan
     site: Site
     allow_commands: bool
+    """Settings may run programs and load code."""
 
 
 class Found(NamedTuple):

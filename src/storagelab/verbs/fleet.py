@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,7 +97,7 @@ def _durations(runs: Sequence[Run]) -> list[tuple[str, float]]:
 def _make_rounds(
     plan: Plan, store: Store, site: Site, hosts: Mustered, stopping: Interruptible, *, again: bool
 ) -> None:
-    from storagelab.run import cluster, roll_call
+    from storagelab.run import cluster
 
     todo = rounds_of(plan, store.runs(), again=again)
     share_out(todo, tuple(hosts.address_of))
@@ -121,11 +121,22 @@ def _make_rounds(
         with saying_what_is_stored(stopping, progress, before):
             fleet.make_rounds(plan, todo, store, site, progress, executor, hosts.at_once)
         if distinct(cell.config for cell in plan.cells):
-            asked = Asked(plan, site, allow_commands=True)
-            told = roll_call.ask_each(hosts.reach, hosts.address_of, fleet.clean_up, asked, progress.say, hosts.limit_s)
-            for host, error in told.items():
-                if isinstance(error, Exception):
-                    progress.say(f"{host}: templates could not be removed: {error}")
+            _remove_templates(plan, site, hosts, progress.say)
+
+
+def _remove_templates(plan: Plan, site: Site, hosts: Mustered, say: Callable[[str], None]) -> None:
+    """On each host that is there at the end; workers may have been restarted meanwhile."""
+    from storagelab.run import roll_call
+
+    there = roll_call.present(hosts.reach, say, hosts.limit_s).address_of
+    left = {host: there[host] for host in hosts.address_of if host in there}
+    told = roll_call.ask_each(
+        hosts.reach, left, fleet.clean_up, Asked(plan, site, allow_commands=True), say, hosts.limit_s
+    )
+    for host in hosts.address_of:
+        why = told.get(host, "it is gone")
+        if host not in told or isinstance(why, Exception):
+            say(f"{host}: templates may be left on its volumes: {why}")
 
 
 def _shares_text(todo: Sequence[Round], hosts: Mustered) -> str:
