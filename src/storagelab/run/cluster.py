@@ -345,7 +345,10 @@ class Cluster(Generic[Task, News]):
 
     def _meet(self, address: str, told: object) -> None:
         worker = self._workers.get(address)
-        if worker is None or isinstance(told, CancelledError):
+        if worker is None:
+            return
+        if isinstance(told, CancelledError):
+            del self._workers[address]  # it is greeted again if it is still there
             return
         if not isinstance(told, dict):
             why = f"it can't load this storagelab ({type(told).__name__}: {told})"
