@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dask
@@ -55,12 +55,14 @@ class Machines:
         words = ["--protocol", scheme, "--host", self.host, "--port", str(self.port), *_NO_DASHBOARD]
         self.scheduler = self._start("scheduler", "distributed.cli.dask_scheduler", *words)
 
-    def add_worker(self, *before: str, threads: int = 1, **environment: str) -> subprocess.Popen[bytes]:
-        """Start one. It looks for the scheduler until that answers."""
+    def add_worker(self, *before: str, threads: int = 1, slots: int = 0, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one. It looks for the scheduler until that answers. `slots` = the measured runs that it offers to make."""
         name = f"worker-{len(self.workers)}"
         words = ["--nthreads", str(threads), "--no-nanny", *_NO_DASHBOARD, "--host", _HOST, "--memory-limit", "0"]
         folder = self.folder / name
         folder.mkdir(parents=True)
+        words += ["--resources", f"storagelab={slots}"] if slots else []
+        words += ["--preload", "worker_shortcuts"] if "SHORTCUTS" in self.environment else []
         where = [self.address, "--local-directory", str(folder), *words]
         self.workers.append(self._start(name, "distributed.cli.dask_worker", *where, before=before, **environment))
         return self.workers[-1]
@@ -121,6 +123,9 @@ class Wire:
         self.__exit__()
         threading.Timer(for_s, self.__enter__).start()
 
+    def note(self, content: bytes) -> None:
+        """What passes."""
+
     def _connect(self, listening: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -128,12 +133,13 @@ class Wire:
                 far = socket.create_connection((_HOST, self._there))
                 self._ends += [near, far]
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=_carry, args=ends, daemon=True).start()
+                    threading.Thread(target=_carry, args=(*ends, self.note), daemon=True).start()
 
 
-def _carry(source: socket.socket, sink: socket.socket) -> None:
+def _carry(source: socket.socket, sink: socket.socket, note: Callable[[bytes], None]) -> None:
     with contextlib.suppress(OSError):
         while content := source.recv(2**16):
+            note(content)
             sink.sendall(content)
     for end in (source, sink):
         with contextlib.suppress(OSError):

@@ -265,7 +265,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     executor, said = on(two, fill_the_disk)
     refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
 
-    def deal(*, ahead: bool = False) -> str | None:  # there is work until the host has had some
+    def deal(*, ahead: bool = False, host: str = "") -> str | None:  # there is work until the host has had some
         if ahead:
             return None
         if not jobs.tasks and not any(refused in line for line in said):

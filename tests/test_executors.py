@@ -34,8 +34,12 @@ class Noting:
         """Whether tasks may be dealt ahead."""
         self.told_together = list[int]()
 
-    def deal(self, *, ahead: bool = False) -> str | None:
+    def deal(self, *, ahead: bool = False, host: str = "") -> str | None:
         return self.tasks.pop(0) if self.tasks and ahead <= self.ahead else None
+
+    @property
+    def over(self) -> bool:
+        return not self.tasks
 
     def told(self, *news: tuple[str, int]) -> None:
         self.told_together.append(len(news))

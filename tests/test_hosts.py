@@ -13,10 +13,9 @@ from rich.console import Console
 
 from bench import drawn_hosts
 from storagelab.findings.analysis import analyse
-from storagelab.findings.hosts import host_of
 from storagelab.findings.model import Findings
 from storagelab.machine import host
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Run, host_of
 from storagelab.report.export import as_json
 from storagelab.report.text import terminal
 from storagelab.report.text.markdown import markdown

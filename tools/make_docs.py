@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from storagelab import cli
 from storagelab.model.config import Config
-from storagelab.model.plan import Experiment
+from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut
 from storagelab.spec import keys
 from storagelab.targets.mariadb import events as mariadb
@@ -65,6 +65,10 @@ def keys_of_table(name: str) -> str:
 
 def keys_of_experiment() -> str:
     return _table_of(Experiment, [(one, Experiment.model_fields[one]) for one in keys.HEADER], "")
+
+
+def keys_of_fleet() -> str:
+    return _table_of(FleetConfig, list(FleetConfig.model_fields.items()), keys.FLEET)
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
@@ -228,6 +232,7 @@ def waits_of(events: Any) -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys of the experiment": keys_of_experiment,
+    "keys of the fleet": keys_of_fleet,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
     "waits of PostgreSQL": lambda: waits_of(postgres),

@@ -99,7 +99,10 @@ def run_(
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
-        typer.Option("--executor", help="Who makes simulated runs: processes of this machine, or a cluster of Dask's."),
+        typer.Option(
+            "--executor",
+            help="Who makes the runs: this machine, or a cluster of Dask's, whose hosts make measured rounds.",
+        ),
     ] = "processes",
     scheduler: Annotated[
         str | None,

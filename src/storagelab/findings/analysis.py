@@ -32,6 +32,7 @@ from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run
+from storagelab.model.measurement import host_of as made_on
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
 from storagelab.model.workload import DatabaseLoad, GeneratedLoad
@@ -208,7 +209,7 @@ def _summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool 
 def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, *, by_class: bool) -> CellSummary:
     runs = basis.used[cell.cell_id]
     measured_runs = list(measured(runs))
-    host_of = {repetition: hosts.host_of(run) for repetition, run in runs.items()} if basis.fleet is not None else {}
+    host_of = {repetition: made_on(run) for repetition, run in runs.items()} if basis.fleet is not None else {}
     waiting = [(repetition, one.waits) for repetition, one in measured_runs if one.waits is not None]
     in_verdicts = [host_of.get(one, "") for one, _ in waiting if (cell.cell_id, one) not in basis.left_out]
     raw_waits = [raw for _, raw in waiting]

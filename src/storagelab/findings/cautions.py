@@ -14,10 +14,9 @@ from storagelab.findings import caution_kinds as kinds
 from storagelab.findings import irregular, raw_io_doubts, unlike_hosts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
-from storagelab.findings.hosts import host_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import SETTLED, Measurement
+from storagelab.model.measurement import SETTLED, Measurement, host_of
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import InsertLoad

@@ -25,7 +25,7 @@ from storagelab.findings import irregular, stats
 from storagelab.findings.model import Estimate, Fleet, HostSummary
 from storagelab.findings.samples import ALPHA, CONFIDENCE
 from storagelab.findings.studentized import t_point
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Plan
 
 Matrix = stats.Matrix
@@ -35,18 +35,6 @@ CELLS_LEAST = 0.5
 """A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
 ODD_LEAST = 0.05
 """Smaller differences between hosts are common, and of no use to a reader."""
-
-
-def host_of(run: Run) -> str:
-    """The host on which a run was made, "" where it isn't known.
-
-    Its own name if it was given one. The name of a container is made up anew each time, and so says nothing.
-    """
-    host = run.measurement.environment.get("host") if run.measurement is not None else None
-    if not isinstance(host, Mapping):
-        return ""
-    given = host.get("name") or ("" if host.get("container") else host.get("hostname"))
-    return str(given or "")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.hosts import host_of
+from storagelab.model.measurement import host_of
 
 HOST = (
     "cpu_model", "cpu_count", "memory_bytes", "architecture", "operating_system", "kernel", "hypervisor", "cpu_governor",

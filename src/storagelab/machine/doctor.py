@@ -49,12 +49,17 @@ class Ability(Frozen):
 Probe = Callable[[], Ability | Iterable[Ability]]
 
 
-def abilities(volumes: Mapping[str, Path] | None, results_dir: Path, kernel: Kernel = HERE) -> tuple[Ability, ...]:
+def abilities(
+    volumes: Mapping[str, Path] | None, results_dir: Path | None, kernel: Kernel = HERE
+) -> tuple[Ability, ...]:
     """All abilities, in reading order: waits, server, counters, places, quiet, limits, tools.
 
-    `volumes` maps names to folders; None or empty = the private server's own place, beside the results.
+    `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir` is None
+    where results are kept on another machine.
     """
-    places = {**{f"volume {name}": path for name, path in (volumes or {}).items()}, RESULTS: results_dir}
+    places = {f"volume {name}": path for name, path in (volumes or {}).items()}
+    if results_dir is not None:
+        places[RESULTS] = results_dir
     probes: dict[str, Probe] = {
         "waits: resource and signal": lambda: wait_split(kernel),
         "waits: other users' processes": lambda: hidden_processes(kernel),

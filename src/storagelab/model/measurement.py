@@ -6,6 +6,7 @@ Times are in seconds, or in whole nanoseconds where a kernel counts them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, Self
 
@@ -195,3 +196,18 @@ class Run(Frozen):
     def usable(self) -> bool:
         """Whether analysis may use its figures: the run is ok, or some setting could not be confirmed."""
         return self.measurement is not None and self.status != "failed"
+
+
+def host_of(run: Run) -> str:
+    """The host on which a run was made, "" where it isn't known."""
+    host = run.measurement.environment.get("host") if run.measurement is not None else None
+    return name_of_host(host) if isinstance(host, Mapping) else ""
+
+
+def name_of_host(facts: Mapping[str, object]) -> str:
+    """The name that a host described by these facts has among others; "" if it has none.
+
+    Its own name if it was given one. The name of a container is made up anew each time, and so says nothing.
+    """
+    given = facts.get("name") or ("" if facts.get("container") else facts.get("hostname"))
+    return str(given or "")

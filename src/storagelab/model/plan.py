@@ -61,6 +61,21 @@ class Race(Frozen):
     small: SmallWorlds | None = None
 
 
+class FleetConfig(Frozen):
+    """The hosts that share the rounds of a measured experiment. It is no part of what two specs are compared by: each run
+    says where it was made."""
+
+    hosts: Annotated[tuple[str, ...], LeftOut("all that the cluster has")] = Field(
+        (),
+        description="The names of the hosts that must all take part, each that of STORAGELAB_HOST there or the host's own.",
+    )
+    at_once: Annotated[int | None, LeftOut("all")] = Field(
+        None,
+        ge=1,
+        description="How many hosts make a run at the same time. 1 lets hosts that share a disk, or a SAN, take turns.",
+    )
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -70,7 +85,10 @@ class Experiment(Frozen):
     )
     question: str = Field("", description="The question that the experiment answers. Every report begins with it.")
     repetitions: int = Field(
-        3, ge=1, le=10_000, description="How many times each cell is run. 5 or more give useful intervals."
+        3,
+        ge=1,
+        le=10_000,
+        description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(
         "randomised",
@@ -103,6 +121,7 @@ class Experiment(Frozen):
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
+    fleet: FleetConfig | None = Field(None, description="where it is run, if the spec says so")
     race: Race | None = Field(None, description="how it is run, if not with all repetitions of all cells")
 
     @field_validator("indifferent")

@@ -1,4 +1,4 @@
-"""Runs work on a cluster of Dask's. Only this module and `joining` know Dask.
+"""Runs work on a cluster of Dask's. Only this module, `joining` and `roll_call` know Dask.
 
 Each thread of a worker has a task to do and, while many are left, the next one waiting there, so that it does not stand still
 while an answer is on its way here and a task on its way back. If a worker is lost, fails or hangs, its tasks are dealt again,
@@ -13,7 +13,7 @@ import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -22,14 +22,16 @@ from distributed import Client, Future
 
 from storagelab.errors import PreflightError
 from storagelab.run.executors import Jobs, Work, sendable
-from storagelab.run.joining import QUESTION, Reach, is_safe, joined, refusal
+from storagelab.run.joining import HOST, QUESTION, RESOURCE, SLOTS, Identity, Reach, is_safe, joined, refusal
 
-_CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
+CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
 """Text, so that the scheduler needs no storagelab."""
 _LOOK_S = 1.0
 _PATIENCE_S = 600.0
 """For how long a scheduler that is gone may stay away."""
 _SILENT_S = 5.0
+_AWAY_S = 60.0
+"""For how long a host of a fleet may be away before others make its rounds: Dask restarts a worker in some seconds."""
 _FETCH_S = 60.0
 _FETCHERS = 16
 _TOGETHER = 256
@@ -67,7 +69,9 @@ class _Worker:
     address: str
     slots: int
     asked: Future
-    """Which storagelab it has."""
+    """Who it is."""
+    host: str = ""
+    """Its host's name, where tasks are dealt by it."""
     welcome: bool = False
     at_work: list[str] = field(default_factory=list)
     """Keys of what was sent to it, what it hangs at included, in the order of sending, in which it works."""
@@ -82,10 +86,19 @@ class Cluster(Generic[Task, News]):
     """Works on all workers that the scheduler has at the time."""
 
     def __init__(
-        self, work: Work[Task, News], reach: Reach, say: Callable[[str], None], *, limit_s: float, tick_s: float = 0.5
+        self,
+        work: Work[Task, News],
+        reach: Reach,
+        say: Callable[[str], None],
+        *,
+        limit_s: float,
+        tick_s: float = 0.5,
+        fleet: Collection[str] = (),
     ) -> None:
-        """`work` must be a function that another process can find by name. A task that takes `limit_s` hangs."""
+        """`work` must be a function that another process can find by name. A task that takes `limit_s` hangs. `fleet` = the
+        hosts to which tasks are dealt by name, one at a time to each; without it, all workers are alike."""
         self._work, self._reach, self._say, self._limit_s, self._tick_s = work, reach, say, limit_s, tick_s
+        self._fleet, self._seen = fleet, dict[str, float]()
         self._workers: dict[str, _Worker] = {}
         self._refused: dict[str, str] = {}
         self._sent: dict[str, _Sent[Task]] = {}
@@ -95,6 +108,18 @@ class Cluster(Generic[Task, News]):
     @property
     def at_once(self) -> int:
         return sum(worker.slots for worker in self._workers.values() if worker.welcome) - self._hanging
+
+    @property
+    def hosts(self) -> Mapping[str, bool]:
+        there = {one.host: one for one in self._workers.values() if one.welcome}
+        now = time.monotonic()
+        self._seen |= dict.fromkeys(self._fleet & there.keys(), now)
+        lost = {host for host, worker in there.items() if self._hangs(worker)}
+        return {
+            host: host in there
+            for host in self._fleet
+            if host not in lost and now - self._seen.get(host, 0.0) < _AWAY_S
+        }
 
     @property
     def _hanging(self) -> int:
@@ -128,6 +153,7 @@ class Cluster(Generic[Task, News]):
     def _join(self, client: Client) -> None:
         self._events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
         self._client, self._clock = client, _Clock()
+        self._seen = dict.fromkeys(self._fleet, time.monotonic())
         self._waiting_said = False
         if client.dashboard_link:
             self._say(f"dashboard: {client.dashboard_link}")
@@ -156,6 +182,7 @@ class Cluster(Generic[Task, News]):
 
     def _deal(self, jobs: Jobs[Task, News]) -> bool:
         """Send a task to each free thread, then one to wait there. Whether there is anything to wait for."""
+        nothing = False
         for ahead in (False, True):
             for worker in self._workers.values():
                 while (
@@ -163,11 +190,14 @@ class Cluster(Generic[Task, News]):
                     and len(worker.at_work) < (1 + ahead) * worker.slots
                     and not (ahead and self._hangs(worker))
                 ):
-                    task = jobs.deal(ahead=ahead)
-                    if task is None:
+                    task = jobs.deal(ahead=ahead, host=worker.host)
+                    if task is None and not self._fleet:
                         return len(self._sent) > self._hanging
+                    if task is None:
+                        nothing = True
+                        break  # another host may have one
                     self._send(worker, task)
-        return True
+        return not nothing or len(self._sent) > self._hanging or not jobs.over
 
     def _hangs(self, worker: _Worker) -> bool:
         return any(self._sent[key].given_up for key in worker.at_work)
@@ -176,7 +206,8 @@ class Cluster(Generic[Task, News]):
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         payload = pickle.dumps((self._work, task))
-        future = self._submit(worker.address, key, _CALL, {"payload": payload})
+        slot = {RESOURCE: 1} if self._fleet else None
+        future = self._submit(worker.address, key, CALL, {"payload": payload}, resources=slot)
         self._sent[key] = _Sent(task, worker, future)
         worker.at_work.append(key)
         self._note_begun(worker)
@@ -201,9 +232,11 @@ class Cluster(Generic[Task, News]):
             sent.future.cancel()
             jobs.ended(sent.task)
 
-    def _submit(self, address: str, key: str, *what: object) -> Future:
+    def _submit(self, address: str, key: str, *what: object, resources: Mapping[str, int] | None = None) -> Future:
         try:
-            return self._client.submit(eval, *what, key=key, workers=[address], pure=False, retries=0)
+            return self._client.submit(
+                eval, *what, key=key, workers=[address], pure=False, retries=0, resources=resources
+            )
         except (OSError, RuntimeError, ValueError) as error:
             raise self._gone(error) from None
 
@@ -269,6 +302,7 @@ class Cluster(Generic[Task, News]):
     def _see(self, jobs: Jobs[Task, News], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
             worker = self._workers.pop(address)
+            self._refused = {other: why for other, why in self._refused.items() if why != _second(worker.host)}
             self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
             for key in worker.at_work:
                 sent = self._sent.pop(key)
@@ -311,19 +345,37 @@ class Cluster(Generic[Task, News]):
 
     def _meet(self, address: str, told: object) -> None:
         worker = self._workers.get(address)
-        if worker is None or isinstance(told, CancelledError):
+        if worker is None:
             return
-        unknown = f"it can't load this storagelab ({type(told).__name__}: {told})"
-        why = refusal(told) if isinstance(told, dict) else unknown
+        if isinstance(told, CancelledError):
+            del self._workers[address]  # it is greeted again if it is still there
+            return
+        if not isinstance(told, dict):
+            why = f"it can't load this storagelab ({type(told).__name__}: {told})"
+        else:
+            why = refusal(told)
+            if not why and self._fleet:
+                why = self._refusal_of_host(told)
+                worker.host, worker.slots = told[HOST], 1
         if why:
             self._refuse(worker, why)
             self._check_for_workers()
         else:
             worker.welcome = True
 
+    def _refusal_of_host(self, told: Identity) -> str:
+        """Why a worker can't make a fleet's runs; "" if it can."""
+        host = told[HOST]
+        if why := no_slot(told):
+            return why
+        if host not in self._fleet:
+            return f"{host or 'its host'} was not among the hosts when `run` began"
+        return _second(host) if any(one.host == host and one.welcome for one in self._workers.values()) else ""
+
     def _refuse(self, worker: _Worker, why: str) -> None:
         """Give it no more work. What it is amid may still come."""
         worker.welcome = False
+        self._seen.pop(worker.host, None)
         self._refused[worker.address] = why
         if not worker.at_work:
             self._workers.pop(worker.address, None)
@@ -342,6 +394,18 @@ class Cluster(Generic[Task, News]):
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
                 self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
                 jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
+
+
+def no_slot(told: Identity) -> str:
+    """Why a worker can't make measured runs by what it offers; "" if it can: one at a time."""
+    if told[SLOTS] == "1":
+        return ""
+    offers = f"{told[SLOTS]} slots" if told[SLOTS] != "0" else "no slot"
+    return f'it offers {offers} for measured runs: start it with --resources "{RESOURCE}=1"'
+
+
+def _second(host: str) -> str:
+    return f"another worker makes the runs of {host}"
 
 
 class _Clock:
@@ -416,6 +480,8 @@ def perform(payload: bytes) -> bytes:
         work(task, news.append)
     except (OSError, MemoryError) as error:
         return pickle.dumps(Answer(machine=f"{type(error).__name__}: {error}"))
+    except PreflightError as error:
+        return pickle.dumps(Answer(machine=str(error)))
     except BaseException as error:  # noqa: BLE001 - it is raised again by the client
         return pickle.dumps(Answer(broke=sendable(error)))
     return pickle.dumps(Answer(tuple(news)))

@@ -20,7 +20,7 @@ large enough that loading the drives (13 ms, of a run's half second at scale 64)
 processes, but with 9 blocks on 8 processes the last block would begin too late."""
 _WORTH_AHEAD = 2
 """A slice is dealt ahead while slices have so many runs. Later, it might wait for a process while another has nothing."""
-_ATTEMPTS = 3
+ATTEMPTS = 3
 """A run is given up after this many processes ended at it."""
 
 
@@ -170,7 +170,7 @@ class Dealer:
             return None
         at = block, min(whole.wanted)
         self._losses[at] = self._losses.get(at, 0) + 1
-        if self._losses[at] < _ATTEMPTS:
+        if self._losses[at] < ATTEMPTS:
             self._put(whole)
             return None
         self._in_work[block] = _InWork.of(whole)

@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import connection, resource_tracker
@@ -43,8 +43,14 @@ Work = Callable[[Task, Callable[[News], None]], None]
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
-    def deal(self, *, ahead: bool = False) -> Task | None:
-        """A task to begin now; None if there is none at present. `ahead`: a task to begin when the one before it ends."""
+    def deal(self, *, ahead: bool = False, host: str = "") -> Task | None:
+        """A task to begin now; None if there is none at present. `ahead`: a task to begin when the one before it ends.
+        `host`: whose it will be, where that matters."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do, neither at present nor later."""
         ...
 
     def told(self, *news: Heard) -> None:
@@ -66,6 +72,11 @@ class Executor(Protocol[Task, Told]):
         """How many tasks it can do side by side at present."""
         ...
 
+    @property
+    def hosts(self) -> Mapping[str, bool]:
+        """The hosts that tasks are dealt to by name and that are not lost: whether each is there now, or may come back."""
+        ...
+
     def execute(self, jobs: Jobs[Task, Told]) -> None:
         """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised here."""
         ...
@@ -80,6 +91,10 @@ class Here(Generic[Task, News]):
     @property
     def at_once(self) -> int:
         return 1
+
+    @property
+    def hosts(self) -> Mapping[str, bool]:
+        return {}
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         while (task := jobs.deal()) is not None:
@@ -98,6 +113,10 @@ class Processes(Generic[Task, News]):
     @property
     def at_once(self) -> int:
         return self._count
+
+    @property
+    def hosts(self) -> Mapping[str, bool]:
+        return {}
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storagelab.errors import StoreError
-from storagelab.findings.hosts import host_of
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Experiment
 from storagelab.run.stored import Stored
 from storagelab.spec import reading

@@ -24,6 +24,8 @@ from distributed import Client, LocalCluster, Security
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
+from storagelab.machine.host import describe_host
+from storagelab.model.measurement import name_of_host
 from storagelab.run.executors import tunables
 from storagelab.version import __version__
 
@@ -156,8 +158,18 @@ def _started(processes: int) -> LocalCluster:
 # --- whether workers are of the same kind ----------------------------------------------------------------------------
 
 Identity = dict[str, str]
-QUESTION = "__import__('storagelab.run.joining', fromlist=['identity']).identity()"
+QUESTION = "__import__('storagelab.run.joining', fromlist=['introduction']).introduction()"
 """Text, so that any worker, and any scheduler, can read it, whatever it has."""
+
+
+HOST, SLOTS = "host", "slots"
+RESOURCE = "storagelab"
+"""Dask's resource by which a worker offers to make runs of real servers."""
+
+
+def introduction() -> Identity:
+    """A worker's identity, the name of its HOST, "" if it has none that lasts, and how many SLOTS it offers."""
+    return {**identity(), HOST: name_of_host(describe_host()), SLOTS: _slots()}
 
 
 def identity() -> Identity:
@@ -166,6 +178,14 @@ def identity() -> Identity:
         "storagelab": f"{__version__} ({_sources()})", "storagelab's core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
     }  # fmt: skip
+
+
+def _slots() -> str:
+    try:
+        resources = distributed.get_worker().state.total_resources
+    except ValueError:  # it is no worker
+        return "0"
+    return f"{resources.get(RESOURCE, 0):g}"
 
 
 @functools.cache

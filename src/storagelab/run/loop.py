@@ -177,7 +177,11 @@ class _Campaign:
         self._cells = {cell.cell_id: cell for cell in plan.cells}
         self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
 
-    def deal(self, *, ahead: bool = False) -> Slice | None:
+    @property
+    def over(self) -> bool:
+        return self._dealer.ended and self._rounds is None
+
+    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:  # noqa: ARG002 - any host will do
         if self._dealer.ended and self._rounds is not None:
             todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
             self._dealer = Dealer(todo, self._executor.at_once)

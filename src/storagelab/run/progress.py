@@ -15,11 +15,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.report.words.names import level_text, repetition_text
-from storagelab.report.words.numbers import duration, rate, seconds, significant
+from storagelab.report.words.numbers import duration, plural, rate, seconds, significant
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 
@@ -54,6 +54,8 @@ class RunProgress:
         self._left = _by_name(pending)
         self.workers: Callable[[], int] | None = None
         """How many workers a cluster has at present; None without one."""
+        self._rounds: dict[str, int] = {}
+        """Host of a fleet -> the round that it is in."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
         self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
@@ -112,6 +114,19 @@ class RunProgress:
         self._show()
         self._check()
 
+    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
+        """Of a fleet: its hosts tell nothing of a run before its end."""
+        if self._rounds.get(host) != planned.repetition or instead_of:
+            taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""
+            self.say(f"{host}: round {planned.repetition}{taken}")
+        self._rounds[host] = planned.repetition
+        self._log.info("%s: start %s", host, escaped(_run_text(cell.levels, cell.cell_id, planned.repetition)))
+        if (planned.cell_id, planned.repetition) not in self._left:  # made before, on a host that is lost
+            self.left_to_make([*self._left.values(), planned])
+        self._now = ", ".join(f"{name} in round {number}" for name, number in sorted(self._rounds.items()))
+        self._show()
+        self._check()
+
     def stored(self, run: Run) -> None:
         made = run.cell_id, run.repetition
         self._left.pop(made, None)
@@ -123,7 +138,7 @@ class RunProgress:
             self._finished.append((run.cell_id, run.wall_s))
         left = "" if not self._left else f"; {self._most}{self._eta_text()} left"
         width = len(str(self.total))
-        which = _run_text(run.levels, run.cell_id, run.repetition)
+        which = _run_text(run.levels, run.cell_id, run.repetition) + (f", {host_of(run)}" if self._rounds else "")
         self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
         self._show()
 
@@ -166,18 +181,21 @@ class RunProgress:
             self._eta_until_s = began + (_RARELY * took_s if took_s > _QUICKLY_S else 0.0)
         if self.workers is None:
             return self._eta
+        if self._rounds:
+            return f"{plural(self.workers(), 'host')}, {self._eta}"
         passed_s = began - self._stored_at[0] if self._stored_at else 0.0
         speed = f", {significant(len(self._stored_at) / passed_s, 2)} runs/s" if passed_s > 0 else ""
         return f"{self.workers()} workers{speed}, {self._eta}"
 
     def _time_left(self) -> str:
-        """Runs of a block are made one after the other, however many processes there are."""
+        """Runs of a block, or of a host's round, are made one after the other, however many processes there are."""
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
         left_s: dict[int, float] = {}
         for planned in self._left.values():
             share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
-            left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
+            one = planned.repetition if self._rounds else planned.block
+            left_s[one] = left_s.get(one, 0.0) + (1.0 - share) * seconds_of(planned)
         return duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))
 
 

@@ -30,7 +30,9 @@ M = TypeVar("M", bound=BaseModel)
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""
 TABLES = tuple(Written.model_fields)
-TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
+FLEET = "fleet"
+"""The table that says which hosts make the runs."""
+TOP_LEVEL = (*HEADER, *TABLES, FLEET, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
 """Keys that say how results are judged and worded. They change no run, so they may change while results are kept."""
 

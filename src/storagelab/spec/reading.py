@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError
-from storagelab.model.plan import Experiment, Factor
+from storagelab.model.plan import Experiment, Factor, FleetConfig
 from storagelab.model.values import share_of
 from storagelab.spec import small_files
 from storagelab.spec.factors import read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 from storagelab.spec.keys import (
+    FLEET,
     HEADER,
     JUDGEMENT,
     TABLES,
@@ -158,6 +159,7 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
             "base": base,
             "factors": factors,
             "excludes": read_excludes(raw.get("exclude", []), factors),
+            "fleet": _fleet(raw[FLEET]) if FLEET in raw else None,
         }
     )
 
@@ -166,7 +168,7 @@ def _check_top_level(raw: Tables) -> None:
     for name, value in raw.items():
         if name not in TOP_LEVEL:
             raise unknown_key((name,), raw)
-        if name in (*TABLES, "factors") and not isinstance(value, dict):
+        if name in (*TABLES, FLEET, "factors") and not isinstance(value, dict):
             hint = f"Write [{name}] on a line of its own, and its keys below it."
             raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
 
@@ -187,6 +189,21 @@ def _header(raw: Tables, source: str) -> Experiment:
             + 'name = "files-and-log-place"',
         )
     return header
+
+
+def _fleet(table: Tables) -> FleetConfig:
+    for name in table.keys() - FleetConfig.model_fields.keys():
+        hint = choices(name, FleetConfig.model_fields, f"[{FLEET}] can have")
+        raise SpecError("is not a key that storagelab knows", key=dotted((FLEET, name)), hint=hint)
+    try:
+        fleet = checked(FleetConfig, table)
+    except SpecError as error:
+        raise SpecError(error.problem, key=f"{FLEET}.{error.key}", hint=error.hint) from None
+    for number, host in enumerate(fleet.hosts):
+        if not host or host in fleet.hosts[:number]:
+            problem = f"{shown(host)} is named twice" if host else "is empty"
+            raise SpecError(problem, key=dotted((FLEET, "hosts", number)), hint="Name each host once.")
+    return fleet
 
 
 def _base(raw: Tables) -> dict[str, Any]:
@@ -225,9 +242,10 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 def _canonical(raw: Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
-    listed, and data files go round robin over volumes as listed. How results are judged is no part of it."""
+    listed, and data files go round robin over volumes as listed. How results are judged, and on which hosts runs are made,
+    is no part of it."""
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    said = {name: raw[name] for name in raw if name not in JUDGEMENT}
+    said = {name: raw[name] for name in raw if name not in (*JUDGEMENT, FLEET)}
     if "measure" in said:
         measure = {name: value for name, value in said["measure"].items() if name != "judge"}
         said = {**said, "measure": measure} if measure else {name: said[name] for name in said if name != "measure"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab.errors import PreflightError, SpecError
@@ -13,6 +14,7 @@ from storagelab.spec.units import parse_seconds
 
 if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
+    from storagelab.run.joining import Reach
 
 INSECURE = "--insecure: nothing is encrypted, and whoever reaches the scheduler's port can run programs on all workers"
 _INSTALL = 'pip install "storagelab[cluster]"'
@@ -29,19 +31,32 @@ class Elsewhere(NamedTuple):
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Slice, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
-        try:
-            from storagelab.run import cluster, joining
-        except ModuleNotFoundError as missing:
-            if missing.name is None or missing.name.partition(".")[0] == "storagelab":
-                raise
-            raise PreflightError(
-                f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
-            ) from None
+        with _dask():
+            from storagelab.run import cluster
+        reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
+        return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
+
+    def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
+        """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
+        with _dask():
+            from storagelab.run import joining
         reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
         if self.insecure:
             say(INSECURE)
-        limit_s = loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
+        return reach
+
+
+@contextlib.contextmanager
+def _dask() -> Iterator[None]:
+    """While modules are loaded that need Dask."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] == "storagelab":
+            raise
+        raise PreflightError(
+            f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
+        ) from None
 
 
 def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
@@ -53,16 +68,6 @@ def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: s
         if is_given:
             raise SpecError("is an option of a cluster", key=name, hint="Add --executor dask.")
     return None
-
-
-def check(plan: Plan) -> None:
-    """Raises PreflightError if runs of the plan are measured: their servers are here."""
-    if not loop.portable(plan):
-        hint = (
-            "leave --executor out: measured runs are made on this machine, one after the other; "
-            "`storagelab gather` puts campaigns of several hosts together"
-        )
-        raise PreflightError("only simulated runs can be made on a cluster", key="--executor", hint=hint)
 
 
 def _seconds(text: str) -> float:

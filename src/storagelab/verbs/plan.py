@@ -22,7 +22,10 @@ def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: boo
     experiment = reading.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
+    if experiment.fleet is not None:
+        found = Preflight(server="that of each host, looked at as `run` begins", volumes=())
+    else:
+        found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
     facts = _facts(expanded, found, folder, experiment)
     told = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
     print_plan(screen.out(), experiment, expanded, replace(facts, tells=told), every_run)

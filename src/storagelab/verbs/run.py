@@ -16,12 +16,14 @@ from storagelab.model.plan import Experiment, Plan, Race, SmallWorlds
 from storagelab.report.words.race import course_text
 from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
-from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
+from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting
-from storagelab.verbs.elsewhere import Elsewhere, check
+from storagelab.verbs import fleet
+from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, site_of
+from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import Course
@@ -46,10 +48,12 @@ def run(
     if race is not None:
         _racing(experiment, (), budget_s)  # refused before anything is touched
     expanded = matrix.expand(experiment)
-    if elsewhere is not None:
-        check(expanded)
     folder = results / experiment.name
     making = partial(_make, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere)
+    if (hosts := fleet.asked(experiment, expanded, elsewhere)) is not None:
+        runs, all_well = fleet.make(experiment, expanded, folder, hosts, again=again, allow_commands=allow_commands)
+        conclude(experiment, expanded, runs, folder)
+        return all_well
     found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
     none_failed = True
     if race is not None and small_worlds is not None:
@@ -98,17 +102,13 @@ def _make(
     """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
     _try_starting(experiment, expanded, site, folder, racing, again)
-    try:
-        with Store.writing(folder, experiment) as store:
-            before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
-            rounds = None if racing is None else racing(before)
-            del before
-            _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
-            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=expanded.in_detail))
-            failed = any(status == "failed" for _, status in store.attempts().values())
-    except StoreChanged as error:
-        changes = reading.differences(error.stored.canonical, experiment.canonical)
-        raise StoreChanged(error.file, error.stored, changes) from None
+    with writing(folder, experiment) as store:
+        before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
+        rounds = None if racing is None else racing(before)
+        del before
+        _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
+        runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=expanded.in_detail))
+        failed = any(status == "failed" for _, status in store.attempts().values())
     return runs, not failed
 
 
@@ -164,11 +164,7 @@ def _run_pending(
         pending = [*failed_before, *rounds.course.possible]
     at_once = loop.processes(expanded, pending, found, jobs)
     console = screen.err()
-    if store.set_aside is not None:
-        console.print(
-            f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
-            soft_wrap=True,
-        )
+    tell_if_set_aside(store, console)
     for line in sweep(expanded, site):
         console.print(line, soft_wrap=True)
     with (
@@ -189,15 +185,8 @@ def _run_pending(
             progress.workers = lambda: cluster.at_once
         if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-        try:
+        with saying_what_is_stored(stopping, progress, before, most):
             loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds, elsewhere=cluster)
-        except BaseException as error:
-            # Whatever goes wrong once it was asked to stop comes of stopping amid something.
-            if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
-                raise
-            of = f" of {most}{before + progress.total} runs"
-            progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to go on")
-            raise KeyboardInterrupt from error
         return progress.failed
 
 

@@ -60,6 +60,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Runs", _runs_text(experiment, plan, facts)),
         ("Order", _order_text(experiment, plan)),
         ("First", "" if whole else _first_runs_text(plan)),
+        ("Hosts", _hosts_text(experiment)),
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
@@ -101,6 +102,20 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
         costly = listed([factor_text(name) for name in _constant_in_blocks(plan)])
         text += f", in {blocks} blocks" + (f", one for each {costly}" if costly else "")
     return text
+
+
+def _hosts_text(experiment: Experiment) -> str:
+    """How many rounds each host makes."""
+    if experiment.fleet is None:
+        return ""
+    named, rounds = experiment.fleet.hosts, experiment.repetitions
+    at_once = experiment.fleet.at_once
+    turns = "" if at_once is None else f"; {plural(at_once, 'host')} at a time"
+    if not named:
+        return f"{plural(rounds, 'round')}, shared evenly among the hosts that the cluster has{turns}"
+    least, more = divmod(rounds, len(named))
+    each = f"{least} or {least + 1}" if more else str(least)
+    return f"{listed(list(named))}; {plural(rounds, 'round')} in all, {each} on each{turns}"
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:

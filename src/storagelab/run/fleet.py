@@ -1,0 +1,152 @@
+"""The runs of real servers on the hosts of a fleet: what is dealt to hosts, and what is done there.
+
+Each run is a task of its own, so that what is measured is stored as soon as it is. Volumes' paths, credentials and servers
+are each host's own; relative paths start at the folder in which its worker was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from storagelab.errors import PreflightError
+from storagelab.machine import doctor
+from storagelab.machine.doctor import Ability
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.run.dealing import Slice
+from storagelab.run.executors import Executor, Work
+from storagelab.run.loop import make_slice
+from storagelab.run.making import failed_run
+from storagelab.run.rounds import Round, RoundDealer
+from storagelab.run.store import Store
+from storagelab.targets import Preflight, Site, preflight, remove_templates, server_abilities, sweep, try_starting
+
+# --- dealing, where the store is -------------------------------------------------------------------------------------
+
+
+class Listener(Protocol):
+    """Receives events, to show them."""
+
+    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
+        """A host gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
+        ...
+
+    def stored(self, run: Run) -> None: ...
+
+
+def make_rounds(
+    plan: Plan,
+    todo: Sequence[Round],
+    store: Store,
+    site: Site,
+    listener: Listener,
+    executor: Executor[Slice, Run],
+    at_once: int,
+) -> None:
+    """Make what is left of each round, at most so many runs `at_once`, and append each run as it ends. The executor works by
+    `making`. Relative paths of `site` are the hosts' own."""
+    executor.execute(_Campaign(plan, RoundDealer(todo, at_once, site), executor, store, listener))
+
+
+class _Campaign:
+    """All rounds, dealt to an executor run by run. Only this class writes the store and calls the listener."""
+
+    def __init__(
+        self, plan: Plan, dealer: RoundDealer, executor: Executor[Slice, Run], store: Store, listener: Listener
+    ) -> None:
+        self._dealer, self._executor, self._store, self._listener = dealer, executor, store, listener
+        self._cells = {cell.cell_id: cell for cell in plan.cells}
+
+    @property
+    def over(self) -> bool:
+        return self._dealer.ended
+
+    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:
+        """Nothing is dealt ahead: it would wait at one host while another may need it, or for a turn."""
+        dealt = None if ahead else self._dealer.deal(host, self._executor.hosts)
+        if dealt is None:
+            return None
+        self._listener.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)
+        return dealt.slice
+
+    def told(self, *news: Run) -> None:
+        self._store.append(*news)
+        for run in news:
+            self._dealer.told_of(run)
+            self._listener.stored(run)
+
+    def ended(self, task: Slice) -> None:
+        self._dealer.freed(task)
+
+    def lost(self, task: Slice, why: str) -> None:
+        given_up = self._dealer.lost(task)
+        for position, attempt in given_up.wanted.items() if given_up is not None else ():
+            planned = task.block.runs[position]
+            reason = f"{why}; this was the third worker to end at this run"
+            self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
+
+
+# --- on a host -------------------------------------------------------------------------------------------------------
+
+_swept: set[tuple[str, int]] = set()
+"""Campaigns and their blocks for which this process has removed what killed ones left."""
+
+
+def making(campaign: str) -> Work[Slice, Run]:
+    """Makes a run on a host. `campaign` distinguishes this one from those that the host's worker served before."""
+    return partial(_make_on_host, campaign)
+
+
+def _make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
+    """Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone."""
+    plan = Plan(cells=tuple(work.block.cells.values()), runs=())
+    if (campaign, work.number) not in _swept:
+        sweep(plan, work.site)
+        _swept.add((campaign, work.number))
+    runs: list[Run] = []
+    make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+    if any(run.status == "failed" for run in runs):
+        preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
+    for run in runs:
+        tell(run)
+
+
+class Asked(NamedTuple):
+    """What each host is asked before anything starts."""
+
+    plan: Plan
+    site: Site
+    allow_commands: bool
+    """Settings may run programs and load code."""
+
+
+class Found(NamedTuple):
+    """What a host says: what its check found and what it can measure, or why it can't make the runs."""
+
+    preflight: Preflight | None
+    abilities: tuple[Ability, ...] = ()
+    refusal: str = ""
+
+
+def look_around(asked: Asked, tell: Callable[[Found], None]) -> None:
+    """The checks of `run` and `doctor` on this host."""
+    volumes: dict[str, Path] = {}
+    try:
+        experiment = Experiment(name=asked.site.experiment)
+        found = preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
+        try_starting(asked.plan, asked.site)
+        for cell in asked.plan.cells:
+            volumes |= asked.site.volume_paths(cell.config)
+    except PreflightError as error:
+        tell(Found(None, refusal=str(error)))
+        return
+    tell(Found(found, (*server_abilities(), *doctor.abilities(volumes, None))))
+
+
+def clean_up(asked: Asked, tell: Callable[[Mapping[str, str]], None]) -> None:
+    """Remove the templates of a campaign that is over."""
+    remove_templates(asked.plan, asked.site)
+    tell({})
