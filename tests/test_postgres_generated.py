@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, cell_of, connect, got, left_behind, measure, run_of, running, site_at
-from test_postgres_preflight import mounted, needs_root
+from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
@@ -160,18 +158,6 @@ def test_an_attached_server_keeps_nothing_of_the_load(scratch):
         assert measured.transactions > 10
         with connect(server) as connection:
             assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
-
-
-@needs_root
-def test_a_setup_that_takes_the_disks_last_bytes_is_told_and_leaves_nothing(scratch):
-    with mounted(scratch / "c", "-o", "size=2m") as drive:
-        os.chmod(drive, 0o755)
-        run = run_of(cell(scratch, {"tables": "c"}), scratch)
-        assert run.status == "failed"
-        assert run.reason.startswith("the load's set-up filled a volume (free before it: ")
-        assert "c 2 MiB): " in run.reason
-        assert os.listdir(drive) == []
-        assert left_behind(scratch) == []
 
 
 # --- A database of the user's own ------------------------------------------------------------------------------------

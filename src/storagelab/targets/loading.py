@@ -5,7 +5,6 @@ This is what all real engines share, in the order of a run. The methods without 
 
 from __future__ import annotations
 
-import re
 import subprocess
 import time
 from abc import abstractmethod
@@ -22,6 +21,7 @@ from storagelab.model.plan import Cell
 from storagelab.targets import Progress, Site, remote, templates
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.durability import judged
+from storagelab.targets.filling import Filling
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.hiding import hidden
@@ -41,7 +41,6 @@ OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
-_FULL = re.compile(r"No space left on device|\bis full\b|free disk space|could not extend file")
 
 C = TypeVar("C")
 """A connection of the engine's driver."""
@@ -159,10 +158,29 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _set_up(self) -> None:
         if self.config.target.attached:
             self._attach()
+            self._connection = self._connect()
+        else:
+            self.folders.make()
+            self.server = self._private_server()
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
+        with Filling(self._watched_volumes()) as filling:
+            try:
+                self._set_up_data()
+            except errors as error:
+                words = hidden(str(error) if isinstance(error, RunFailed) else self._said(error), self.config.target)
+                log, folder = (
+                    (server.log_tail(lines=10_000), server.data_folder) if (server := self.server) else ("", None)
+                )
+                full = filling.explain(words, log, self.config, folder)
+                if full is None:
+                    raise
+                raise full from error
+
+    def _set_up_data(self) -> None:
+        server = self.server
+        if server is None:
             self._make_data()
             return
-        self.folders.make()
-        self.server = server = self._private_server()
         if not templates.wanted(self.config):
             self._prepare(server)
             return
@@ -181,27 +199,13 @@ class LoadingTarget(Lifetime, Generic[C]):
         """Start a private server on nothing, and make the data."""
         server.start()
         self.layout.make_folders()
+        self._connection = self._connect()
         self._make_data()
 
     def _make_data(self) -> None:
-        self._connection = self._connect()
-        self.layout.create(self._connection)
+        self.layout.create(self._own)
         if self.config.generated:
-            self._fill_or_say_what_is_full(self._connection)
-
-    def _fill_or_say_what_is_full(self, connection: C) -> None:
-        """Servers say that a disk is full in words of many kinds, and don't name the volume."""
-        free = {name: host.free_bytes(path) for name, path in self._watched_volumes().items()}
-        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
-        try:
-            self._fill(connection)
-        except errors as error:
-            words = str(error) if isinstance(error, RunFailed) else self._said(error)
-            if _FULL.search(words) is None:
-                raise
-            room = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in free.items())
-            said = hidden(next(iter(words.strip().splitlines()), ""), self.config.target)
-            raise RunFailed(f"the load's set-up filled a volume (free before it: {room}): {said}") from error
+            self._fill(self._own)
 
     def _fill(self, connection: C) -> None:
         """Make the tables of a generated load. Raises RunFailed."""
