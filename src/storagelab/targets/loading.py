@@ -72,7 +72,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.server = self.facts = None
         self.expected: dict[str, str] = {}
         """The settings as a private server's own parser reads them."""
-        self._restored: templates.Restored | None = None
+        self._restored: templates.Copy | None = None
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
@@ -227,7 +227,11 @@ class LoadingTarget(Lifetime, Generic[C]):
         assert self.facts is not None
         self.folders.remove()  # the run before may have left them because the server was away
         self.folders.make()
-        self.layout.make_folders(self.facts.process_owner)
+        self._make_folders(self.facts.process_owner)
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        """The folders of data files on an attached server's volumes, for its account `owner`."""
+        self.layout.make_folders(owner)
 
     def _tear_down(self) -> None:
         connection, self._connection = self._connection, None

@@ -13,7 +13,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from storagelab.errors import RunFailed
 from storagelab.machine import host
@@ -22,7 +22,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
 from storagelab.targets.copying import Content, content_of, copy_folder
 from storagelab.targets.folders import Folders, Site
-from storagelab.targets.steps import check_same
+from storagelab.targets.steps import by_server, check_same
 
 _OF_RUNS = {
     "connections", "threads", "duration_s", "warm_up_s", "warm_up_at_most_s", "transactions_per_connection", "rate",
@@ -30,9 +30,11 @@ _OF_RUNS = {
 }  # fmt: skip
 """Keys of a load that say what a run does with its data, and nothing about the data."""
 NOTE = (
-    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; a "
-    "copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; "
+    "{how}"
 )
+_BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+_BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
 
 
 def wanted(config: Config) -> bool:
@@ -59,9 +61,10 @@ def name_of(config: Config) -> str:
 
 def notes(configs: Iterable[Config]) -> list[str]:
     """What `plan` says about the templates of these cells."""
-    number = len(distinct(configs))
-    times = "once" if number == 1 else f"{number} times, once for each layout, data and settings"
-    return [NOTE.format(times=times)] if number else []
+    kept = distinct(configs)
+    times = "once" if len(kept) == 1 else f"{len(kept)} times, once for each layout, data and settings"
+    how = "; ".join(sorted({_BY_SERVER if one.target.attached else _BY_US for one in kept}))
+    return [NOTE.format(times=times, how=how)] if kept else []
 
 
 BytesOn = Callable[[Config, str], int]
@@ -78,6 +81,14 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
         return bytes_on(config, volume) + beside
 
     return both if kept else bytes_on
+
+
+class Copy(Protocol):
+    """What was copied for a run."""
+
+    @property
+    def how(self) -> str: ...
+    def checks(self) -> list[Check]: ...
 
 
 class Restored(NamedTuple):
@@ -152,8 +163,11 @@ def _no_copy(error: OSError, folder: Path, place: Path) -> str:
 
 
 def remove(plan: Plan, site: Site) -> None:
-    """Remove all templates of a campaign. Raises RunFailed if some could not be removed."""
-    for volumes in {
-        tuple(sorted(site.volume_paths(one).items())) for one in distinct(cell.config for cell in plan.cells)
-    }:
+    """Remove all templates of a campaign. Raises RunFailed or PreflightError if some could not be removed."""
+    kept = distinct(cell.config for cell in plan.cells)
+    for sharing in by_server(config for config in kept if config.target.attached):
+        from storagelab.targets.engines import engine_of
+
+        engine_of(sharing[0]).drop_leftovers(sharing[0], site)
+    for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:
         folders_of(site, dict(volumes)).remove()

@@ -80,15 +80,17 @@ class Relation(NamedTuple):
 class GeneratedLayout(Layout):
     """The layout of one cell with a generated load, in a schema of its own."""
 
-    def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
-        super().__init__(config, prefix, folders)
+    def __init__(
+        self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
+    ) -> None:
+        super().__init__(config, prefix, folders, spaces)
         self._numbers: dict[str, int] = {}
         load = config.workload
         # A dump names its schemas itself.
         self.home = "public" if isinstance(load, Sql) else prefix
 
     def _extra(self, what: str) -> str:
-        return f"{self.prefix}_{what}"
+        return f"{self.spaces}_{what}"
 
     def _extra_folder(self, what: str) -> Path:
         assert self._folders is not None
