@@ -228,6 +228,7 @@ def test_a_dump_that_is_none_is_told_in_the_words_of_its_tool(scratch):
     (scratch / "before.dump").write_text("PGDMP of tomorrow")
     said = failure(own(scratch, setup=[], restore="before.dump"), scratch)
     assert said.startswith("restoring before.dump failed: pg_restore: error: unsupported version")
+    assert said.endswith("or measure a newer server (target.bin_dir)")
 
 
 def test_a_setup_that_fails_is_told_by_file_and_line(scratch):

@@ -228,6 +228,13 @@ def test_a_layout_of_a_generators_tables_is_refused_for_inserts() -> None:
     assert "loads of a generator" in refusal(f'{MINIMAL}[layout]\nindexes = "a"\n').problem
 
 
+def test_pgbench_spreads_its_big_table_and_no_other() -> None:
+    error = refusal(f'{PGBENCH}[layout]\nspread = ["accounts"]\n')
+    assert (error.key, error.problem) == ("layout.spread", 'pgbench spreads no table "accounts"')
+    assert "pgbench_accounts" in error.hint
+    assert planned(f'{PGBENCH}[layout]\nspread = ["pgbench_accounts"]\n').cells
+
+
 def test_what_is_judged_changes_no_run() -> None:
     one, other = (parse(f"{PGBENCH}{judge}", "x.toml") for judge in ("", '[measure]\njudge = "p99"\n'))
     assert one.sha256 == other.sha256

@@ -16,6 +16,8 @@ ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sq
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
 """The names of pgbench's own scripts."""
+SPREAD = ("pgbench_accounts",)
+"""pgbench's big table."""
 _WEIGHT = re.compile(r"[0-9]{1,9}")
 
 
@@ -110,6 +112,10 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
         if not script.built_in and not re.search(r"[./]", script.name):
             hint = choices(script.name, BUILT_IN, "A file's name has a dot or a slash in it; pgbench's own scripts are")
             yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
+    for name in config.layout.spread or ():
+        if name not in SPREAD:
+            hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
+            yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)
     if load.latency_limit_s is not None and load.rate is None:
         hint = "Set a rate, or leave it out."
         problem = "is for loads with a rate: only those know when a transaction is late"
