@@ -17,8 +17,8 @@ from typing import Self
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
+from storagelab.model import prepared
 from storagelab.model.config import Config
-from storagelab.targets import templates
 
 _LOOK_EVERY_S = 0.02
 _LONGEST_WORDS = 300
@@ -97,5 +97,5 @@ class Filling:
 
 def _way_out(config: Config) -> str:
     less = _WAYS_OUT.get(config.workload.kind, "lower workload.rows_per_connection")
-    fewer = ', set between_runs.data = "rebuild", which keeps no template' if templates.wanted(config) else ""
+    fewer = ', set between_runs.data = "rebuild", which keeps no template' if prepared.wanted(config) else ""
     return f"free some, name a larger volume, or {less}{fewer}"

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
@@ -181,7 +182,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         if server is None:
             self._make_data()
             return
-        if not templates.wanted(self.config):
+        if not prepared.wanted(self.config):
             self._prepare(server)
             return
         template = templates.Template(self.config, self.site)

@@ -8,8 +8,6 @@ A template lives as long as its campaign. What is there belongs to it, as `sweep
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,15 +18,11 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
+from storagelab.model.prepared import distinct, name_of
 from storagelab.targets.copying import Content, content_of, copy_folder
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import by_server, check_same
 
-_OF_RUNS = {
-    "connections", "threads", "duration_s", "warm_up_s", "warm_up_at_most_s", "transactions_per_connection", "rate",
-    "latency_limit_s", "protocol", "scripts", "transactions",
-}  # fmt: skip
-"""Keys of a load that say what a run does with its data, and nothing about the data."""
 NOTE = (
     "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; "
     "{how}"
@@ -37,26 +31,9 @@ _BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs
 _BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
 
 
-def wanted(config: Config) -> bool:
-    return config.between_runs.data == "template"
-
-
 def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
     """Where the templates of an experiment are kept, beside the folders of its runs."""
     return Folders(site, volumes, purpose="templates")
-
-
-def distinct(configs: Iterable[Config]) -> list[Config]:
-    """One cell for each template that these cells need."""
-    return list({name_of(config): config for config in configs if wanted(config)}.values())
-
-
-def name_of(config: Config) -> str:
-    """The same for cells that begin with the same data in the same places on servers with the same settings."""
-    load = config.workload.model_dump(mode="json", exclude=_OF_RUNS)
-    target, layout = config.target.model_dump(mode="json"), config.layout.model_dump(mode="json")
-    volumes = {name: volume.path for name, volume in config.volumes.items()}
-    return hashlib.sha256(json.dumps([target, layout, volumes, load], sort_keys=True).encode()).hexdigest()[:12]
 
 
 def notes(configs: Iterable[Config]) -> list[str]:

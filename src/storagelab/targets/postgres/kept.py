@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from psycopg import sql
 
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets import Site, templates
@@ -41,7 +42,7 @@ class Kept:
     """The template database of one cell."""
 
     def __init__(self, config: Config, site: Site) -> None:
-        self.prefix = f"{site.prefix}_t{templates.name_of(config)}"
+        self.prefix = f"{site.prefix}_t{prepared.name_of(config)}"
         """Its name, and the beginning of its tablespaces' names."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)

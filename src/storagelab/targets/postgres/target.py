@@ -15,11 +15,12 @@ import psycopg
 
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.procfs import TaskView
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.model.workload import Pgbench, Sql, Sysbench
-from storagelab.targets import Site, remote, templates
+from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
@@ -56,7 +57,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
-        self._kept = Kept(config, site) if config.target.attached and templates.wanted(config) else None
+        self._kept = Kept(config, site) if config.target.attached and prepared.wanted(config) else None
         self._database = ""
         """The database of the load's own on a server that already runs, once it is made."""
         if self._kept is not None:
