@@ -18,7 +18,7 @@ from builders import (
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.caution_kinds import Caution
-from storagelab.model.measurement import SETTLED, Check, ObserverCost, Run
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
 from storagelab.spec.matrix import expand
@@ -112,10 +112,11 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
     }  # fmt: skip
 
 
-def test_runs_that_had_not_settled_are_one_doubt_of_their_own():
+@pytest.mark.parametrize(("name", "kind"), [(SETTLED, "unsettled"), (BEHIND_RATE, "behind-rate")])
+def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_doubt_of_their_own(name, kind):
     def unsettled(runs):
         checks = [
-            Check(name=SETTLED, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench")
+            Check(name=name, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench")
             for n in range(5)
         ]
         return [
@@ -126,7 +127,7 @@ def test_runs_that_had_not_settled_are_one_doubt_of_their_own():
         ]
 
     caution = only(doubts(change=unsettled))
-    assert (caution.kind, caution.cells) == ("unsettled", ("cell-002",))
+    assert (caution.kind, caution.cells) == (kind, ("cell-002",))
     assert caution.figures["runs"] == 5
     assert caution.figures["asked"] == "settled within 2 %"
 

@@ -40,6 +40,14 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
             "warm_up_at_most",
         ],
     ),
+    (
+        kinds.BehindRate(asked="50,000 transactions/s", got="165 transactions/s, begun up to 1.1 s late", runs=2),
+        [
+            "2 runs fell behind the set rate",
+            "one of them was to do 50,000 transactions/s and did 165 transactions/s, begun up to 1.1 s late",
+            "lower workload.rate",
+        ],
+    ),
     (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),

@@ -105,6 +105,19 @@ def test_a_warm_up_that_is_to_be_found_may_take_its_longest_time():
     assert estimate(plan, plan.runs, []) == estimate(known, known.runs, [])
 
 
+def test_tables_are_made_for_each_run_or_once_for_each_template_and_then_copied():
+    spec = PGBENCH.format("scale = 30") + '[factors]\n"workload.connections" = [1, 2]\n"layout.data_files" = [1, 4]\n'
+    template = '[between_runs]\ndata = "template"\n'
+    rebuilt, copied = expand(parse(spec, "a.toml")), expand(parse(spec + template, "b.toml"))
+    assert estimate(rebuilt, rebuilt.runs, []).seconds == pytest.approx(12 * (2 + 20 + 20))
+    assert estimate(copied, copied.runs, []).seconds == pytest.approx(12 * (2 + 2 + 20) + 2 * 20)
+    # The first run of a template made it; that is no part of what other runs take.
+    first = copied.cells[0].cell_id
+    once = estimate(copied, copied.runs, [(first, 50.0)])
+    assert once.seconds == estimate(copied, copied.runs, [(first, 50.0), (first, 30.0)]).seconds
+    assert once.seconds == pytest.approx(12 * 30 + 2 * 20)
+
+
 def test_no_runs_take_no_time():
     assert estimate(PLAN, [], [(FIRST, 10.0)]).seconds == 0
 

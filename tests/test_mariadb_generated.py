@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb, running
-from real_servers import got, left_behind, measure, run_of, site_at
-from test_postgres_preflight import mounted, needs_root
+from real_servers import got, left_behind, measure, site_at
 from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
@@ -66,19 +63,6 @@ def test_what_fails_is_told_by_file_and_line(scratch, file, content, said):
     with pytest.raises(RunFailed, match=said):
         measure(config, site_at(scratch))
     assert left_behind(scratch) == []
-
-
-@needs_root
-def test_a_setup_that_takes_the_disks_last_bytes_is_told_and_leaves_nothing(scratch):
-    with mounted(scratch / "b", "-o", "size=3m") as drive:
-        os.chmod(drive, 0o755)
-        config = own(scratch, {"data": ("a", "b"), "data_files": 2, "spread": ("orders",)})
-        (scratch / "schema.sql").write_text(SCHEMA.replace("500;", "80000;"))
-        run = run_of(config, scratch)
-        assert run.status == "failed"
-        assert re.match(r"the load's set-up filled a volume \(free before it: .*b 3 MiB\): .* is full", run.reason)
-        assert os.listdir(drive) == []
-        assert left_behind(scratch) == []
 
 
 def test_a_server_that_already_runs_keeps_nothing_of_it_and_nobody_sees_the_password(scratch):

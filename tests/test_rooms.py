@@ -46,6 +46,7 @@ OWN_ROOMS = {
     "postgres": {
         "clients": "PostgreSQL's own client programs, which a generator is one of",
         "generated": "the tables of a generator's load, spread over the layout",
+        "kept": "a template database, which only PostgreSQL copies by a command",
     },
     "sqlserver": {
         "facts": "what documents say of versions and idle waits, for reports as well",

@@ -204,11 +204,17 @@ def test_a_warm_up_of_other_loads_is_a_time() -> None:
     assert "can't be found for sysbench" in error.problem
 
 
-def test_a_template_needs_a_private_server_and_a_generator() -> None:
+def test_a_template_needs_a_generator_and_a_server_that_can_be_copied() -> None:
     between = '[between_runs]\ndata = "template"\n'
-    assert planned(PGBENCH + between).cells[0].config.between_runs.data == "template"
-    attached = refusal(PGBENCH.replace("[target]", '[target]\ndsn_env = "MY_SERVER"') + between)
-    assert (attached.key, "shut down while its files are copied" in attached.problem) == ("between_runs.data", True)
+    attached = PGBENCH.replace("[target]", '[target]\ndsn_env = "MY_SERVER"')
+    for sound in (PGBENCH, attached):
+        assert planned(sound + between).cells[0].config.between_runs.data == "template"
+    mariadb = refusal(attached.replace("postgres", "mariadb").replace("pgbench", "sysbench") + between)
+    assert mariadb.key == "between_runs.data"
+    assert "no command that copies a database" in mariadb.problem
+    assert "leave the DSN out" in mariadb.hint
+    elsewhere = refusal(attached.replace('path = "./a"', 'path = "/a"\nremote = true') + between)
+    assert (elsewhere.key, "volumes of this machine" in elsewhere.problem) == ("between_runs.data", True)
     inserts = refusal(f"{TARGET}{VOLUMES}{between}")
     assert (inserts.key, "inserted into an empty table" in inserts.problem) == ("between_runs.data", True)
 
@@ -220,6 +226,13 @@ def test_pgbench_is_for_postgresql() -> None:
 
 def test_a_layout_of_a_generators_tables_is_refused_for_inserts() -> None:
     assert "loads of a generator" in refusal(f'{MINIMAL}[layout]\nindexes = "a"\n').problem
+
+
+def test_pgbench_spreads_its_big_table_and_no_other() -> None:
+    error = refusal(f'{PGBENCH}[layout]\nspread = ["accounts"]\n')
+    assert (error.key, error.problem) == ("layout.spread", 'pgbench spreads no table "accounts"')
+    assert "pgbench_accounts" in error.hint
+    assert planned(f'{PGBENCH}[layout]\nspread = ["pgbench_accounts"]\n').cells
 
 
 def test_what_is_judged_changes_no_run() -> None:

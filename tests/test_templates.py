@@ -10,9 +10,10 @@ from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.model.prepared import distinct, name_of
 from storagelab.targets import open_target, remove_templates, sweep
 from storagelab.targets.folders import Folders
-from storagelab.targets.templates import Template, distinct, folders_of, name_of, notes, with_kept
+from storagelab.targets.templates import Template, folders_of, notes, with_kept
 
 
 def cell(scratch, engine="postgres", layout=None, settings=None, data="template", **load) -> Config:

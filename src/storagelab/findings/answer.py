@@ -366,7 +366,7 @@ def _sets_place(factor: Factor) -> bool:
 
 
 _WEIGHTS = (
-    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "drift", "step", "outlier", "observer-cost",
+    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "drift", "step", "outlier", "observer-cost",
     "conservation",
     "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
     "allocation-latches",

@@ -69,6 +69,15 @@ class Unsettled(_Doubt):
     runs: int
 
 
+class BehindRate(_Doubt):
+    """`runs` did fewer transactions than the rate `asked` for; `got` says how many one of them did, and how late."""
+
+    kind: Literal["behind-rate"] = "behind-rate"
+    asked: str
+    got: str
+    runs: int
+
+
 class _Repetitions(_Doubt):
     """Some cell has few runs: the fewest of any cell that has some, and how many make a sound verdict."""
 
@@ -311,7 +320,7 @@ class UnlikeHosts(_Doubt):
 
 
 Caution = (
-    FailedRuns | MissingRuns | Unverified | Unsettled | SingleRepetition | FewRepetitions
+    FailedRuns | MissingRuns | Unverified | Unsettled | BehindRate | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
     | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks

@@ -16,7 +16,7 @@ from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import SETTLED, Measurement, host_of
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, Measurement, host_of
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import InsertLoad
@@ -78,7 +78,7 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
     for cell_id, run, measurement in evidence.measurements():
         whats = [
             (check.name, check.asked, check.got, check.read_from)
-            for check in measurement.unverified if check.name != SETTLED
+            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE)
         ]  # fmt: skip
         if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]
@@ -95,16 +95,24 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
 
 def unsettled(evidence: Evidence) -> Iterator[kinds.Unsettled]:
     """Runs whose throughput still had a trend when they began to count."""
-    found = [
+    if found := _failing(evidence, SETTLED):
+        check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)
+        yield kinds.Unsettled(cells=cells, asked=check.asked, got=check.got, runs=len(found))
+
+
+def behind_rate(evidence: Evidence) -> Iterator[kinds.BehindRate]:
+    """Runs that did not begin as many transactions as they were to."""
+    if found := _failing(evidence, BEHIND_RATE):
+        check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)
+        yield kinds.BehindRate(cells=cells, asked=check.asked, got=check.got, runs=len(found))
+
+
+def _failing(evidence: Evidence, name: str) -> list[tuple[str, Check]]:
+    """The runs with a failed check of this name, by cell."""
+    return [
         (cell_id, check)
-        for cell_id, _, measurement in evidence.measurements() for check in measurement.unverified
-        if check.name == SETTLED
+        for cell_id, _, measurement in evidence.measurements() for check in measurement.unverified if check.name == name
     ]  # fmt: skip
-    if found:
-        yield kinds.Unsettled(
-            cells=evidence.named(cell_id for cell_id, _ in found), asked=found[0][1].asked, got=found[0][1].got,
-            runs=len(found),
-        )  # fmt: skip
 
 
 def few_repetitions(evidence: Evidence) -> Iterator[kinds.SingleRepetition | kinds.FewRepetitions]:
@@ -455,6 +463,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     missing_runs,
     unverified,
     unsettled,
+    behind_rate,
     few_repetitions,
     short_runs,
     outlying_runs,

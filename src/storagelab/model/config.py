@@ -298,8 +298,8 @@ class BetweenRunsConfig(Frozen):
     data: Literal["rebuild", "template"] = Field(
         "rebuild",
         description="Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: "
-        "they are made once for each layout, data and settings, and each run begins with a copy of the server's files, a "
-        "reflink where the file system can make one. A template needs a private server.",
+        "they are made once for each layout, data and settings, and each run begins with a copy: of the server's files, a "
+        "reflink where the file system can make one, or on a PostgreSQL that already runs of a database of storagelab's.",
     )
     burn_in: int = Field(
         0,

@@ -28,6 +28,8 @@ RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
 SETTLED = "throughput"
 """The name of the check that fails if the warm-up was to be found, and throughput did not settle in time."""
+BEHIND_RATE = "rate"
+"""The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
 Status = Literal["ok", "failed", "unverified"]
 
 

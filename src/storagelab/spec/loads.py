@@ -16,6 +16,8 @@ ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sq
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
 """The names of pgbench's own scripts."""
+SPREAD = ("pgbench_accounts",)
+"""pgbench's big table."""
 _WEIGHT = re.compile(r"[0-9]{1,9}")
 
 
@@ -51,9 +53,7 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
             f"{load.threads} threads can't share {load.connections} connections", key="workload.threads", hint=hint
         )
     if config.target.attached and config.between_runs.data == "template":
-        hint = "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."
-        problem = "needs a server that can be shut down while its files are copied, which is a private one"
-        yield SpecError(problem, key="between_runs.data", hint=hint)
+        yield from _attached_template_conflicts(config)
     if isinstance(load, Pgbench):
         yield from _pgbench_conflicts(config, load)
     if isinstance(load, Sql):
@@ -70,6 +70,20 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
             yield SpecError(
                 "is a volume of another machine, where only data files can be put", key=f"layout.{what}", hint=hint
             )
+
+
+def _attached_template_conflicts(config: Config) -> Iterator[SpecError]:
+    """Why a server that already runs can't keep a template: its files can't be copied by others while it runs."""
+    hint = "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."
+    if config.target.engine != "postgres":
+        problem = (
+            "can't be had here: MariaDB has no command that copies a database, as PostgreSQL has, and a server that "
+        )
+        problem += "already runs can't be shut down to have its files copied"
+        yield SpecError(problem, key="between_runs.data", hint=hint)
+    elif any(config.volumes[name].remote for name in config.data_volumes if name in config.volumes):
+        problem = "needs volumes of this machine: each template has folders of its own, which storagelab makes"
+        yield SpecError(problem, key="between_runs.data", hint=hint)
 
 
 def _length_conflicts(load: GeneratedLoad) -> Iterator[SpecError]:
@@ -98,6 +112,10 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
         if not script.built_in and not re.search(r"[./]", script.name):
             hint = choices(script.name, BUILT_IN, "A file's name has a dot or a slash in it; pgbench's own scripts are")
             yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
+    for name in config.layout.spread or ():
+        if name not in SPREAD:
+            hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
+            yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)
     if load.latency_limit_s is not None and load.rate is None:
         hint = "Set a rate, or leave it out."
         problem = "is for loads with a rate: only those know when a transaction is late"

@@ -78,6 +78,10 @@ class Folders:
     def __getitem__(self, volume: str) -> Path:
         return self._folders[volume]
 
+    def inside(self, name: str) -> dict[str, Path]:
+        """A folder of this name in each, by the volume's name."""
+        return {volume: folder / name for volume, folder in self._folders.items()}
+
     @property
     def paths(self) -> tuple[Path, ...]:
         return tuple(sorted(set(self._folders.values())))

@@ -5,7 +5,6 @@ This is what all real engines share, in the order of a run. The methods without 
 
 from __future__ import annotations
 
-import re
 import subprocess
 import time
 from abc import abstractmethod
@@ -16,12 +15,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
 from storagelab.targets import Progress, Site, remote, templates
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.durability import judged
+from storagelab.targets.filling import Filling
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.hiding import hidden
@@ -41,7 +42,6 @@ OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
-_FULL = re.compile(r"No space left on device|\bis full\b|free disk space|could not extend file")
 
 C = TypeVar("C")
 """A connection of the engine's driver."""
@@ -73,7 +73,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.server = self.facts = None
         self.expected: dict[str, str] = {}
         """The settings as a private server's own parser reads them."""
-        self._restored: templates.Restored | None = None
+        self._restored: templates.Copy | None = None
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
@@ -159,11 +159,30 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _set_up(self) -> None:
         if self.config.target.attached:
             self._attach()
+            self._connection = self._connect()
+        else:
+            self.folders.make()
+            self.server = self._private_server()
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
+        with Filling(self._watched_volumes()) as filling:
+            try:
+                self._set_up_data()
+            except errors as error:
+                words = hidden(str(error) if isinstance(error, RunFailed) else self._said(error), self.config.target)
+                log, folder = (
+                    (server.log_tail(lines=10_000), server.data_folder) if (server := self.server) else ("", None)
+                )
+                full = filling.explain(words, log, self.config, folder)
+                if full is None:
+                    raise
+                raise full from error
+
+    def _set_up_data(self) -> None:
+        server = self.server
+        if server is None:
             self._make_data()
             return
-        self.folders.make()
-        self.server = server = self._private_server()
-        if not templates.wanted(self.config):
+        if not prepared.wanted(self.config):
             self._prepare(server)
             return
         template = templates.Template(self.config, self.site)
@@ -181,27 +200,13 @@ class LoadingTarget(Lifetime, Generic[C]):
         """Start a private server on nothing, and make the data."""
         server.start()
         self.layout.make_folders()
+        self._connection = self._connect()
         self._make_data()
 
     def _make_data(self) -> None:
-        self._connection = self._connect()
-        self.layout.create(self._connection)
+        self.layout.create(self._own)
         if self.config.generated:
-            self._fill_or_say_what_is_full(self._connection)
-
-    def _fill_or_say_what_is_full(self, connection: C) -> None:
-        """Servers say that a disk is full in words of many kinds, and don't name the volume."""
-        free = {name: host.free_bytes(path) for name, path in self._watched_volumes().items()}
-        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
-        try:
-            self._fill(connection)
-        except errors as error:
-            words = str(error) if isinstance(error, RunFailed) else self._said(error)
-            if _FULL.search(words) is None:
-                raise
-            room = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in free.items())
-            said = hidden(next(iter(words.strip().splitlines()), ""), self.config.target)
-            raise RunFailed(f"the load's set-up filled a volume (free before it: {room}): {said}") from error
+            self._fill(self._own)
 
     def _fill(self, connection: C) -> None:
         """Make the tables of a generated load. Raises RunFailed."""
@@ -223,7 +228,11 @@ class LoadingTarget(Lifetime, Generic[C]):
         assert self.facts is not None
         self.folders.remove()  # the run before may have left them because the server was away
         self.folders.make()
-        self.layout.make_folders(self.facts.process_owner)
+        self._make_folders(self.facts.process_owner)
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        """The folders of data files on an attached server's volumes, for its account `owner`."""
+        self.layout.make_folders(owner)
 
     def _tear_down(self) -> None:
         connection, self._connection = self._connection, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from storagelab.model.config import Config
@@ -16,7 +17,9 @@ class Places:
     data file has a folder of its own below the volume's, made by the operator; otherwise they share the volume's.
     """
 
-    def __init__(self, config: Config, folders: Folders | None, *, folder_each: bool = False) -> None:
+    def __init__(
+        self, config: Config, folders: Folders | Mapping[str, Path] | None, *, folder_each: bool = False
+    ) -> None:
         self.config, self._folders, self._folder_each = config, folders, folder_each
 
     @property

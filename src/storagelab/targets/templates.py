@@ -8,35 +8,27 @@ A template lives as long as its campaign. What is there belongs to it, as `sweep
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from storagelab.errors import RunFailed
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
+from storagelab.model.prepared import distinct, name_of
 from storagelab.targets.copying import Content, content_of, copy_folder
 from storagelab.targets.folders import Folders, Site
-from storagelab.targets.steps import check_same
+from storagelab.targets.steps import by_server, check_same
 
-_OF_RUNS = {
-    "connections", "threads", "duration_s", "warm_up_s", "warm_up_at_most_s", "transactions_per_connection", "rate",
-    "latency_limit_s", "protocol", "scripts", "transactions",
-}  # fmt: skip
-"""Keys of a load that say what a run does with its data, and nothing about the data."""
 NOTE = (
-    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; a "
-    "copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; "
+    "{how}"
 )
-
-
-def wanted(config: Config) -> bool:
-    return config.between_runs.data == "template"
+_BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+_BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
 
 
 def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
@@ -44,24 +36,12 @@ def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
     return Folders(site, volumes, purpose="templates")
 
 
-def distinct(configs: Iterable[Config]) -> list[Config]:
-    """One cell for each template that these cells need."""
-    return list({name_of(config): config for config in configs if wanted(config)}.values())
-
-
-def name_of(config: Config) -> str:
-    """The same for cells that begin with the same data in the same places on servers with the same settings."""
-    load = config.workload.model_dump(mode="json", exclude=_OF_RUNS)
-    target, layout = config.target.model_dump(mode="json"), config.layout.model_dump(mode="json")
-    volumes = {name: volume.path for name, volume in config.volumes.items()}
-    return hashlib.sha256(json.dumps([target, layout, volumes, load], sort_keys=True).encode()).hexdigest()[:12]
-
-
 def notes(configs: Iterable[Config]) -> list[str]:
     """What `plan` says about the templates of these cells."""
-    number = len(distinct(configs))
-    times = "once" if number == 1 else f"{number} times, once for each layout, data and settings"
-    return [NOTE.format(times=times)] if number else []
+    kept = distinct(configs)
+    times = "once" if len(kept) == 1 else f"{len(kept)} times, once for each layout, data and settings"
+    how = "; ".join(sorted({_BY_SERVER if one.target.attached else _BY_US for one in kept}))
+    return [NOTE.format(times=times, how=how)] if kept else []
 
 
 BytesOn = Callable[[Config, str], int]
@@ -78,6 +58,14 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
         return bytes_on(config, volume) + beside
 
     return both if kept else bytes_on
+
+
+class Copy(Protocol):
+    """What was copied for a run."""
+
+    @property
+    def how(self) -> str: ...
+    def checks(self) -> list[Check]: ...
 
 
 class Restored(NamedTuple):
@@ -152,8 +140,11 @@ def _no_copy(error: OSError, folder: Path, place: Path) -> str:
 
 
 def remove(plan: Plan, site: Site) -> None:
-    """Remove all templates of a campaign. Raises RunFailed if some could not be removed."""
-    for volumes in {
-        tuple(sorted(site.volume_paths(one).items())) for one in distinct(cell.config for cell in plan.cells)
-    }:
+    """Remove all templates of a campaign. Raises RunFailed or PreflightError if some could not be removed."""
+    kept = distinct(cell.config for cell in plan.cells)
+    for sharing in by_server(config for config in kept if config.target.attached):
+        from storagelab.targets.engines import engine_of
+
+        engine_of(sharing[0]).drop_leftovers(sharing[0], site)
+    for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:
         folders_of(site, dict(volumes)).remove()

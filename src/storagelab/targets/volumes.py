@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.targets import Site, VolumeNeed, templates
 from storagelab.targets.folders import Folders
@@ -95,7 +96,7 @@ def _check_space(
 
 def _less(config: Config, size_key: str) -> str:
     """What makes a cell take less space."""
-    if templates.wanted(config):
+    if prepared.wanted(config):
         return 'set between_runs.data = "rebuild", which keeps no templates'
     return "make the load's tables smaller" if config.generated else f"lower {size_key}"
 

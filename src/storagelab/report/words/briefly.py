@@ -91,6 +91,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "missing-runs": lambda found, _: f"{plural(found[0].missing, 'run')} still to make",
     "unverified": _unverified,
     "unsettled": lambda found, _: f"throughput had not settled in {plural(sum(one.runs for one in found), 'run')}",
+    "behind-rate": lambda found, _: f"{plural(sum(one.runs for one in found), 'run')} fell behind the set rate",
     "single-repetition": lambda *_: "one run of each",
     "few-repetitions": lambda found, _: f"{found[0].repetitions} runs each",
     "short-runs": _short_runs,

@@ -140,6 +140,16 @@ def _unsettled(doubt: kinds.Unsettled, where: str, _findings: Findings) -> str:
 
 
 @sentence.register
+def _behind_rate(doubt: kinds.BehindRate, where: str, _findings: Findings) -> str:
+    which = "it" if doubt.runs == 1 else "one of them"
+    return (
+        f"{_runs(doubt.runs)}{where} fell behind the set rate: {which} was to do {doubt.asked} and did {doubt.got}. "
+        "Latencies then hold the wait in a growing queue, and say little of the server: lower workload.rate, or leave it out "
+        "to measure the most that is possible."
+    )
+
+
+@sentence.register
 def _single_repetition(doubt: kinds.SingleRepetition, where: str, _findings: Findings) -> str:
     return (
         f"There is 1 run per cell{where}: the scatter of times is unknown, so no difference can be shown. "

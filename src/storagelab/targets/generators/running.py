@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import SETTLED, Check, TimeSeries
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
@@ -34,6 +34,8 @@ STOP_TIMEOUT_S = 30.0
 _SESSIONS_POLL_S = 0.02
 BEFORE_ITS_END_S = 0.2
 """Sessions are looked at for the last time this long before a generator that keeps the time itself ends."""
+_WHOLE = 100
+"""From so many a second on, parts of a transaction are left out."""
 RATE_TOLERANCE = 0.05
 """A run that does fewer transactions than its rate by more than this share has fallen behind it."""
 
@@ -268,10 +270,12 @@ class Generator(Generic[C]):
         room = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
         if reached >= rate - room:
             return
-        got = f"{reached:.6g} transactions/s"
+        got = f"{reached:,.0f} transactions/s" if reached >= _WHOLE else f"{reached:.3g} transactions/s"
         got += f", begun up to {counted.lag_s[1]:.3g} s late" if counted.lag_s is not None else ""
         got += f", {counted.skipped} skipped" if counted.skipped else ""
-        yield Check(name="rate", asked=f"{rate:g} transactions/s", got=got, ok=False, read_from=self.program.title)
+        yield Check(
+            name=BEHIND_RATE, asked=f"{rate:,.7g} transactions/s", got=got, ok=False, read_from=self.program.title
+        )
 
     def close(self) -> None:
         """End the program and everything that it started. Never raises, since it is also called after errors."""

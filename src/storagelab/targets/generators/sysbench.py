@@ -153,4 +153,5 @@ def words(said: str, script: str) -> str:
     )
     lines = [line for line in said.splitlines() if line.strip()]
     told = told or (lines[-1] if lines else "it says nothing")
+    told = re.sub(r" for query '.*", "", told)  # it may hold thousands of rows
     return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, told)

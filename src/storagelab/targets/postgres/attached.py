@@ -13,8 +13,10 @@ from psycopg import sql
 
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import parse_mounts
-from storagelab.model.config import TargetConfig
+from storagelab.model import prepared
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen
+from storagelab.model.workload import Sql
 from storagelab.targets import remote
 from storagelab.targets.attaching import OWNERSHIP, owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
@@ -75,6 +77,11 @@ def read_facts(connection: Connection) -> ServerFacts:
         buffers_bytes=buffers_bytes, direct=direct,
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
+
+
+def needs_database(config: Config) -> bool:
+    """Whether a load has a database of its own there: one that makes whatever it likes, and one that is made from another."""
+    return isinstance(config.workload, Sql) or prepared.wanted(config)
 
 
 def make_database(connection: Connection, name: str) -> None:
@@ -180,7 +187,7 @@ def check_rights(
         ),
         (
             facts.may_make_database or not database,
-            "the login lacks the right CREATEDB, needed for the database that storagelab makes for a load of kind sql",
+            "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
             "as an administrator: ALTER ROLE ... CREATEDB",
         ),
         (

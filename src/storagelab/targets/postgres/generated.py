@@ -18,7 +18,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.workload import Pgbench, Sql, Sysbench
-from storagelab.spec.loads import script_of
+from storagelab.spec.loads import SPREAD, script_of
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench, scripts, sysbench
@@ -28,9 +28,6 @@ from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
-
-SPREAD = {"pgbench": ("pgbench_accounts",)}
-"""The big tables of a generator's own load."""
 
 _RELATIONS = """
 SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
@@ -61,6 +58,10 @@ SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM p
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
+_OTHER_VERSION = (
+    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
+    "measure a newer server (target.bin_dir)"
+)
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -80,15 +81,17 @@ class Relation(NamedTuple):
 class GeneratedLayout(Layout):
     """The layout of one cell with a generated load, in a schema of its own."""
 
-    def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
-        super().__init__(config, prefix, folders)
+    def __init__(
+        self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
+    ) -> None:
+        super().__init__(config, prefix, folders, spaces)
         self._numbers: dict[str, int] = {}
         load = config.workload
         # A dump names its schemas itself.
         self.home = "public" if isinstance(load, Sql) else prefix
 
     def _extra(self, what: str) -> str:
-        return f"{self.prefix}_{what}"
+        return f"{self.spaces}_{what}"
 
     def _extra_folder(self, what: str) -> Path:
         assert self._folders is not None
@@ -131,7 +134,7 @@ class GeneratedLayout(Layout):
             return said
         if isinstance(load, Sysbench):
             return tuple(f"sbtest{number}" for number in range(1, load.tables + 1))
-        return SPREAD.get(load.kind, ())
+        return SPREAD if isinstance(load, Pgbench) else ()
 
     def spread_out(self, connection: Connection) -> None:
         """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
@@ -298,7 +301,7 @@ def fill_own(
         said = run(command)
         if said.returncode != 0:
             words = next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
-            raise RunFailed(f"{what} failed: {words}")
+            raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
     layout.spread_out(connection)
     layout.place(connection)
     connection.execute("VACUUM ANALYZE")

@@ -18,6 +18,7 @@ from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.places import Places, remote_name
+from storagelab.targets.postgres import kept
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.procedures import TABLE, procedure
 from storagelab.targets.steps import check_places, check_same
@@ -41,15 +42,18 @@ _SEQUENTIAL_COLUMNS = """
 
 
 class Layout(Places):
-    """The layout of one cell in one database; `prefix` begins every name that is made."""
+    """The layout of one cell in one database; `prefix` begins every name that is made, `spaces` those of tablespaces, if they
+    outlive the run."""
 
-    def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
+    def __init__(
+        self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
+    ) -> None:
         super().__init__(config, folders, folder_each=True)
-        self.prefix = prefix
+        self.prefix, self.spaces = prefix, spaces or prefix
         self.schema = sql.Identifier(prefix)
 
     def tablespace(self, number: int) -> str:
-        return f"{self.prefix}_f{number:04d}"
+        return f"{self.spaces}_f{number:04d}"
 
     def partition(self, number: int) -> str:
         return f"{TABLE}_p{number}"
@@ -101,12 +105,17 @@ class Layout(Places):
             )  # fmt: skip
         connection.execute("RESET default_tablespace")
 
-    def drop(self, connection: Connection) -> list[str]:
-        """Drop everything that storagelab made under the prefix, in any layout; says what was dropped.
+    def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
+        """Drop everything that storagelab made under the prefix, in any layout; says what was dropped. Without `templates`,
+        the databases from which later runs' are made stay, with their tablespaces.
 
         Raises PreflightError, with nothing dropped, when something of such a name is not storagelab's.
         """
         databases, schemas, tablespaces = self._made_before(connection)
+        if not templates:
+            stay = {*databases} - {self.prefix}
+            databases = [name for name in databases if name not in stay]
+            tablespaces = [name for name in tablespaces if kept.of_template(self.prefix, name) not in stay]
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
         for name in databases:
@@ -139,14 +148,15 @@ class Layout(Places):
         has a name that operators give to folders for storagelab.
         """
         databases = connection.execute(
-            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [self.prefix]
+            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname ~ %s ORDER BY datname",
+            [f"^{self.prefix}(_{kept.NAME})?$"],
         ).fetchall()
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
         ).fetchall()
         tablespaces = connection.execute(
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
-            [f"^{self.prefix}_(f[0-9]+|tables|indexes|temp)$"],
+            [f"^{self.prefix}_({kept.NAME}_)?(f[0-9]+|tables|indexes|temp)$"],
         ).fetchall()
         foreign = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
         foreign += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
@@ -163,7 +173,10 @@ class Layout(Places):
 
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
         identity, above = self.prefix.rpartition("_")[2], folder.parent.name
-        ours = above.startswith("storagelab-") and above.endswith(f"-{identity}")
+        end = f"-{identity}"
+        if kept.of_template(self.prefix, tablespace) is not None:
+            above, end = folder.parent.parent.name, f"-{identity}-templates"
+        ours = above.startswith("storagelab-") and above.endswith(end)
         number = tablespace.rpartition("_f")[2]
         return ours or (number.isdigit() and folder.name == remote_name(int(number)))
 

@@ -105,7 +105,7 @@ def _check_on_server(
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint, database=isinstance(config.workload, Sql),
+        checkpoint=config.between_runs.checkpoint, database=attached.needs_database(config),
     )  # fmt: skip
 
     def nearest(name: str) -> str:

@@ -15,13 +15,13 @@ import psycopg
 
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.procfs import TaskView
+from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
-from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
 from storagelab.targets.generators.running import Generator, Program
@@ -32,6 +32,7 @@ from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.generated import GeneratedLayout
+from storagelab.targets.postgres.kept import Kept
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
@@ -56,34 +57,60 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
-        self.layout = layout_of(config, site.prefix, self.folders)
+        self._kept = Kept(config, site) if config.target.attached and prepared.wanted(config) else None
+        self._database = ""
+        """The database of the load's own on a server that already runs, once it is made."""
+        if self._kept is not None:
+            self.layout = GeneratedLayout(config, site.prefix, self._kept.folders, self._kept.prefix)
+        else:
+            self.layout = (GeneratedLayout if config.generated else Layout)(config, site.prefix, self.folders)
 
     # --- the server --------------------------------------------------------------------------------------------------
 
     def _meet_server(self) -> None:
         with connecting.connect(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
-            self.layout.drop(connection)
-            if self._own_database:
+            self.layout.drop(connection, templates=False)
+            if self._kept is not None and self._kept.exists(connection):
+                return
+            if attached.needs_database(self.config):
                 attached.make_database(connection, self.site.prefix)
+                self._database = self.site.prefix
 
-    @property
-    def _own_database(self) -> bool:
-        """Whether the load has a database of its own on a server that already runs."""
-        return self.config.target.attached and isinstance(self.config.workload, Sql)
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        if self._kept is not None:
+            if not self._database:  # the template is there
+                return
+            self._kept.make_folders()
+        super()._make_folders(owner)
+
+    def _make_data(self) -> None:
+        if self._kept is None:
+            super()._make_data()
+            return
+        if self._database:
+            super()._make_data()
+        connection, self._connection = self._connection, None
+        self._close(connection)
+        with connecting.connect(self.config.target) as connection:
+            if self._database:
+                self._kept.keep(connection)
+            self._restored = self._kept.restore(connection)
+        self._database = self.site.prefix
+        self._connection = self._connect()
 
     def _conninfo(self) -> str:
         """How the load reaches the server."""
         if self.server is not None:
             return self.server.conninfo
         attached_to = connecting.conninfo(self.config.target)
-        return (
-            psycopg.conninfo.make_conninfo(attached_to, dbname=self.site.prefix) if self._own_database else attached_to
-        )
+        return psycopg.conninfo.make_conninfo(attached_to, dbname=self._database) if self._database else attached_to
 
     def _drop(self) -> None:
         with connecting.connect(self.config.target) as connection:
-            self.layout.drop(connection)
+            self.layout.drop(connection, templates=False)
+            if self._kept is not None:
+                self._kept.remove_unfinished(connection)
 
     def _is_away(self, error: BaseException) -> bool:
         return "the database system is" in str(error)
@@ -220,7 +247,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _fill_own(self, connection: Connection, load: Sql) -> None:
         assert isinstance(self.layout, GeneratedLayout)
-        database = self.site.prefix if self._own_database else "postgres"
+        database = self._database or "postgres"
         steps = generated.own_steps(load, self.site, self._client("psql"), self._client("pg_restore"), database)
         folders = [Path(command[-1]).parent for _, command in steps]
         run_client = partial(run, in_child=self._client_child(*folders), environment=self._client_environment())
@@ -271,11 +298,6 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _check_pages(self, rows: int) -> Check:
         return read_back.one_row_a_page(self._own, self.layout, rows)
-
-
-def layout_of(config: Config, prefix: str, folders: Folders | None) -> Layout:
-    """The layout of a cell, by the kind of its load."""
-    return (GeneratedLayout if config.generated else Layout)(config, prefix, folders)
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

@@ -1,0 +1,108 @@
+"""A set-up that takes a small volume's last bytes: one message that names the volume, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb
+from real_servers import ask, connect, left_behind, run_of, running
+from test_postgres_preflight import mounted, needs_root
+from test_sysbench import needs_sysbench
+
+from storagelab.model.config import Config
+from storagelab.targets.filling import Filling
+
+SCHEMA = {
+    "postgres": "CREATE TABLE orders (id int PRIMARY KEY);\nINSERT INTO orders SELECT generate_series(1, 900000);\n",
+    "mariadb": "CREATE TABLE orders (id int PRIMARY KEY);\nINSERT INTO orders SELECT seq FROM seq_1_to_200000;\n",
+}
+
+
+def cell(scratch: Path, engine: str, layout: dict, kind: str, **load) -> Config:
+    """A cell on the volumes a and b, whose log lies on b."""
+    for name in "ab":
+        (scratch / name).mkdir(exist_ok=True)
+    if kind == "sql":
+        (scratch / "schema.sql").write_text(SCHEMA[engine])
+        (scratch / "order.sql").write_text("SELECT count(*) FROM orders;\n")
+        load |= {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},)}
+    return Config.model_validate({
+        "target": {"engine": engine, "settings": {"max_wal_size": "2GB"} if engine == "postgres" else {}},
+        "volumes": {name: {"path": str(scratch / name)} for name in "ab"}, "layout": {"data": ["a"], "log": "b", **layout},
+        "workload": {"kind": kind, "connections": 2, "duration_s": 1.0, **load},
+    })  # fmt: skip
+
+
+@contextlib.contextmanager
+def small_drive(scratch: Path, name: str, size: str) -> Iterator[Path]:
+    with mounted(scratch / name, "-o", f"size={size}") as drive:
+        os.chmod(drive, 0o755)
+        yield drive
+
+
+SPREAD = {"data": ["a", "b"], "data_files": 2, "log": "a", "spread": ["orders"]}
+
+
+@needs_root
+@needs_mariadb
+@needs_sysbench
+@pytest.mark.parametrize(
+    ("engine", "drive", "size", "layout", "load", "way_out"),
+    [
+        pytest.param("postgres", "a", 50, {}, {"kind": "sql"}, "let workload.setup", id="the data directory, by own SQL"),
+        # The server stops for good, and the generator only says that it lost it.
+        pytest.param("postgres", "b", 36, {}, {"kind": "pgbench", "scale": 6}, "lower workload.scale", id="the log"),
+        pytest.param("mariadb", "b", 3, SPREAD, {"kind": "sql"}, "let workload.setup", id="MariaDB, by own SQL"),
+        # The server calls an index corrupt that it had no room to finish.
+        pytest.param("mariadb", "a", 60, {}, {"kind": "sysbench", "table_size": 200_000}, "lower workload.tables",
+                     id="MariaDB, by sysbench"),
+    ],
+)  # fmt: skip
+def test_a_setup_that_takes_a_volumes_last_bytes_names_it_and_leaves_nothing(
+    scratch, engine, drive, size, layout, load, way_out
+):
+    with small_drive(scratch, drive, f"{size}m") as place:
+        run = run_of(cell(scratch, engine, layout, **load), scratch)
+        assert (run.status, run.measurement) == ("failed", None)
+        said = f"the set-up filled volume {drive} ({place}: {size} MiB, {size} MiB of them free before): free some, name a "
+        assert run.reason.startswith(f"{said}larger volume, or {way_out}")
+        assert len(run.reason.splitlines()) == 1
+        assert len(run.reason) < 600
+        assert os.listdir(place) == []
+        assert left_behind(scratch) == []
+
+
+@needs_root
+def test_so_does_one_on_a_server_that_already_runs_by_a_volume_for_tables(scratch):
+    with running(scratch / "attached") as server, small_drive(scratch, "b", "2m") as place:
+        config = cell(scratch, "postgres", {"tables": "b", "log": None}, "pgbench")
+        target = {"engine": "postgres", "dsn": server.conninfo}
+        run = run_of(Config.model_validate({**config.model_dump(), "target": target}), scratch)
+        assert run.reason.startswith(f"the set-up filled volume b ({place}: 2 MiB, ")
+        assert os.listdir(place) == []
+        with connect(server) as connection:
+            assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
+            assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0
+
+
+def test_volumes_on_one_file_system_share_the_blame_and_other_failures_have_none(scratch):
+    config = cell(scratch, "postgres", {}, "pgbench")
+    with Filling({name: scratch / name for name in "ab"}) as filling:
+        assert filling.explain("relation does not exist", "", config, None) is None
+        full = filling.explain("a lost connection", "PANIC: No space left on device", config, None)
+    assert str(full).startswith(f"the set-up filled volumes a and b, one file system ({scratch}/")
+
+
+@needs_root
+def test_the_file_that_a_server_names_tells_the_volume(scratch):
+    config = cell(scratch, "postgres", {}, "pgbench")
+    (scratch / "a" / "server").mkdir()
+    (scratch / "a" / "server" / "pg_wal").symlink_to(scratch / "b")
+    with small_drive(scratch, "c", "4m"), Filling({name: scratch / name for name in "abc"}) as filling:
+        words = 'could not write to file "pg_wal/xlogtemp.7": No space left on device'
+        assert "volumes a and b, one" in str(filling.explain(words, "", config, scratch / "a" / "server"))
+        assert "volume c (" in str(filling.explain("The table 't' is full", "", config, scratch / "a" / "server"))
