@@ -12,6 +12,7 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.prepared import distinct
 from storagelab.report.words.numbers import bytes_, plural
 from storagelab.run import fleet, loop, stored
 from storagelab.run.fleet import Asked, Found
@@ -20,7 +21,6 @@ from storagelab.run.rounds import Round, rounds_of, share_out
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.stopping import Interruptible
 from storagelab.targets import Site
-from storagelab.targets.templates import distinct
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import site_of
 from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
