@@ -21,6 +21,7 @@ from unittest import mock
 from bench import stand_ins
 from bench.figures import Figure, paired_ratios, ratio_figure
 from bench.listening import Quiet
+from bench.small_worlds import SERVER
 from storagelab.console import Screen
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -40,27 +41,13 @@ STARTING = 5
 STAND_INS, PROCESSES = 64, 4
 SETTLING_S, WATCHED_S, IN_WORK_S = 12.0, 60.0, 8.0
 _LOCAL = "127.0.0.1"
-_MANY_BLOCKS = """
+_MANY_BLOCKS = f"""
 name = "stand-ins"
 repetitions = 100
-[target]
-engine = "simulated"
-scale = 1000
-[server]
-cores = 4
-memory = "4GB"
-[drives.ssd]
-profile = "iodrive-320"
-format = "basic"
-driver = "2.2.3"
-sector_bytes = 512
-[volumes.a]
-drives = ["ssd"]
-[workload]
-connections = 8
+{SERVER}
 rows_per_connection = 500_000
 [factors]
-"drives.ssd.host_ram_bytes" = {ram}
+"drives.ssd.host_ram_bytes" = {{ram}}
 """
 
 Elsewhere = Executor[Any, Any]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.figures import Figure
 from bench.listening import Quiet
+from bench.small_worlds import SERVER
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment
 from storagelab.run import loop
@@ -23,27 +24,13 @@ from storagelab.targets import Site
 CELLS, REPETITIONS = 2_000, 50
 _TOGETHER = 10
 """Runs stored at once, as they come from a slice of a cluster."""
-_SPEC = """
-name = "{name}"
-repetitions = {repetitions}
-[target]
-engine = "simulated"
-scale = 1000
-[server]
-cores = 4
-memory = "4GB"
-[drives.ssd]
-profile = "iodrive-320"
-format = "basic"
-driver = "2.2.3"
-sector_bytes = 512
-[volumes.a]
-drives = ["ssd"]
-[workload]
-connections = 8
+_SPEC = f"""
+name = "{{name}}"
+repetitions = {{repetitions}}
+{SERVER}
 [factors]
 "layout.data_files" = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128]
-"workload.rows_per_connection" = {rows}
+"workload.rows_per_connection" = {{rows}}
 """
 
 
