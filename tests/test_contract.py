@@ -197,7 +197,7 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
     tear_down = PostgresTarget._tear_down
 
     def forget(self) -> None:
-        self.layout.drop = lambda _: []
+        self.layout.drop = lambda *_, **__: []
         tear_down(self)
 
     monkeypatch.setattr(PostgresTarget, "_tear_down", forget)
