@@ -218,7 +218,9 @@ def test_rows_are_told_while_they_come_and_add_up_at_the_end(stage):
     starts = (0.0, *series.at_s)
     rates = series.columns["rows_per_s"]
     counted = sum(rate * (end - start) for rate, start, end in zip(rates, starts, series.at_s, strict=False) if rate)
-    assert 0.95 * 12_000 < counted < 1.25 * 12_000, "the first reading is late on a busy machine, and its interval short"
+    assert 0.95 * 12_000 < counted < 1.25 * 12_000, (
+        "the first reading is late on a busy machine, and its interval short"
+    )
     assert series.columns["clock_s_per_s"] == pytest.approx([1.0] * len(rates), rel=0.02)
 
 
