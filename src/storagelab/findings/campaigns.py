@@ -6,7 +6,7 @@ two: a ratio tells whether times differ, not what made them.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in `stats`,
 a layout differs only if it also does by the scatter of its own runs alone, so that a wild layout among quiet ones does not
-look different. How often equal campaigns are told apart: docs/explanation/statistics.md.
+look different. How often equal campaigns are told apart: docs/records/monte-carlo.md.
 """
 
 from __future__ import annotations

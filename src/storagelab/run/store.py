@@ -23,6 +23,7 @@ from storagelab.errors import StoreError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run.damage import Shared, damaged, read_run, reason_of
+from storagelab.run.earlier import experiment_of_today
 from storagelab.version import __version__
 
 SCHEMA_VERSION = 3
@@ -291,23 +292,21 @@ def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Exper
 def _kind(experiment: Experiment) -> str:
     if experiment.race is None:
         return "results of all repetitions, not of a race"
-    within, small = experiment.race.within, experiment.race.small
-    margin = f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
-    return margin + (f" that began in worlds {small.scale} times smaller than life-size" if small else "")
+    within = experiment.race.within
+    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
 
 
 def _options(experiment: Experiment) -> str:
     if experiment.race is None:
         return ""
-    within, small = experiment.race.within, experiment.race.small
-    margin = f" --within {100 * within:g}%" if within else ""
-    return " --find-best" + margin + (f" --small-worlds {small.scale}" if small else "")
+    within = experiment.race.within
+    return " --find-best" + (f" --within {100 * within:g}%" if within else "")
 
 
 def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
     text = _only_row(connection, file, "experiment")
     try:
-        return Experiment.model_validate_json(text)
+        return Experiment.model_validate(experiment_of_today(json.loads(text)))
     except ValueError as error:
         raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
 

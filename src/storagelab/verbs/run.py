@@ -12,7 +12,7 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, Race, SmallWorlds
+from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.words.race import course_text
 from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
@@ -39,53 +39,25 @@ def run(
     allow_commands: bool,
     race: Race | None = None,
     budget_s: float | None = None,
-    small_worlds: int | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> bool:
-    """Whether no run has failed. `race` is None for all repetitions of all cells; `small_worlds` = the scale of those in
-    which it begins; `elsewhere` is None for this machine alone."""
+    """Whether no run has failed. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
     experiment = reading.load(spec_file).model_copy(update={"race": race})
     if race is not None:
         _racing(experiment, (), budget_s)  # refused before anything is touched
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    making = partial(_make, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere)
     if (hosts := fleet.asked(experiment, expanded, elsewhere)) is not None:
         runs, all_well = fleet.make(experiment, expanded, folder, hosts, again=again, allow_commands=allow_commands)
         conclude(experiment, expanded, runs, folder)
         return all_well
     found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
-    none_failed = True
-    if race is not None and small_worlds is not None:
-        small, none_failed = _in_small_worlds(experiment, expanded, folder, small_worlds, making)
-        experiment = experiment.model_copy(update={"race": race.model_copy(update={"small": small})})
     racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
-    runs, all_well = making(experiment, expanded, found, folder, racing)
+    runs, all_well = _make(
+        experiment, expanded, found, folder, racing, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere
+    )
     conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
-    return none_failed and all_well
-
-
-def _in_small_worlds(
-    experiment: Experiment,
-    expanded: Plan,
-    folder: Path,
-    scale: int,
-    making: Callable[..., tuple[tuple[Run, ...], bool]],
-) -> tuple[SmallWorlds, bool]:
-    """What small worlds say of all layouts, and whether no run there has failed. A race that has begun goes on with what it
-    was told then."""
-    from storagelab.run import small_worlds
-
-    small = small_worlds.experiment_in_small_worlds(experiment, expanded, scale)
-    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
-        begun = store.experiment()
-        if begun.sha256 == experiment.sha256 and begun.race and begun.race.small and begun.race.small.scale == scale:
-            return begun.race.small, True
-    plan, place = matrix.expand(small), folder / small_worlds.FOLDER
-    found = look_at(small, plan, site_of(small, place), False)
-    screen.say(f"first in worlds {scale} times smaller than life-size, kept in {place}")
-    runs, none_failed = making(small, plan, found, place, None)
-    return small_worlds.outcome(plan, runs, scale), none_failed
+    return all_well
 
 
 def _make(

@@ -77,7 +77,7 @@ def _race(race: RaceSummary | None) -> Json | None:
     if race is None:
         return None
     left = [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left]
-    return {**race.model_dump(exclude={"left", "open"}), "left": left, "open": list(race.open)}
+    return {**race.model_dump(exclude={"left", "open"}), "left": left, "open": list(race.open), "small": None}
 
 
 def plain(value: object) -> object:

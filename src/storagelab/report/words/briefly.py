@@ -32,8 +32,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         case "not-finished":
             return "not finished"
         case "not-compared":
-            ruled_out = findings.ruled_out
-            absent = sum(one.elapsed_s is None and one.cell_id not in ruled_out for one in findings.cells)
+            absent = sum(one.elapsed_s is None for one in findings.cells)
             number = absent or len(findings.not_compared)
             return f"{number} of {answer.layouts if not findings.loads else len(findings.cells)} without a result"
         case _:
