@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -180,6 +181,10 @@ def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
 def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
     ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
     assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
+
+
+def test_the_schema_of_the_export_is_that_of_its_form():
+    assert json.loads(make_docs.EXPORT_SCHEMA.read_text("utf-8")) == make_docs.document.json_schema()
 
 
 def test_pages_that_other_commands_write_into_have_their_marks():
