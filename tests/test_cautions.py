@@ -226,6 +226,16 @@ def test_a_far_run_is_told_in_seconds_where_time_per_row_is_compared():
     assert caution.figures["expected_s"] == pytest.approx(20, rel=0.1)
 
 
+@pytest.mark.parametrize("made", [6, 8, 10])
+def test_a_drift_of_the_first_runs_is_not_drawn_out_over_ten_thousand_repetitions(made):
+    experiment = make_experiment({"layout.data_files": [1, 2]}, 10_000)
+    plan = make_plan(experiment)
+    first = plan.model_copy(update={"runs": plan.runs[:made]})
+    runs = make_runs(experiment, first, elapsed=lambda levels, repetition: 10 * 1.2**repetition, waits=None)
+    (drift,) = [caution for caution in analyse(experiment, plan, runs).cautions if caution.kind == "drift"]
+    assert drift.change == pytest.approx(1.2 ** (made / 2 - 1) - 1, rel=0.5)
+
+
 def test_a_drift_below_two_percent_is_not_worth_a_word():
     rng = random.Random(1)
 

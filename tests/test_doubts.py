@@ -210,6 +210,13 @@ def test_drift_over_several_blocks_is_why_they_are_not_compared():
     assert "hardly suffers" not in text
 
 
+def test_a_drift_of_unknown_size_is_said_to_be_one_and_a_huge_one_is_told_as_a_multiple():
+    text = words(DRIFT.model_copy(update={"change": None}))
+    assert "times changed steadily" in text
+    assert "don't tell by how much" in text
+    assert "became 40 times as long" in words(DRIFT.model_copy(update={"change": 39.0}))
+
+
 def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
     text = words(DRIFT.model_copy(update={"change": -0.08, "order": "as-listed"}))
     assert "fell by 8 %" in text

@@ -127,10 +127,11 @@ class RunInBlocks(_Doubt):
 
 
 class Drift(_Doubt):
-    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end."""
+    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; None if it is not known how large it
+    is."""
 
     kind: Literal["drift"] = "drift"
-    change: float
+    change: float | None
     p_value: float
     order: Order
     blocks: int

@@ -190,7 +190,11 @@ def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
     drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
     step = irregular.step(log_s, cells, sequence)
     severity: kinds.Severity = "note" if order == "randomised" and blocks == 1 else "caution"
-    drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
+    drifted = (
+        drift is not None
+        and drift.p_value < DRIFT_P_VALUE
+        and (drift.change is None or abs(drift.change) > DRIFT_LEAST)
+    )
     jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
     if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
         yield kinds.Step(
@@ -202,9 +206,10 @@ def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """The length of a block, from its first run to its last, in places of the order."""
+    """The length of a block, from its first run made to its last, in places of the order. What a campaign that was stopped
+    has still to do is no part of it: nobody knows whether times go on as they began."""
     places: dict[int, list[int]] = defaultdict(list)
-    for run in evidence.plan.runs:
+    for run in evidence.runs:
         places[run.block].append(run.sequence)
     return float(max(max(of_block) - min(of_block) for of_block in places.values()))
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storagelab.findings.samples import FURTHEST
 from storagelab.findings.stats import Matrix
 from storagelab.findings.studentized import t_point
 from storagelab.spec.matrix import shuffled
@@ -77,5 +78,7 @@ def sift(
     mean, sd = float(biases.mean()), float(biases.std(ddof=1))
     # One-sided: t_point takes both sides. The 2 = the layout itself and the one in front.
     limit = t_point(pairs - 1.0, 2 * error / len(waiting)) * sd * math.sqrt(2 + 1 / pairs)
+    if limit > FURTHEST:  # the bias differs so much from layout to layout that small worlds tell nothing
+        return Sifted(pairs=pairs)
     left = tuple(cell for cell in waiting if cell in small and small[cell] - mean - times[first] > limit)
     return Sifted(left, pairs, mean, sd, limit)

@@ -11,7 +11,7 @@ from storagelab.findings.model import Findings
 from storagelab.report.words.compared import of_both_kinds
 from storagelab.report.words.hosts import unlike_text
 from storagelab.report.words.names import factor_text, noun
-from storagelab.report.words.numbers import percent, plural, seconds
+from storagelab.report.words.numbers import MANY_TIMES, percent, plural, seconds, significant
 
 _Cautions = Sequence[Any]
 """Cautions of one kind, so each has the fields of that kind."""
@@ -70,7 +70,12 @@ def _order(found: _Cautions, findings: Findings) -> str:
 
 
 def _change(found: _Cautions, _findings: Findings) -> str:
-    return f"times {'grew' if found[0].change > 0 else 'fell'} by {percent(abs(found[0].change))} on the way"
+    change = found[0].change
+    if change is None:
+        return "times changed steadily on the way"
+    if change >= MANY_TIMES:
+        return f"times became {significant(1 + change, 2)} times as long on the way"
+    return f"times {'grew' if change > 0 else 'fell'} by {percent(abs(change))} on the way"
 
 
 def _busy(found: _Cautions, _findings: Findings) -> str:

@@ -13,7 +13,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
 from storagelab.report.words.hosts import unlike_sentence
 from storagelab.report.words.names import factor_text, group_text, listed, noun
-from storagelab.report.words.numbers import count, duration, percent, seconds, significant
+from storagelab.report.words.numbers import MANY_TIMES, count, duration, percent, seconds, significant
 from storagelab.targets.known import KNOWN
 
 
@@ -218,15 +218,26 @@ def _run_in_blocks(doubt: kinds.RunInBlocks, _where: str, _findings: Findings) -
 
 @sentence.register
 def _drift(doubt: kinds.Drift, _where: str, findings: Findings) -> str:
-    moved = f"grew by {percent(doubt.change)}" if doubt.change > 0 else f"fell by {percent(-doubt.change)}"
     block = " of a block" if doubt.blocks > 1 else ""
     which = noun(findings.factors)
+    if doubt.change is None:
+        return (
+            f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how much in "
+            f"all. {_so(doubt, findings)}"
+        )
+    moved = _grew(doubt.change) if doubt.change > 0 else f"fell by {percent(-doubt.change)}"
     return f"From the first run{block} to the last times {moved}, whatever the {which}. {_so(doubt, findings)}"
+
+
+def _grew(change: float) -> str:
+    return f"grew by {percent(change)}" if change < MANY_TIMES else f"became {significant(1 + change, 2)} times as long"
 
 
 @sentence.register
 def _step(doubt: kinds.Step, _where: str, findings: Findings) -> str:
     moved = f"{percent(abs(doubt.change))} {'longer' if doubt.change > 0 else 'shorter'}"
+    if doubt.change >= MANY_TIMES:
+        moved = f"{significant(1 + doubt.change, 2)} times as long"
     return (
         f"Times jumped on the way: from run {count(doubt.run)} of {count(doubt.runs)} on they are {moved}, whatever the "
         f"{noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have the time "
