@@ -286,6 +286,8 @@ class _Luck:
             "cpu": {
                 "busy_s": busy_s + others_s, "idle_s": elapsed_s, "iowait_s": 0.0, "steal_s": 0.0, "server_s": busy_s,
                 "storagelab_s": 0.0, "others_s": others_s,
+                "server_throttled_s": rng.choice((0.0, 0.0, 0.02 * elapsed_s, 40 * elapsed_s)),
+                "server_group_cpu_s": rng.choice((0.0, elapsed_s)),
             },
             "volumes": {"volume.a.writes": rng.choice((0.0, 1e9)), "volume.a.throttled_writes": 600 * elapsed_s},
             "wal": {"bytes": rng.choice((0.0, 1.0, 1e15))},

@@ -112,6 +112,24 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
     }  # fmt: skip
 
 
+def held_back(share: float):
+    def change(runs):
+        for run in runs[:3]:
+            cpu = {"server_throttled_s": share * run.measurement.elapsed_s, "storagelab_throttled_s": 0.0}
+            yield with_measurement(run, counters={**run.measurement.counters, "cpu": cpu})
+        yield from runs[3:]
+
+    return lambda runs: list(change(runs))
+
+
+def test_a_quota_that_held_the_server_back_is_a_doubt_with_its_size_from_a_hundredth_of_a_run_on():
+    caution = only(doubts(change=held_back(0.3)))
+    assert (caution.kind, caution.severity, caution.runs, caution.who) == ("throttled", "caution", 3, "server")
+    assert caution.share == pytest.approx(0.3)
+    assert caution.throttled_s == pytest.approx(3, rel=0.1)
+    assert doubts(change=held_back(0.009)) == ()
+
+
 @pytest.mark.parametrize(("name", "kind"), [(SETTLED, "unsettled"), (BEHIND_RATE, "behind-rate")])
 def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_doubt_of_their_own(name, kind):
     def unsettled(runs):

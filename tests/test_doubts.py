@@ -79,6 +79,10 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (kinds.FewWaitSamples(passes=40, limit=100), ["40 looks", "measure.sample_hz"]),
     (
+        kinds.Throttled(who="server", throttled_s=27.8, share=0.85, limit=0.01, runs=2),
+        ["held the server back in 2 runs", "85 % of its time", "27.8 s in all", "cpu.max", "cpu.cfs_quota_us"],
+    ),
+    (
         kinds.BusyMachine(others_share=0.32, limit=0.1, runs=9, checked=25),
         ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
     ),

@@ -203,6 +203,18 @@ class BusyMachine(_Doubt):
     checked: int
 
 
+class Throttled(_Doubt):
+    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the worst of
+    `runs` that took `throttled_s`, summed over CPUs, a `share` of the run."""
+
+    kind: Literal["throttled"] = "throttled"
+    who: str
+    throttled_s: float
+    share: float
+    limit: float
+    runs: int
+
+
 class CpuSaturated(_Doubt):
     """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
@@ -324,6 +336,6 @@ Caution = (
     FailedRuns | MissingRuns | Unverified | Unsettled | BehindRate | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
-    | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
+    | BusyMachine | Throttled | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
     | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast | UnlikeHosts
 )  # fmt: skip

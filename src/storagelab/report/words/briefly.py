@@ -110,6 +110,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "conservation": lambda *_: "waits don't add up to the time",
     "no-split": lambda *_: "waits without their signal part",
     "busy-machine": _busy,
+    "throttled": lambda found, _: f"a CPU quota took up to {percent(max(one.share for one in found))} of a run",
     "cpu-saturated": lambda found, findings: (
         f"the CPUs were the limit ({percent(max(one.cpu_share for one in found))} busy){_where(found, findings)}"
     ),

@@ -11,6 +11,7 @@ from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
+from storagelab.model.measurement import HELD_BACK
 from storagelab.report.words.hosts import unlike_sentence
 from storagelab.report.words.names import factor_text, group_text, listed, noun
 from storagelab.report.words.numbers import MANY_TIMES, count, duration, percent, seconds, significant
@@ -347,6 +348,16 @@ def _busy_machine(doubt: kinds.BusyMachine, _where: str, _findings: Findings) ->
         f"Other processes and the kernel took up to {percent(doubt.others_share)} of the machine's CPU time in "
         f"{count(doubt.runs)} of {count(doubt.checked)} runs: the measured server lost that time, and may share the disk "
         "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
+    )
+
+
+@sentence.register
+def _throttled(doubt: kinds.Throttled, where: str, _findings: Findings) -> str:
+    return (
+        f"A control group's CPU quota held {HELD_BACK[doubt.who]} back in {_runs(doubt.runs)}{where}, in one of them for "
+        f"{percent(doubt.share)} of its time ({seconds(doubt.throttled_s)} in all, over all CPUs): such a run measures the "
+        "quota as well as the layout, and is unverified above 10 %. Raise the quota or remove it (cpu.max, or "
+        "cpu.cfs_quota_us), and run the experiment under a new name."
     )
 
 
