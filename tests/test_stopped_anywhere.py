@@ -135,7 +135,7 @@ def holds(shape: Shape) -> None:
 
 
 @given(shapes(most_runs=40))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_whatever_is_stored_when_a_campaign_stops_can_be_judged_and_told(shape):
     holds(shape)
 
