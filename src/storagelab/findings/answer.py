@@ -365,8 +365,8 @@ def _sets_place(factor: Factor) -> bool:
 
 
 _WEIGHTS = (
-    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "drift", "step", "outlier", "observer-cost",
-    "conservation",
+    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "throttled", "drift", "step", "outlier",
+    "observer-cost", "conservation",
     "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
     "allocation-latches",
 )  # fmt: skip

@@ -22,7 +22,7 @@ from storagelab.findings import stats
 from storagelab.findings.basis import Basis
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, from_logs
 from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
 from storagelab.findings.times import latency_of
 from storagelab.model.plan import Experiment
@@ -321,8 +321,7 @@ def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -
         tested.tail(_standardised(value, error), df),
         min(1.0, t_tail(_standardised(value, own_error), own_df) * tested.caution),
     )
-    ratio = Estimate(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
-    return ratio, min(1.0, p_value * ALPHA / alpha)
+    return from_logs(value, half), min(1.0, p_value * ALPHA / alpha)
 
 
 def _standardised(value: float, error: float) -> float:

@@ -25,7 +25,8 @@ finished, while others worked; "unaccounted": what waits, CPU and idle time leav
 
 
 class Estimate(Frozen):
-    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs."""
+    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
+    don't bound it."""
 
     value: float
     low: float | None = None

@@ -359,7 +359,12 @@ class LoadingTarget(Lifetime, Generic[C]):
                 sampler.start()
                 clocks.begin()
                 workers.release()
-                loops = workers.wait(lambda: self._on_poll(progress, _so_far(workers, sampler)))
+
+                def on_poll() -> None:
+                    machine.look()
+                    self._on_poll(progress, _so_far(workers, sampler))
+
+                loops = workers.wait(on_poll)
                 clocks.end()
             finally:
                 sampled = sampler.stop()
@@ -374,6 +379,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         checkpoint_s = self._checkpoint()
         if self.counts_this_machine:
             counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
+            checks += machine.checks(done.elapsed_s)
         after, after_checks = self._raw_io_beside("after", seed)
         checks += [*raw_checks, *after_checks]
         return self._measurement(done, sampled, counters | raw | after, checkpoint_s, environment, checks)
