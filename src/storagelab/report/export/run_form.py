@@ -174,11 +174,12 @@ class Measured(TypedDict):
             "additionalProperties": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
         }),
     ]  # fmt: skip
-    """Differences over the run: group -> name -> value, units last in names. The group `cpu` of a measured run has CPU
-    seconds. `server_throttled_s`, `load_throttled_s` (a load generator, fio) and `storagelab_throttled_s` are the time,
-    summed over CPUs, for which the CPU quota of a control group held each of them back; `server_group_cpu_s` and so on
-    are the CPU time that this group got, where it is counted. In a simulated run, the group `stored in part` says how many points of the
-    series and samples of waiting tasks were taken, and how many of them the export has."""
+    """Differences over the run: group -> name -> value, units last in names. The group `cpu` of a measured run has
+    CPU seconds. `server_throttled_s`, `load_throttled_s` (a load generator, fio) and `storagelab_throttled_s` are the
+    time, summed over CPUs, for which the CPU quota of a control group held each of them back; `server_group_cpu_s`
+    and so on are the CPU time that this group got, where it is counted. In a simulated run, the group `stored in
+    part` says how many points of the series and samples of waiting tasks were taken, and how many of them the export
+    has."""
     series: SeriesForm
     """Time series."""
     environment: Table
