@@ -50,29 +50,30 @@ def test_all_forms_agree_on_the_headline(inputs):
 
 
 def test_charts_are_written_as_files_one_each(inputs, tmp_path):
-    files = writing.write_charts(tmp_path, "svg", inputs[3], inputs[2])
+    writing.write_charts(tmp_path, tmp_path, "svg", inputs[3], inputs[2])
+    files = list(tmp_path.iterdir())
     assert "completion-time.svg" in [file.name for file in files]
     assert all(file.read_text("utf-8").startswith("<svg") for file in files)
 
 
 def test_one_chart_is_written_alone_and_an_unknown_one_is_refused_with_those_there_are(inputs, tmp_path):
-    writing.write_chart("waits", tmp_path / "mine.svg", "svg", inputs[3], inputs[2])
+    writing.write_chart("waits", tmp_path / "mine.svg", tmp_path, "svg", inputs[3], inputs[2])
     assert [file.name for file in tmp_path.iterdir()] == ["mine.svg"]
     assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
     with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: completion-time, effects, waits"):
-        writing.write_chart("watis", tmp_path / "no.svg", "svg", inputs[3], inputs[2])
+        writing.write_chart("watis", tmp_path / "no.svg", tmp_path, "svg", inputs[3], inputs[2])
 
 
 def test_a_write_that_breaks_off_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
     file = tmp_path / "report.html"
-    writing.write_atomically(file, "old")
+    writing.write(file, "old")
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoragelabError, match=r"report.html can't be written: No space left on device"):
-        writing.write_atomically(file, "new")
+        writing.write(file, "new")
     assert file.read_text("utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -82,7 +83,7 @@ def test_what_was_half_written_when_somebody_was_killed_is_removed_by_the_next_o
         gone.wait()
         for process in (alive, gone):
             (tmp_path / f".report.html.{process.pid}").write_text("half a rep")
-        writing.write_atomically(tmp_path / "report.html", "new")
+        writing.write(tmp_path / "report.html", "new")
         assert {path.name for path in tmp_path.iterdir()} == {"report.html", f".report.html.{alive.pid}"}
         alive.kill()
 

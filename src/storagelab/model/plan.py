@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from storagelab.model.config import Config
-from storagelab.model.values import Frozen, JsonValue, LeftOut, share_of
+from storagelab.model.engines import LARGEST_SCALE
+from storagelab.model.values import Figure, Frozen, JsonValue, LeftOut, share_of
 
 
 class Level(Frozen):
@@ -38,6 +39,10 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
 
 
+SMALL_WORLDS = "small"
+"""The folder in a race's results that holds those of small worlds, and the end of their experiment's name."""
+
+
 class SmallWorlds(Frozen):
     """What is known of a race's layouts, before it begins, from worlds that are smaller than the spec's.
 
@@ -45,11 +50,11 @@ class SmallWorlds(Frozen):
     cells whose runs failed.
     """
 
-    scale: int
-    rounds: int
-    runs: int
-    spent_s: float
-    log_s: dict[str, float]
+    scale: int = Field(ge=1, le=LARGEST_SCALE)
+    rounds: int = Field(ge=0, le=1_000_000)
+    runs: int = Field(ge=0, le=10_000_000)
+    spent_s: Figure
+    log_s: dict[str, Figure]
 
 
 class Race(Frozen):
@@ -76,6 +81,9 @@ class FleetConfig(Frozen):
     )
 
 
+MOST_REPETITIONS = 10_000
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -87,7 +95,7 @@ class Experiment(Frozen):
     repetitions: int = Field(
         3,
         ge=1,
-        le=10_000,
+        le=MOST_REPETITIONS,
         description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(

@@ -13,10 +13,10 @@ from storagelab.findings import racing
 from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, SmallWorlds
+from storagelab.model.plan import SMALL_WORLDS, Experiment, Plan, SmallWorlds
 from storagelab.spec import reading
 
-FOLDER = "small"
+FOLDER = SMALL_WORLDS
 ROUNDS = 3
 OPTION = "--small-worlds"
 
