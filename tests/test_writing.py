@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
+import sys
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
@@ -12,6 +15,7 @@ from builders import make_experiment, make_plan, make_runs
 from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
 from storagelab.report import writing
+from storagelab.run.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +96,59 @@ def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_
     (tmp_path / "here").write_text("")
     with pytest.raises(StoragelabError, match=r"another place with --output"):
         writing.write_report(tmp_path / "here", *inputs)
+
+
+@pytest.fixture
+def results(home, inputs):
+    experiment, _, runs, _ = inputs
+    with Store.writing(home / "results" / experiment.name, experiment) as store:
+        store.append(*runs)
+    return home / "results" / experiment.name
+
+
+@pytest.mark.parametrize("place", ["-", "/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize(
+    "command",
+    [["export"], ["export", "--format", "csv"], ["report"], ["report", "--format", "md"],
+     ["report", "--format", "svg", "--chart", "waits"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_stdout_as_output_holds_the_data_and_nothing_else(typed, results, command, place, tmp_path):
+    verb, *options = command
+    assert typed(verb, results.name, *options, "-o", tmp_path / "file")[0] == 0
+    code, out, _ = typed(verb, results.name, *options, "-o", place)
+    assert code == 0
+    assert out.rstrip("\n") == (tmp_path / "file").read_text("utf-8").rstrip("\n")
+
+
+def test_binary_data_goes_through_a_pipe(results, home):
+    command = [sys.executable, "-m", "storagelab", "export", results.name, "--format", "sqlite", "-o", "-"]
+    data = subprocess.run(command, cwd=home, stdout=subprocess.PIPE, check=True).stdout
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data)
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (6,)
+
+
+def test_binary_data_is_kept_from_a_terminal(results, home):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "storagelab", "export", results.name, "--format", "sqlite", "-o", "-"]
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "wb") as terminal:
+        ended = subprocess.run(command, cwd=home, stdout=terminal, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, "a terminal can't show this data" in ended.stderr) == (2, True)
+
+
+def test_a_folder_of_charts_is_no_file(typed, results, home):
+    (home / "file").write_text("mine")
+    for place in ("file", "-", "/dev/stdout"):
+        code, out, err = typed("report", results.name, "--format", "svg", "-o", place)
+        assert (code, out) == (2, "")
+        assert f"{place} is no folder, and each chart is a file\n  name a folder with --output" in err
+    assert (home / "file").read_text() == "mine"
+
+
+def test_a_report_follows_no_link_out_of_its_folder(typed, results, home):
+    (home / "mine").write_text("mine")
+    (results / "report.html").symlink_to(home / "mine")
+    code, _, err = typed("report", results.name)
+    assert (code, "can't be written: it leads out of" in err) == (2, True)
+    assert (home / "mine").read_text() == "mine"

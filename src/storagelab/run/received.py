@@ -23,7 +23,7 @@ def checked(experiment: Experiment) -> Experiment:
         include={"name", "question", "costly", "factors", "excludes", "fleet"}, exclude_none=True
     )
     for content in ({name: _with_lists(value) for name, value in said.items()}, experiment.canonical, experiment.base):
-        foreign.refuse_odd(content)
+        foreign.refuse_odd_values(content)
     _refuse_odd_order(experiment.canonical.get("listed"))
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
         reading.refuse_odd_places(experiment.base)

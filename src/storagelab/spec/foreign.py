@@ -36,15 +36,18 @@ def refuse_foreign(raw: Tables, text: str) -> None:
     """Refuses everything in `raw` (parsed from `text`) that no spec may contain. Raises SpecError naming the key."""
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
-    refuse_odd(raw)
-
-
-def refuse_odd(raw: Tables) -> None:
-    """Refuses too many entries, characters that can't be shown, and values that no key takes. Raises SpecError naming the
-    key."""
-    _refuse_too_much(raw, ())
     for parts, value in _leaves(raw, ()):
         _refuse_characters(parts, value)
+        _refuse_foreign_value(parts, value)
+
+
+def refuse_odd_values(raw: Tables) -> None:
+    """Refuses too many entries, and values that no key takes, in what somebody stored. Raises SpecError naming the key.
+
+    Characters that can't be shown are no reason: earlier versions stored them, and all output escapes them.
+    """
+    _refuse_too_much(raw, ())
+    for parts, value in _leaves(raw, ()):
         _refuse_foreign_value(parts, value)
 
 
