@@ -16,6 +16,7 @@ from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
 from storagelab.report import writing
 from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +99,24 @@ def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_
         writing.write_report(tmp_path / "here", *inputs)
 
 
+SPEC = """
+repetitions = 3
+[target]
+engine = "postgres"
+[volumes.a]
+path = "."
+[factors]
+"layout.data_files" = [1, 2]
+"""
+
+
 @pytest.fixture
-def results(home, inputs):
-    experiment, _, runs, _ = inputs
-    with Store.writing(home / "results" / experiment.name, experiment) as store:
-        store.append(*runs)
-    return home / "results" / experiment.name
+def results(home):
+    (home / "files.toml").write_text(SPEC)
+    experiment = reading.load(home / "files.toml")
+    with Store.writing(home / "results" / "files", experiment) as store:
+        store.append(*make_runs(experiment, matrix.expand(experiment)))
+    return home / "results" / "files"
 
 
 @pytest.mark.parametrize("place", ["-", "/dev/stdout", "/dev/fd/1"])
