@@ -192,15 +192,18 @@ NO_TIME = "no time passed between its first start and its last finish"
 """Why a run fails whose elapsed time is zero, so that nothing can be divided by it."""
 
 
+_MOST_RUNS = 1_000_000_000
+
+
 class Run(Frozen):
     """One run in the store. `measurement` is None when the run failed before there was one."""
 
     cell_id: str
-    repetition: int
-    attempt: int = 1
-    sequence: Count
-    block: Count = 0
-    seed: int = 0
+    repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
+    attempt: int = Field(1, ge=1, le=_MOST_RUNS)
+    sequence: int = Field(ge=0, le=_MOST_RUNS)
+    block: int = Field(0, ge=0, le=_MOST_RUNS)
+    seed: int = Field(0, ge=0, lt=2**63)
     status: Status
     reason: str = ""
     started_at: str = Field(description="ISO 8601, UTC")

@@ -60,6 +60,9 @@ class FleetConfig(Frozen):
     )
 
 
+MOST_REPETITIONS = 10_000
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -71,7 +74,7 @@ class Experiment(Frozen):
     repetitions: int = Field(
         3,
         ge=1,
-        le=10_000,
+        le=MOST_REPETITIONS,
         description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(
