@@ -83,9 +83,10 @@ def _of_found(kind: Kind, found: Found, options: argparse.Namespace) -> Iterator
             )
     if took_s := found.signals_took_s:
         wrong = found.after_signals
+        remark = f"beside {found.waited_for_a_core_s / len(took_s):.1f} s in which others had the cores, on average"
         yield Figure(
             f"{len(took_s)} signals, {kind}: the longest time to the end", max(took_s), "s", f"at most {IN_TIME_S:.0f} s",
-            max(took_s) <= IN_TIME_S, remark=f"load {os.getloadavg()[0]:.1f}",
+            max(took_s) <= IN_TIME_S, remark=remark,
         )  # fmt: skip
         yield Figure(
             f"{len(took_s)} signals, {kind}: troubles", len(wrong), "", "none", not wrong, remark="; ".join(wrong[:5])

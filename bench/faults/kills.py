@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.faults.campaigns import PATIENCE_S, Campaign, World, descendants
 from bench.faults.found import Found
-from bench.faults.moments import Going, Moment, Pace
+from bench.faults.moments import Going, Moment, Pace, draw
 
 IN_ONE = 5
 """So many kills, at most, hit one campaign."""
@@ -51,38 +51,42 @@ def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
 
 def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count: int) -> Found:
     found, before = Found(campaigns=1), campaign.stored()
-    moments: list[Moment | None] = [*pace.draw(dice, campaign.planned, count), None]
+    struck: set[int] = set()
+    """Runs that failed, and were stored so, because a process of theirs was killed a moment before storagelab."""
+    moments: list[Moment | None] = [*draw(dice, campaign.planned, count), None]
     for moment in moments:
         going = Going(campaign, pace, len(before))
         if not going.reaches(moment):
             break
         found.hit(going.phase())
         found.kills += 1
-        _kill(going.process, dice)
+        one_first = _kill(going.process, dice)
         after = campaign.stored()
+        if one_first:
+            struck |= {run.sequence for run in after if run.status == "failed" and run not in before}
         found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in after]
         before = after
     _, said = going.process.communicate(timeout=PATIENCE_S)
-    if going.process.returncode != 0:
+    if going.process.returncode != (1 if struck else 0):
         found.other.append(f"{campaign} ended with {going.process.returncode}: {said.strip()[-500:]}")
     runs = campaign.stored()
     made = sorted(run.sequence for run in runs)
     found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in runs]
     found.lost += [f"{campaign}: {number} was never made" for number in range(campaign.planned) if number not in made]
     found.repeated += [f"{campaign}: {number}" for number in set(made) if made.count(number) > 1]
-    found.other += [
-        f"{campaign}: {run.sequence} is {run.status}: {run.reason}" for run in runs if run.status == "failed"
-    ]
+    failed = [run for run in runs if run.status == "failed" and run.sequence not in struck]
+    found.other += [f"{campaign}: {run.sequence} failed: {run.reason}" for run in failed]
     hit = ", ".join(found.phases)
     found.left += [f"{what} (kills hit {hit})" for what in campaign.left()]
     return found
 
 
-def _kill(process: subprocess.Popen[str], dice: random.Random) -> None:
-    """Kills the process, alone or with all that it started (as when memory runs out), or one of those first."""
+def _kill(process: subprocess.Popen[str], dice: random.Random) -> bool:
+    """Kills the process, alone or with all that it started (as when memory runs out), or one of those first: true if so."""
     whom = dice.choice(["it", "it and its processes", "a process of its"])
     others = [pid for pid in descendants(process.pid) if pid != process.pid]
-    if whom == "a process of its" and others:
+    one_first = whom == "a process of its" and bool(others)
+    if one_first:
         _send(dice.choice(others), signal.SIGKILL)
         time.sleep(dice.uniform(0, 0.3))
     process.kill()
@@ -90,6 +94,7 @@ def _kill(process: subprocess.Popen[str], dice: random.Random) -> None:
         for pid in others:
             _send(pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
+    return one_first
 
 
 def _send(pid: int, number: int) -> None:

@@ -19,6 +19,9 @@ from bench.faults.campaigns import PATIENCE_S, Campaign, Log, descendants
 
 _POLL_S = 0.02
 _LOOK_S = 0.05
+_START, _END = 0.2, 0.15
+"""The shares of moments as storagelab starts and in the end. They are not shares of time: on a busy machine, loading
+the programs and drawing the report take most of it, and the runs between them would hardly be hit."""
 _NEWEST = 0.3
 """The weight of what was just seen among what was seen before."""
 _CONNECTED = 5
@@ -44,23 +47,23 @@ class Pace:
         before = getattr(self, part)
         setattr(self, part, before + weight * (seen_s - before))
 
-    def draw(self, dice: random.Random, runs: int, count: int) -> list[Moment]:
-        """Moments in the order of the campaign, one in each `count`-th part of its length; those as storagelab starts lie
-        anywhere between the others, since it starts again after each kill."""
-        whole_s = self.start_s + runs * self.run_s + self.end_s
-        at_start, later = [], []
-        for number in range(count):
-            at_s = (number + dice.random()) / count * whole_s
-            if at_s < self.start_s:
-                at_start.append(Moment(None, at_s / self.start_s))
-                continue
-            stored, rest_s = divmod(at_s - self.start_s, self.run_s)
-            in_the_end = stored >= runs
-            rest_s = at_s - self.start_s - runs * self.run_s if in_the_end else rest_s
-            later.append(Moment(min(int(stored), runs), rest_s / (self.end_s if in_the_end else self.run_s)))
-        for moment in at_start:
-            later.insert(dice.randint(0, len(later)), moment)
-        return later
+
+def draw(dice: random.Random, runs: int, count: int) -> list[Moment]:
+    """Moments in the order of the campaign, one in each `count`-th part of it; those as storagelab starts lie anywhere
+    between the others, since it starts again after each kill."""
+    at_start, later = [], []
+    for number in range(count):
+        at = (number + dice.random()) / count
+        if at < _START:
+            at_start.append(Moment(None, at / _START))
+        elif at < 1 - _END:
+            stored, share = divmod((at - _START) / (1 - _START - _END) * runs, 1.0)
+            later.append(Moment(min(int(stored), runs - 1), share))
+        else:
+            later.append(Moment(runs, (at - 1 + _END) / _END))
+    for moment in at_start:
+        later.insert(dice.randint(0, len(later)), moment)
+    return later
 
 
 class Going:

@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--own-view", action="store_true", help="nobody else uses this process's shared memory")
     options = parser.parse_args()
+    print(f"{options.kind}: one campaign without any fault first", file=sys.stderr, flush=True)
     began_s, sofar = time.monotonic(), Found()
     for found in _all(World(Path(tempfile.gettempdir()), options.kind, own_view=options.own_view), options):
         sofar.add(found)
