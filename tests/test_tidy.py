@@ -120,7 +120,7 @@ def names_of(path: Path) -> set[str]:
 
 def test_every_test_module_is_named_after_a_module():
     modules = set().union(*(names_of(path) for path in PACKAGE.rglob("*") if path.is_dir() or path.suffix == ".py"))
-    modules |= {path.stem for folder in ("bench", "tools") for path in (ROOT / folder).glob("*.py")}
+    modules |= {path.stem for folder in ("bench", "tools") for path in (ROOT / folder).rglob("*.py")}
     named = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     assert named - modules - TESTS_OF_THE_WHOLE == set()
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
@@ -49,6 +49,16 @@ def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
             key=f"target.settings.{name}",
             hint="leave it out, or attach to a server of your own with target.dsn",
         )
+
+
+def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
+    """All settings of several servers one after the other, each as it becomes another than the server's before."""
+    now: dict[str, str] = {}
+    for settings in of:
+        for name, value in settings.items():
+            if now.get(name) != text(value):
+                now[name] = text(value)
+                yield name, now[name]
 
 
 class PrivateServer(ABC, Generic[P]):

@@ -22,7 +22,7 @@ from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import look_at, site_of
+from storagelab.verbs.planning import look_at, saying_how_far, site_of
 from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def _try_starting(
         return
     with Interruptible() as stopping:
         try:
-            try_starting(expanded, site)
+            with saying_how_far() as tell:
+                try_starting(expanded, site, tell)
         except PreflightError as error:
             stopping.check()  # a server that is stopped as it starts does not come up, either
             raise error.of(experiment.source) from error

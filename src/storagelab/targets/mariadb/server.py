@@ -12,6 +12,7 @@ from storagelab.targets.mariadb.binaries import Binaries, find_binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect_to, words_of
 from storagelab.targets.mariadb.settings import (
     VARIABLES,
+    accepts,
     check_settings,
     observing,
     private_settings,
@@ -119,7 +120,7 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
-STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, Server)
+STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
 
 
 def stop_orphan(data_folder: Path) -> bool:

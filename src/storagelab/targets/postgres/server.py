@@ -16,7 +16,7 @@ from storagelab.errors import RunFailed
 from storagelab.model.values import Scalar
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries, find_binaries
-from storagelab.targets.postgres.settings import check_settings, own_words, private_settings, settings_text
+from storagelab.targets.postgres.settings import accepts, check_settings, own_words, private_settings, settings_text
 from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, stop_process
 from storagelab.targets.programs import installation
 from storagelab.targets.starting import Starter
@@ -100,7 +100,7 @@ def stop_orphan(data_folder: Path) -> bool:
     return pid_file.exists() and stop_process(pid_file, str(data_folder), signal.SIGQUIT) | _kill_sessions(data_folder)
 
 
-STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, Server)
+STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
 
 
 def _kill_sessions(data_folder: Path) -> bool:
