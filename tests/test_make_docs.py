@@ -183,7 +183,7 @@ def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
     assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
 
 
-def test_the_schema_of_the_export_is_that_of_its_form():
+def test_the_schema_of_the_export_is_that_of_its_form(make_docs):
     assert json.loads(make_docs.EXPORT_SCHEMA.read_text("utf-8")) == make_docs.document.json_schema()
 
 

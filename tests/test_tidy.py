@@ -20,7 +20,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 TESTS_OF_THE_WHOLE = {
     "article_a", "determinism", "explore_in_browser", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults",
     "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "recipes", "rooms", "sim_skin",
-    "simulated_refusals", "tidy",
+    "simulated_refusals", "tidy", "stopped_anywhere",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
