@@ -8,6 +8,7 @@ import stat
 
 import pytest
 from real_servers import site_at, small
+from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
@@ -130,17 +131,20 @@ def test_a_folder_that_cannot_be_made_fails_the_run_with_the_reason(tmp_path):
         folders.make()
 
 
-def test_a_volume_that_cannot_be_cleaned_does_not_keep_the_others_from_it(volumes, folders, monkeypatch):
+@needs_root
+def test_a_volume_that_cannot_be_cleaned_does_not_keep_the_others_from_it(volumes, folders):
     folders.make()
     (folders["a"] / "busy").mkdir()
-
-    def refuse(path, *_, **__):
-        raise OSError(16, "Device or resource busy", str(path))
-
-    monkeypatch.setattr("shutil.rmtree", refuse)
-    with pytest.raises(RunFailed, match=r"can't remove .*busy: Device or resource busy"):
+    (folders["a"] / "server").mkdir()
+    with (
+        mounted(folders["a"] / "busy", "-o", "size=1m"),
+        pytest.raises(RunFailed, match=r"can't remove .*/a/storagelab-.*/busy: Device or resource busy"),
+    ):
         folders.remove()
     assert os.listdir(volumes["b"]) == []
+    assert sorted(os.listdir(folders["a"])) == [".storagelab.json", "busy"]
+    folders.remove()
+    assert os.listdir(volumes["a"]) == []
 
 
 def test_a_relative_volume_starts_at_the_folder_of_the_spec(tmp_path):
