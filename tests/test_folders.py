@@ -134,7 +134,6 @@ def test_a_folder_that_cannot_be_made_fails_the_run_with_the_reason(tmp_path):
 @needs_root
 def test_a_volume_that_cannot_be_cleaned_does_not_keep_the_others_from_it(volumes, folders):
     folders.make()
-    (folders["a"] / "busy").mkdir()
     (folders["a"] / "server").mkdir()
     with (
         mounted(folders["a"] / "busy", "-o", "size=1m"),
