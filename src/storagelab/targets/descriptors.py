@@ -38,16 +38,21 @@ def open_file(name: str, within: int, flags: int = os.O_RDONLY) -> int:
     """The descriptor of a plain file of a folder. Raises OSError unless it has one name only and belongs to the folder's
     owner or to this user."""
     with _full_name(name, within):
-        opened = os.open(name, flags | _FILE, 0o644, dir_fd=within)
         try:
-            facts = os.fstat(opened)
-            owners = {os.fstat(within).st_uid, os.geteuid()}
-            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1 or facts.st_uid not in owners:
-                raise PermissionError(errno.EPERM, "it is not a plain file of the folder's owner", name)
-        except BaseException:
-            os.close(opened)
+            opened = os.open(name, flags | _FILE, 0o644, dir_fd=within)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe or a socket
+                raise _not_plain(name) from error
             raise
+        facts, owners = os.fstat(opened), {os.fstat(within).st_uid, os.geteuid()}
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1 or facts.st_uid not in owners:
+            os.close(opened)
+            raise _not_plain(name)
     return opened
+
+
+def _not_plain(name: str) -> OSError:
+    return PermissionError(errno.EPERM, "it is not a plain file of the folder's owner", name)
 
 
 def read(name: str, within: int, most_bytes: int = -1) -> bytes:

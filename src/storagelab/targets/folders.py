@@ -197,3 +197,12 @@ def _is_ours(folder: int, site: Site) -> bool:
         return False
     theirs = marker if isinstance(marker, dict) else {}
     return bool(theirs.get("made_by") == "storagelab" and theirs.get("identity") == site.identity)
+
+
+def experiments_on(volume: Path) -> list[str]:
+    """The experiments that have folders on a volume now, as far as this user may see them."""
+    found = set()
+    for place in volume.glob("storagelab-*") if volume.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:
+            found.add(str(json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))["experiment"]))
+    return sorted(found)
