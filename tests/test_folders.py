@@ -148,7 +148,7 @@ def test_a_link_of_another_user_to_a_folder_with_a_fitting_marker_is_refused_and
     with pytest.raises(PreflightError, match="is in the way, and this experiment did not make it"):
         folders.leftovers()
     for again in (False, True):
-        with pytest.raises(RunFailed, match="can't make .*/sticky/storagelab-tested-0badcafe"):
+        with pytest.raises(RunFailed, match=r"can't make .*/sticky/storagelab-tested-0badcafe"):
             folders.make(again=again)
     folders.remove()
     assert (precious["a"] / "thesis.txt").read_text() == "years of work"
@@ -163,7 +163,7 @@ def test_a_folder_of_another_user_is_neither_used_nor_removed_whatever_its_marke
     os.chown(folders["a"], 12345, 12345)
     with pytest.raises(PreflightError, match="is in the way, and this experiment did not make it"):
         folders.leftovers()
-    with pytest.raises(RunFailed, match="can't make .*: this experiment did not make it"):
+    with pytest.raises(RunFailed, match=r"can't make .*: this experiment did not make it"):
         folders.make(again=True)
     folders.remove()
     assert (folders["a"] / "file").read_text() == "x"
