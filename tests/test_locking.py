@@ -19,7 +19,7 @@ from real_servers import left_behind, plan_of, site_at, small, until
 from test_interruptions import SPEC, TOO_LONG, Running
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
+from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.run.dealing import Slice
 from storagelab.run.fleet import Asked, look_around, making
@@ -105,6 +105,18 @@ def test_an_attached_servers_volume_on_this_machine_is_locked_and_a_remote_one_i
         "volumes": {"a": {"path": str(scratch / "a"), "remote": True}},
     })  # fmt: skip
     hold(scratch, there)
+
+
+def test_a_device_that_is_only_read_is_locked_as_well(scratch):
+    device = scratch / "device"
+    device.touch()
+    config = small(scratch)
+    config = config.model_copy(update={"volumes": {"a": VolumeConfig(device=str(device))}})
+    with device.open("rb") as used:
+        fcntl.flock(used, fcntl.LOCK_EX)
+        with pytest.raises(PreflightError, match=rf"^volumes\.a\.device: .* \(process {os.getpid()}\)"):
+            hold(scratch, config)
+    hold(scratch, config)
 
 
 # --- on hosts of a fleet ---------------------------------------------------------------------------------------------
