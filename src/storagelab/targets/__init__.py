@@ -129,6 +129,13 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     return opening(config, site)
 
 
+def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
+    """Keeps other campaigns off the plan's volumes on this machine. Entering raises PreflightError if one is there."""
+    from storagelab.targets import locking
+
+    return locking.volumes_locked(plan, site)
+
+
 def sweep(plan: Plan, site: Site) -> list[str]:
     """Remove what a killed run of this experiment, and in the temporary folder of any, left behind; says what was removed.
 
@@ -154,6 +161,6 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block",
-    "open_target", "preflight", "remove_templates", "server_abilities", "sweep", "try_starting",
+    "Block", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block", "open_target",
+    "preflight", "remove_templates", "server_abilities", "sweep", "try_starting", "volumes_locked",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import descriptors, temporary
 from storagelab.targets.programs import Programs, environment, run
 from storagelab.targets.unprivileged import as_server, make_folder
 
@@ -24,6 +24,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 SHUT_DOWN_TIMEOUT_S = 900.0
 """How long a server may write out what it holds in memory."""
+_LONGEST_PID_FILE_BYTES = 4096
 
 Settings = Mapping[str, Scalar]
 P = TypeVar("P", bound=Programs)
@@ -195,7 +196,7 @@ class PrivateServer(ABC, Generic[P]):
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
-        with self.server_log.open("ab") as log, uninterrupted():  # otherwise it could run unnoticed
+        with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
                 env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),
@@ -217,7 +218,7 @@ class PrivateServer(ABC, Generic[P]):
     def log_tail(self, lines: int = 8) -> str:
         """The last lines of the server's log, or why there are none."""
         try:
-            text = self.server_log.read_text(encoding="utf-8", errors="replace")
+            text = descriptors.read_file(self.server_log).decode("utf-8", "replace")
         except OSError as error:
             return f"(no log: {error})"
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
@@ -230,12 +231,17 @@ class PrivateServer(ABC, Generic[P]):
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
     """Stop the server that a killed storagelab left, by the server's own PID file, if its process was started with
-    `argument`. True if there was one."""
+    `argument`. True if there was one.
+
+    Whoever owns the folder may have written any number: only processes of that user are stopped.
+    """
     try:
-        pid = int(pid_file.read_text(encoding="utf-8").split(maxsplit=1)[0])
+        with descriptors.folder(pid_file.parent) as folder:
+            owner = os.fstat(folder).st_uid
+            pid = int(descriptors.read(pid_file.name, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return False
-    if not _runs_with(pid, argument):
+    if not (runs_as(pid, owner) and _runs_with(pid, argument)):
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
@@ -243,6 +249,16 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
     while _runs_with(pid, argument) and time.monotonic() < deadline:
         time.sleep(0.02)
     return True
+
+
+def runs_as(pid: int, user: int) -> bool:
+    """Whether all of a process's user ids are this one."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    return set(ids) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:

@@ -10,12 +10,12 @@ import contextlib
 import os
 import re
 import secrets
-import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from storagelab.targets import descriptors
 
 _LONGEST_SOCKET = 107
 _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
@@ -40,16 +40,19 @@ def short_path(kind: str) -> Path:
 def prepare(place: Path) -> None:
     """Make the folder of this process that `place` is to stand in. Raises OSError."""
     with contextlib.suppress(FileExistsError):
-        place.parent.mkdir(mode=0o711)
-        place.parent.chmod(0o711)  # whatever the umask: servers pass through it, as another user
-    if not _is_own(place.parent):
-        raise PermissionError(f"{place.parent} is in the way, and another user made it")
+        place.parent.mkdir(mode=0o700)
+    try:
+        with _own(place.parent) as opened:
+            os.fchmod(opened, 0o711)  # whatever the umask: servers pass through it, as another user
+    except (NotADirectoryError, PermissionError) as error:
+        raise PermissionError(f"{place.parent} is in the way, and another user made it") from error
 
 
 def remove(place: Path) -> None:
     """Remove `place`, and the folder around it if nothing else is in it. Never raises."""
-    shutil.rmtree(place, ignore_errors=True)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _own(place.parent) as opened:
+        with contextlib.suppress(OSError):
+            descriptors.remove(place.name, opened)
         place.parent.rmdir()
 
 
@@ -74,7 +77,7 @@ def left_behind() -> list[Path]:
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
             found += [
-                place for place in sorted(base.glob("storagelab-*")) if _is_own(place) and _is_nobodys(place.name)
+                place for place in sorted(base.glob("storagelab-*")) if _is_nobodys(place.name) and _is_own(place)
             ]
     return found
 
@@ -82,20 +85,30 @@ def left_behind() -> list[Path]:
 def remove_left_behind(place: Path) -> bool:
     """Remove such a folder, patiently: a server that is about to end may still write there. False if that fails."""
     deadline = time.monotonic() + _PATIENCE_S
-    while place.exists():
-        shutil.rmtree(place, ignore_errors=True)
+    while os.path.lexists(place):
+        with contextlib.suppress(OSError), _own(place) as opened:
+            descriptors.empty(opened)
+            place.rmdir()
+            continue
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
 
 
+@contextlib.contextmanager
+def _own(place: Path) -> Iterator[int]:
+    """The descriptor of a folder of this user's. Raises OSError for anything else."""
+    with descriptors.folder(place) as opened:
+        if os.fstat(opened).st_uid != os.geteuid():
+            raise PermissionError(f"{place} is another user's")
+        yield opened
+
+
 def _is_own(place: Path) -> bool:
-    try:
-        facts = place.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
+    with contextlib.suppress(OSError), _own(place):
+        return True
+    return False
 
 
 def _is_nobodys(name: str) -> bool:

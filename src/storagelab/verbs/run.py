@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
-from storagelab.targets import Preflight, Site, sweep, try_starting
+from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, site_of
@@ -73,8 +73,7 @@ def _make(
 ) -> tuple[tuple[Run, ...], bool]:
     """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
-    _try_starting(experiment, expanded, site, folder, racing, again)
-    with writing(folder, experiment) as store:
+    with _ready(experiment, expanded, site, folder, racing, again), writing(folder, experiment) as store:
         before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
         rounds = None if racing is None else racing(before)
         del before
@@ -90,15 +89,16 @@ def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None)
     return Racing(experiment, runs, budget_s)
 
 
-def _try_starting(
+@contextlib.contextmanager
+def _ready(
     experiment: Experiment,
     expanded: Plan,
     site: Site,
     folder: Path,
     racing: Callable[[Sequence[Run]], Racing] | None,
     again: bool,
-) -> None:
-    """Refuses a server that does not start before anything is stored, if there are runs to make."""
+) -> Iterator[None]:
+    """If there are runs to make: holds the volumes, and refuses a server that does not start before anything is stored."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     plan = expanded
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
@@ -107,15 +107,19 @@ def _try_starting(
             if racing is not None:
                 plan = racing(stored.of_plan(folder / FILE_NAME, expanded, store.runs())).course.plan
     if not dealing.pending(plan, attempts, again=again):
+        yield
         return
-    with Interruptible() as stopping:
-        try:
-            with saying_how_far() as tell:
-                try_starting(expanded, site, tell)
-        except PreflightError as error:
-            stopping.check()  # a server that is stopped as it starts does not come up, either
-            raise error.of(experiment.source) from error
-        stopping.check()
+    with contextlib.ExitStack() as volumes:
+        with Interruptible() as stopping:
+            try:
+                volumes.enter_context(volumes_locked(expanded, site))
+                with saying_how_far() as tell:
+                    try_starting(expanded, site, tell)
+            except PreflightError as error:
+                stopping.check()  # a server that is stopped as it starts does not come up, either
+                raise error.of(experiment.source) from error
+            stopping.check()
+        yield
 
 
 def _run_pending(

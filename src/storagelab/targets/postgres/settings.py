@@ -93,7 +93,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
         for file in files:
             file.touch()
-        give_to_server(folder, *files)
+        give_to_server(*files, folder)
         command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
