@@ -29,7 +29,7 @@ RUNS = 8
 PATIENCE_S = 600.0
 IN_TIME_S = 2.0
 KINDS: tuple[Kind, ...] = ("simulated", "real")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
 """The files that a results folder may hold when all is done."""
 _SPECS: dict[Kind, str] = {
