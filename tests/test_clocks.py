@@ -59,7 +59,7 @@ def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
     shift.chmod(0o644)
     library.chmod(0o755)
     theirs = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
-    monkeypatch.setattr(private, "environment", lambda *variables: environment(*variables) | theirs)
+    monkeypatch.setattr(private, "environment", lambda: environment() | theirs)
 
     def set_(seconds: float) -> None:
         with shift.open("r+b") as file:

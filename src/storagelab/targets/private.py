@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import marks, temporary
 from storagelab.targets.programs import Programs, environment, run
 from storagelab.targets.unprivileged import as_server, make_folder
 
@@ -58,8 +58,6 @@ class PrivateServer(ABC, Generic[P]):
     """Matches the lines of its log that report trouble."""
     telling_lines: ClassVar[int]
     """How many of these lines explain why it did not start."""
-    variables: ClassVar[tuple[str, ...]]
-    """Prefixes of the environment variables that its programs read."""
     stop_signal: ClassVar[signal.Signals]
     """The signal that ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
     shut_down_signal: ClassVar[signal.Signals]
@@ -82,6 +80,7 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
+        self._mark = marks.new()
 
     @abstractmethod
     def _make_database(self) -> None:
@@ -133,11 +132,12 @@ class PrivateServer(ABC, Generic[P]):
         if code != 0:
             raise self._failed(f"the server did not shut down in order (exit code {code})")
         self._process = None
+        marks.end(self._mark)
         self._remove_socket_folder()
         self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop at once."""
+        """Stop at once, with every program that its SQL or its settings have started."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -148,6 +148,7 @@ class PrivateServer(ABC, Generic[P]):
                 process.kill()
                 process.wait()
         self._stop_sessions()
+        marks.end(self._mark)
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
@@ -181,14 +182,14 @@ class PrivateServer(ABC, Generic[P]):
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a program that makes the database."""
-        return run(command, self._in_child(), environment=environment(*self.variables))
+        return run(command, self._in_child(), environment=environment())
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
         with self.server_log.open("ab") as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
-                env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),
+                env={**environment(), marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:

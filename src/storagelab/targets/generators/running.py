@@ -23,7 +23,7 @@ from storagelab.errors import RunFailed
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import marks, temporary
 from storagelab.targets.generators import settling
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop
@@ -86,6 +86,7 @@ class Generator(Generic[C]):
         self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
         self._trend: settling.Trend | None = None
         self._warm_up_s: float | None = None
+        self._mark = marks.new()
         self.ids: list[int] = []
 
     @property
@@ -152,7 +153,7 @@ class Generator(Generic[C]):
         with (self._folder / "said").open("wb") as said, uninterrupted():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
-                env=dict(self.program.environment), start_new_session=True, preexec_fn=in_child,
+                env={**self.program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
             )  # fmt: skip
 
     def _now_s(self) -> float:
@@ -285,6 +286,7 @@ class Generator(Generic[C]):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                marks.end(self._mark)
         with contextlib.suppress(Exception):
             self._let_go()
         first, self._first = self._first, None
