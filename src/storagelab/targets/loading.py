@@ -429,6 +429,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     ) -> Measurement:
         elapsed_s, busy_s, connections = done.elapsed_s, sum(done.connection_s), len(done.connection_s)
         waits = sampled.waits(elapsed_s, busy_s, connections) if self.config.measure.waits else None
+        observer = sampled.observed(elapsed_s)
         return Measurement(
             provenance="measured",
             elapsed_s=elapsed_s,
@@ -443,8 +444,8 @@ class LoadingTarget(Lifetime, Generic[C]):
             series=done.series,
             environment=environment,
             durability=judged(environment),
-            checks=(*self._layout_checks(), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
-            observer=sampled.observer,
+            checks=(*self._layout_checks(), *checks, *check_watching(sampled.error, observer, elapsed_s)),
+            observer=observer,
             setup_s=self.setup_s,
         )
 
