@@ -92,7 +92,9 @@ class Folders:
 
     def make(self, *, again: bool = False) -> None:
         """Raises RunFailed if a folder can't be made; two volumes with one path share their folder. `again`: some may be
-        there already."""
+        there already. What a failed run before could not remove is removed now, or its cause is named."""
+        if not again:
+            self._remove_what_is_left()
         for folder in set(self._folders.values()):
             try:
                 folder.mkdir(exist_ok=again)
@@ -101,6 +103,13 @@ class Folders:
                 (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")
             except OSError as error:
                 raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
+
+    def _remove_what_is_left(self) -> None:
+        try:
+            self.remove()
+        except RunFailed as error:
+            left = " and ".join(str(folder) for folder in self.paths if folder.exists())
+            raise RunFailed(f"{left} is left from an earlier run, and can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
         """Folders that an earlier run of this experiment left behind (it was killed).

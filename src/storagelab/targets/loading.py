@@ -283,7 +283,8 @@ class LoadingTarget(Lifetime, Generic[C]):
             time.sleep(0.05)
         if not self.server.died() and not self.log_tells_of_sessions:
             return words
-        died = "the server died: " if self.server.died() else ""
+        how = f"it was {self.server.killed}; " if self.server.killed else ""
+        died = f"the server died: {how}" if self.server.died() else ""
         return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
 
     # --- what a run needs --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
 from storagelab.targets import marks, temporary
@@ -81,6 +82,7 @@ class PrivateServer(ABC, Generic[P]):
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
         self._mark = marks.new()
+        self._kills = Kills("the server was started")
 
     @abstractmethod
     def _make_database(self) -> None:
@@ -161,6 +163,11 @@ class PrivateServer(ABC, Generic[P]):
     def died(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
+    @property
+    def killed(self) -> str:
+        """How its process was killed: "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        return self._kills.words(self._process.poll()) if self._process is not None else ""
+
     def _make_socket_folder(self) -> None:
         self._socket_folder = temporary.short_path("socket")  # noted before it is made, for the clean-up
         temporary.prepare(self._socket_folder)
@@ -181,11 +188,16 @@ class PrivateServer(ABC, Generic[P]):
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program that makes the database."""
-        return run(command, self._in_child(), environment=environment())
+        """Run a program that makes the database. Raises RunFailed if it is killed."""
+        kills = Kills("it was started")
+        said = run(command, self._in_child(), environment=environment())
+        if killed := kills.words(said.returncode):
+            raise RunFailed(f"{Path(command[0]).name} was {killed}")
+        return said
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
+        self._kills = Kills("the server was started")
         with self.server_log.open("ab") as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
@@ -194,13 +206,19 @@ class PrivateServer(ABC, Generic[P]):
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
             if self.died():
-                said = self._own_words(self.log_of_trouble(self.telling_lines))
-                raise self._failed(f"the server did not start: {said}")
+                raise self._failed(f"the server did not start: {self._why_ended()}")
             if refusal.by_server:
                 raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
             if time.monotonic() > deadline:
                 raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
+
+    def _why_ended(self) -> str:
+        if self.killed:
+            return f"it was {self.killed}"
+        code = self._process.returncode if self._process is not None else None
+        said = self._own_words(self.log_of_trouble(self.telling_lines))
+        return said or f"it ended with exit code {code}, and its log does not say why"
 
     def _failed(self, reason: str) -> StartFailed:
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")

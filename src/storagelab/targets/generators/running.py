@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from storagelab.errors import RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
@@ -86,7 +87,7 @@ class Generator(Generic[C]):
         self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
         self._trend: settling.Trend | None = None
         self._warm_up_s: float | None = None
-        self._mark = marks.new()
+        self._mark, self._kills = marks.new(), Kills("it was started")
         self.ids: list[int] = []
 
     @property
@@ -174,7 +175,8 @@ class Generator(Generic[C]):
         return (self._own_folder / "said").read_text(encoding="utf-8", errors="replace")
 
     def _said(self) -> str:
-        return self.program.words(self._raw_said())
+        killed = self._kills.words(self._process.poll()) if self._process is not None else ""
+        return f"it was {killed}" if killed else self.program.words(self._raw_said())
 
     def release(self) -> None:
         """From now on, transactions count."""
