@@ -105,11 +105,12 @@ class Folders:
                 raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
 
     def _remove_what_is_left(self) -> None:
+        left = " and ".join(str(folder) for folder in self.paths if os.path.lexists(folder))
         try:
-            self.remove()
+            if left:
+                self.remove()
         except RunFailed as error:
-            left = " and ".join(str(folder) for folder in self.paths if folder.exists())
-            raise RunFailed(f"{left} is left from an earlier run, and can't be removed: {error}") from error
+            raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
         """Folders that an earlier run of this experiment left behind (it was killed).
