@@ -67,7 +67,7 @@ def _end(is_meant: Callable[[str], bool]) -> list[_Marked]:
 def _running() -> Iterator[_Marked]:
     """Every process with a mark that runs as this user or as a server does; one that has ended has no environment."""
     owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
-    for number in filter(str.isdigit, os.listdir("/proc")):
+    for number in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{number}").st_uid not in owners or int(number) == os.getpid():
                 continue
