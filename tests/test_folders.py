@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -223,3 +226,39 @@ def test_a_path_longer_than_any_folder_s_is_refused_by_key(tmp_path):
 def test_the_home_of_a_user_that_there_is_not_is_refused_by_key(tmp_path):
     with pytest.raises(PreflightError, match=r"^volumes\.a\.path: \"~nobody-at-all/x"):
         site_at(tmp_path).place("~nobody-at-all/x", "volumes.a.path")
+
+
+@contextlib.contextmanager
+def that_can_not_be_removed(folder: Path) -> Iterator[None]:
+    """As after an I/O error: something is mounted there, or, for other users than root, it is closed."""
+    folder.mkdir()
+    if os.geteuid() == 0:
+        mount = ["mount", "-t", "tmpfs", "none", str(folder)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            pytest.skip("root may not mount here")
+    else:
+        (folder / "file").touch()
+        folder.chmod(0o500)
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", str(folder)], check=True)
+        else:
+            folder.chmod(0o700)
+
+
+def test_what_a_failed_run_could_not_remove_is_named_with_the_cause_and_removed_once_that_is_gone(folders, volumes):
+    folders.make()
+    left = folders["a"]
+    with that_can_not_be_removed(left / "held"):
+        with pytest.raises(RunFailed) as caught:
+            folders.make()
+        said = str(caught.value)
+        assert ": left from an earlier run, and it can't be removed: can't remove " in said
+        assert said.startswith(str(left))
+        assert said.endswith(("Device or resource busy", "Permission denied"))
+    folders.make()
+    assert folders.content(left) == []
+    folders.remove()
+    assert [os.listdir(place) for place in volumes.values()] == [[], []]

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
+"""Ctrl-C, SIGTERM, SIGQUIT and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
 resume."""
 
 from __future__ import annotations
@@ -128,7 +128,11 @@ def nothing_is_left(home: Path) -> None:
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
+    ids=["Ctrl-C", "SIGTERM", "hang-up", "SIGQUIT"],
+)
 @pytest.mark.parametrize("whom", ["its whole group", pytest.param("the process alone", marks=campaign)])
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()

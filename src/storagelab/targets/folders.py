@@ -102,7 +102,9 @@ class Folders:
 
     def make(self, *, again: bool = False) -> None:
         """Raises RunFailed if a folder can't be made; two volumes with one path share their folder. `again`: some may be
-        there already."""
+        there already. What a failed run before could not remove is removed now, or its cause is named."""
+        if not again:
+            self._remove_what_is_left()
         for folder in set(self._folders.values()):
             try:
                 with contextlib.suppress(*([FileExistsError] if again else [])):
@@ -117,6 +119,14 @@ class Folders:
                     descriptors.write(_MARKER, made, json.dumps(marker).encode())
             except OSError as error:
                 raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
+
+    def _remove_what_is_left(self) -> None:
+        left = " and ".join(str(folder) for folder in self.paths if os.path.lexists(folder))
+        try:
+            if left:
+                self.remove()
+        except RunFailed as error:
+            raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
         """Folders that an earlier run of this experiment left behind (it was killed).

@@ -27,7 +27,7 @@ _PATIENCE_S = 2.0
 
 def path(kind: str) -> Path:
     """A place for something of this kind. Call `prepare` first and `remove` last, whatever happened in between."""
-    return Path(tempfile.gettempdir()) / _name(os.getpid()) / f"{kind}-{secrets.token_hex(4)}"
+    return Path(tempfile.gettempdir()) / own_name() / f"{kind}-{secrets.token_hex(4)}"
 
 
 def short_path(kind: str) -> Path:
@@ -76,9 +76,7 @@ def left_behind() -> list[Path]:
     found = []
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
-            found += [
-                place for place in sorted(base.glob("storagelab-*")) if _is_nobodys(place.name) and _is_own(place)
-            ]
+            found += [place for place in sorted(base.glob("storagelab-*")) if is_nobodys(place.name) and _is_own(place)]
     return found
 
 
@@ -111,8 +109,8 @@ def _is_own(place: Path) -> bool:
     return False
 
 
-def _is_nobodys(name: str) -> bool:
-    """Is the process gone that this folder is named after, as far as can be known from here?"""
+def is_nobodys(name: str) -> bool:
+    """Is the process gone that is named like this, as far as can be known from here?"""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False
@@ -121,6 +119,11 @@ def _is_nobodys(name: str) -> bool:
     if owner["world"] != _world():
         return False  # e.g. a container's, whose processes have other numbers here
     return _name(int(owner["pid"], 16)) != name
+
+
+def own_name() -> str:
+    """The name of this process, which no other has or gets."""
+    return _name(os.getpid())
 
 
 def _name(pid: int) -> str:

@@ -20,10 +20,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from storagelab.errors import RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import marks, temporary
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import settling
 from storagelab.targets.generators.transactions import Counted
@@ -88,6 +89,7 @@ class Generator(Generic[C]):
         self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
         self._trend: settling.Trend | None = None
         self._warm_up_s: float | None = None
+        self._mark, self._kills = marks.new(), Kills("it was started")
         self.ids: list[int] = []
 
     @property
@@ -153,7 +155,7 @@ class Generator(Generic[C]):
                 give(self.program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
-                env=dict(self.program.environment), start_new_session=True, preexec_fn=in_child,
+                env={**self.program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
             )  # fmt: skip
 
     def _now_s(self) -> float:
@@ -174,7 +176,8 @@ class Generator(Generic[C]):
         return read_file(self._own_folder / "said").decode("utf-8", "replace")
 
     def _said(self) -> str:
-        return self.program.words(self._raw_said())
+        killed = self._kills.words(self._process.poll()) if self._process is not None else ""
+        return f"it was {killed}" if killed else self.program.words(self._raw_said())
 
     def release(self) -> None:
         """From now on, transactions count."""
@@ -286,6 +289,7 @@ class Generator(Generic[C]):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                marks.end(self._mark)
         with contextlib.suppress(Exception):
             self._let_go()
         first, self._first = self._first, None

@@ -19,9 +19,6 @@ from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
-VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
-"""Prefixes of the environment variables that its programs read."""
-
 _OWN = frozenset({
     "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
     "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
@@ -149,7 +146,7 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
         give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         in_child = as_server(folder, *installation(binaries.server))
-        said = run(command, in_child, timeout_s=30, environment=environment(*VARIABLES), folder=folder)
+        said = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

@@ -41,8 +41,7 @@ class Server(PrivateServer[Binaries]):
     """PostgreSQL as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 1
-    variables, stop_signal = (connecting.VARIABLES,), signal.SIGQUIT
-    shut_down_signal = signal.SIGINT
+    stop_signal, shut_down_signal = signal.SIGQUIT, signal.SIGINT
 
     def _reach(self) -> tuple[Path, ...]:
         return installation(Path(self.programs.program("postgres")))

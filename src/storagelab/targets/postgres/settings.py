@@ -12,7 +12,6 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.targets.private import Settings, changes, refuse_own
@@ -118,7 +117,7 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 
 def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
     in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
-    return run(command, in_child, timeout_s=30, environment=environment(connecting.VARIABLES))
+    return run(command, in_child, timeout_s=30, environment=environment())
 
 
 def own_words(log: str) -> str:
