@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop
+from storagelab.run.errands import slice_in, slice_message
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets.states import Carried, InFile
@@ -18,17 +17,17 @@ from storagelab.targets.states import Carried, InFile
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
     state = Carried()
     state.write([b"header\n", bytes(1_000_000)])
-    sent = pickle.dumps(state)
+    sent = state.packed()
     assert len(sent) < 20_000
-    assert pickle.loads(sent).read() == b"header\n" + bytes(1_000_000)
+    assert Carried(sent).read() == b"header\n" + bytes(1_000_000)
 
 
 def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
     state, file = Carried(), InFile(tmp_path / "block-0.bin")
     state.write([b"header\n", bytes(1_000_000)])
-    file.write([pickle.loads(pickle.dumps(state)).kept()])
+    file.write([state.packed()])
     assert file.path.stat().st_size < 20_000
-    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
+    assert file.read() == Carried(Carried(file.kept()).packed()).read() == state.read()
     file.write([file.kept()[:100]])
     assert file.read() == b"", "what is damaged counts as lost"
 
@@ -44,7 +43,7 @@ def test_a_state_in_a_file_is_replaced_whole_and_one_that_is_not_there_is_empty(
 
 def made(work: loop.Slice) -> list[str]:
     told: list[object] = []
-    loop.make_elsewhere(pickle.loads(pickle.dumps(work)), told.append)
+    loop.make_elsewhere(slice_in(slice_message(work))[0], told.append)
     (news,) = told
     assert isinstance(news, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)

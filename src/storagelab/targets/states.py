@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 _PACKED = b"\x78\x01"
 """How zlib's fastest level begins, and no state does: states are JSON first."""
+_LARGEST_BYTES = 2**33
 
 
 class InFile(NamedTuple):
@@ -60,8 +61,10 @@ class Carried:
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Carried, (_packed(self.kept()),)
+    def packed(self) -> bytes:
+        """As it travels."""
+        kept = self.kept()
+        return kept if not kept or is_packed(kept) else zlib.compress(kept, level=1)
 
     def __str__(self) -> str:
         return "memory"
@@ -70,13 +73,17 @@ class Carried:
 Kept = InFile | Carried
 
 
-def _packed(kept: bytes) -> bytes:
-    return kept if not kept or kept.startswith(_PACKED) else zlib.compress(kept, level=1)
+def is_packed(kept: bytes) -> bool:
+    return kept.startswith(_PACKED)
 
 
 def _plain(kept: bytes) -> bytes:
-    """Unpacked; nothing if it is damaged."""
+    """Unpacked; nothing if it is damaged, or larger than any drives are."""
+    if not is_packed(kept):
+        return kept
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(kept) if kept.startswith(_PACKED) else kept
+        state = unpacking.decompress(kept, _LARGEST_BYTES)
     except zlib.error:
         return b""
+    return state if unpacking.eof else b""

@@ -32,9 +32,9 @@ class Elsewhere(NamedTuple):
     ) -> Cluster[Slice, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
         with _dask():
-            from storagelab.run import cluster
+            from storagelab.run import cluster, errands
         reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
+        return cluster.Cluster(errands.SimulatedRuns(), reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
         """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
