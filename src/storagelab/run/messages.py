@@ -54,6 +54,8 @@ def unpacked(message: object) -> list[bytes]:
     """The parts of a message. Raises NoMessage."""
     if not isinstance(message, bytes):
         raise NoMessage(f"it is {type(message).__name__}, not bytes")
+    if not message:
+        raise NoMessage("it is empty, or not bytes")
     if len(message) > LARGEST_BYTES:
         raise NoMessage(f"it has {len(message):,} bytes, and {LARGEST_BYTES:,} are the most")
     parts, at = list[bytes](), 0
@@ -114,7 +116,7 @@ def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
 def read(errand: Errand[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
     """The answer to a task. Raises NoMessage if the message is none."""
     try:
-        trouble, *parts = unpacked(message) or [b"{}"]
+        trouble, *parts = unpacked(message)
         if not trouble:
             return Answer(errand.news(task, host, parts))
         said = Trouble.model_validate_json(trouble)
