@@ -12,17 +12,17 @@ from storagelab.run import errands, messages, worker
 
 
 class Bomb(Exception):
-    """Any other process that unpickles it writes a file."""
+    """Whoever unpickles it writes a file, but for the process `spared`."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, spared: int = 0) -> None:
+        self.file, self.spared = file, spared
 
     def __reduce__(self) -> tuple[object, ...]:
-        return burst, (self.file, os.getpid())
+        return burst, (self.file, self.spared)
 
 
-def burst(file: str, maker: int) -> None:
-    if os.getpid() != maker:
+def burst(file: str, spared: int) -> None:
+    if os.getpid() != spared:
         Path(file).touch()
 
 
@@ -33,7 +33,7 @@ def simulate(message: bytes) -> object:
     if way == "pickle":
         return pickle.dumps(Bomb(os.environ["BOMB"]))
     if way == "error":
-        raise Bomb(os.environ["BOMB"])
+        raise Bomb(os.environ["BOMB"], os.getpid())  # Dask tries there whether it can be unpickled
     if way == "no bytes":
         return Bomb(os.environ["BOMB"])
     if way == "large":

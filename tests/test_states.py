@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
@@ -48,6 +49,15 @@ def made(work: loop.Slice) -> list[str]:
     assert isinstance(news, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)
     return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in news.runs]
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"bytes": [1e999]}', b"[" * 10_000, b'{"bytes": [], "identity": "", "runs_done": 1e999}', b"[]", b"\xff"]
+)
+def test_a_state_that_another_machine_made_up_counts_as_lost(tmp_path, head):
+    (whole,) = loop.slices(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
+    one = whole._replace(wanted={0: 1})
+    assert made(one._replace(state=Carried(head + b"\n"))) == made(one._replace(state=Carried()))
 
 
 def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):
