@@ -97,16 +97,19 @@ class _Hosts:
     def add(self, name: str, *words: str, **environment: str) -> None:
         """Start a worker, in the place of the one that was there, and wait until the scheduler knows it."""
         self.end(name)
-        log = self.folder / f"{name}.log"
-        log.unlink(missing_ok=True)
+        log, known = self.folder / f"{name}.log", f"Register worker addr: tls://{self.network.address_of[name]}:"
+        before = self._said_by_scheduler(known)
         place = ["--host", self.network.address_of[name], "--local-directory", str(self.folder / name)]
         alone = ["--nthreads", "1", "--no-nanny", "--memory-limit", "0", *words]
         self._start(name, "distributed.cli.dask_worker", self.address, *place, *alone, **environment)
         began = time.monotonic()
-        while "Registered to" not in log.read_text():
+        while self._said_by_scheduler(known) == before:
             if self.running[name].poll() is not None or time.monotonic() - began > _PATIENCE_S:
                 raise SystemExit(f"bench: worker {name} did not come up:\n{log.read_text()[-2000:]}")
             time.sleep(0.2)
+
+    def _said_by_scheduler(self, words: str) -> int:
+        return (self.folder / f"{HEAD}.log").read_text().count(words)
 
     def end(self, name: str) -> None:
         if (process := self.running.pop(name, None)) is not None:

@@ -104,6 +104,7 @@ def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, m
     )
     assert code == 2
     assert "no scheduler answers at tcp://127.0.0.1:9" in err
+    assert "without TLS: whoever has an account on this machine can run programs on all workers" in err
 
 
 # --- encryption ------------------------------------------------------------------------------------------------------

@@ -55,28 +55,27 @@ class Outcome(Frozen):
         datetime.fromisoformat(text)
         return text
 
-    @field_validator("measurement")
-    @classmethod
-    def _can_be_stored(cls, measurement: Measurement | None) -> Measurement | None:
-        if measurement is None:
-            return None
-        if not 0 <= measurement.work.amount <= _MOST_WORK:
-            raise ValueError(f"no run does {measurement.work.amount} {measurement.work.unit}")
-        for name, value in ((name, value) for group in measurement.counters.values() for name, value in group.items()):
-            if not abs(value) <= MOST:
-                raise ValueError(f"counter {name} is {value}")
-        return measurement
-
     @classmethod
     def of(cls, run: Run) -> Outcome:
         return cls.model_construct(**{name: getattr(run, name) for name in cls.model_fields})
 
     def run(self, planned: PlannedRun, cell: Cell) -> Run:
-        """Raises NoMessage if the status is not one that such figures have."""
+        """Raises NoMessage if that is no run."""
+        if self.measurement is not None:
+            _check(self.measurement)
         if self.status != "failed" and (self.measurement is None or self.measurement.elapsed_s <= 0):
             raise NoMessage(f"run {planned.sequence} is {self.status}, and no time passed in it")
         outcome = {name: getattr(self, name) for name in Outcome.model_fields}
         return Run(**{**planned.model_dump(), **outcome}, levels=cell.levels, config=cell.config)
+
+
+def _check(measurement: Measurement) -> None:
+    """Refuses what could not be read again once it is stored."""
+    if not 0 <= measurement.work.amount <= _MOST_WORK:
+        raise NoMessage(f"no run does {measurement.work.amount} {measurement.work.unit}")
+    for name, value in ((name, value) for group in measurement.counters.values() for name, value in group.items()):
+        if not abs(value) <= MOST:
+            raise NoMessage(f"counter {name} is {value}")
 
 
 _OUTCOMES = TypeAdapter(tuple[Outcome, ...])
