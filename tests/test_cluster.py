@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -283,13 +284,29 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
 # --- who may work ----------------------------------------------------------------------------------------------------
 
 
+def without_storagelab(folder: Path) -> Path:
+    """A folder for Python's path that stands before any storagelab that is installed."""
+    none = folder / "none"
+    none.mkdir()
+    (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")
+    return none
+
+
+def test_a_scheduler_needs_no_storagelab(tmp_path, straight):
+    with_it = os.pathsep.join(filter(None, sys.path))
+    without = os.pathsep.join([str(without_storagelab(tmp_path)), with_it])
+    with machines(tmp_path / "cluster", workers=0, PYTHONPATH=without) as cluster:
+        cluster.add_worker(PYTHONPATH=with_it)
+        until(cluster.all_are_there, timeout_s=90)
+        make(tmp_path / "r", on(cluster, SimulatedRuns())[0])
+    assert results(tmp_path / "r") == straight
+
+
 def test_workers_with_another_storagelab_or_none_are_refused_by_name_and_one_like_ours_is_welcome(tmp_path):
     other = tmp_path / "other" / "storagelab"
     shutil.copytree(Path(version.__file__).parent, other, ignore=shutil.ignore_patterns("__pycache__"))
     (other / "version.py").write_text('__version__ = "0.0.9"\n')
-    none = tmp_path / "none"
-    none.mkdir()
-    (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")  # before any installed one
+    none = without_storagelab(tmp_path)
     with machines(tmp_path / "cluster", workers=0) as cluster:
         for folder in (other.parent, none):
             cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))
