@@ -10,6 +10,8 @@ from pathlib import Path
 
 from storagelab.run import errands, messages, worker
 
+LARGE_BYTES = 6_000_000
+
 
 class Bomb(Exception):
     """Whoever unpickles it writes a file, but for the process `spared`."""
@@ -37,7 +39,7 @@ def simulate(message: bytes) -> object:
     if way == "no bytes":
         return Bomb(os.environ["BOMB"])
     if way == "large":
-        return bytes(messages.LARGEST_BYTES + 1)
+        return bytes(LARGE_BYTES)
     if way == "half":
         return answer[: len(answer) // 2]
     trouble, told, state = messages.unpacked(answer)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from real_servers import until
-from rogue import Bomb, Rogue
+from rogue import LARGE_BYTES, Bomb, Rogue
 from test_cluster import make
 from test_loop import results
 
@@ -24,7 +24,7 @@ from distributed.protocol.serialize import ToPickle, to_serialize
 from real_cluster import Machines, machines
 
 from storagelab.errors import PreflightError
-from storagelab.run import data_only, joining, loop
+from storagelab.run import asking, data_only, joining, loop
 from storagelab.run.cluster import Cluster
 from storagelab.run.joining import Reach, joined
 
@@ -63,6 +63,7 @@ def straight(tmp_path_factory) -> dict[int, str]:
         ("another cell", "it sent what is no answer: run 1000000, attempt 1, where run"),
         ("another attempt", "it sent what is no answer: run"),
         ("nan", "it sent what is no answer: "),
+        ("large", "it sent what is no answer: it has 6,000,"),
         ("half", "it sent what is no answer: it is cut off"),
         ("drives", "it sent what is no answer: the state of its drives is not packed"),
     ],
@@ -71,6 +72,8 @@ def test_a_worker_that_forges_its_answer_is_refused_and_the_others_do_its_work(
     honest, tmp_path, straight, monkeypatch, way, words
 ):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
+    for module in (data_only, asking):
+        monkeypatch.setattr(module, "LARGEST_BYTES", LARGE_BYTES - 1_000_000)
     bomb = tmp_path / "bomb"
     rogue = honest.add_worker(ROGUE=way, BOMB=str(bomb))
     until(honest.all_are_there, timeout_s=90)
