@@ -55,10 +55,11 @@ class Server(PrivateServer[Binaries]):
         )  # fmt: skip
 
     def _make_database(self) -> None:
+        # --no-clean: what a failed initdb leaves says which shared memory it had. The folder goes with the run.
         said = self._run([
             self.programs.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
-            "--no-sync", "--no-instructions",
+            "--no-sync", "--no-instructions", "--no-clean",
         ])  # fmt: skip
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
