@@ -187,7 +187,7 @@ CASES: Mapping[str, Case] = {
         Case(_finds_a_host_of_other_ratios, least=95.0),
     "one layout takes 10 % less, 3 like hosts, 8 layouts x 3: it is the winner": Case(_names_the_winner(0.0)),
     "the same, one host takes 20 % longer for all: it is the winner": Case(_names_the_winner(HOSTS)),
-    "4 hosts, 8 layouts x 3, ratios don't differ: they are said to": Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
-    "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): they are said to":
+    "4 hosts, 8 layouts x 3, ratios don't differ: the report says so": Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
+    "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): the report says so":
         Case(_finds_differing_ratios((4, 8, 3), 0.03)),
 }  # fmt: skip
