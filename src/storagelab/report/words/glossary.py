@@ -53,7 +53,8 @@ GLOSSARY: Mapping[str, str] = {
     "layout": "A choice of data files, volumes, place of the log, and settings with which the server writes.",
     "level": "One value of a factor.",
     "load": "What the connections do: inserts, reads, transactions or requests, and how many connections there are.",
-    "lock": "What a session holds on rows or tables, often to the end of its transaction. Other sessions wait for it.",
+    "lock": "A claim of a session on rows or tables, often until its transaction ends. Other sessions wait until it is "
+    "released.",
     "measured": "The provenance of runs on a real server or drive, timed by a clock.",
     "nominally fastest": "The layout with the shortest mean. Others may be as fast: see tied.",
     "not conclusive": "The runs can't answer the question, for example because the CPUs were the limit.",
