@@ -176,18 +176,19 @@ def _names_an_odd_host(rng: Rng, number: int) -> bool:
 
 
 CASES: Mapping[str, Case] = {
-    "equal, 2 hosts of 10 % by layout, 8 layouts x 3, hosts not told apart: any difference is stated":
+    "equal, 2 hosts of 10 % by layout, 8 layouts x 3, analysed as one host: any difference is stated":
         Case(_false_if_pooled((2, 8, 3), 0.10)),
     "equal, the same: any difference is stated": Case(_false((2, 8, 3), 0.10), most=5.0),
     "equal, 3 hosts, 8 layouts x 5, the last host lost 3 of 5 rounds: any difference is stated":
         Case(_false((3, 8, 5), 0.03, lost=3), most=5.0),
-    "one of 3 hosts takes 20 % longer, 8 layouts x 3: it alone is called odd": Case(_finds_the_slow_host, least=95.0),
+    "one of 3 hosts takes 20 % longer, 8 layouts x 3: only this host is called odd": Case(_finds_the_slow_host, least=95.0),
     "3 like hosts, 8 layouts x 3: any is called odd": Case(_names_an_odd_host, most=5.0),
-    "4 hosts, on one half of the layouts take 20 % longer: it alone is called odd":
+    "4 hosts, on one of which half of the layouts take 20 % longer: only this host is called odd":
         Case(_finds_a_host_of_other_ratios, least=95.0),
     "one layout takes 10 % less, 3 like hosts, 8 layouts x 3: it is the winner": Case(_names_the_winner(0.0)),
     "the same, one host takes 20 % longer for all: it is the winner": Case(_names_the_winner(HOSTS)),
-    "4 hosts, 8 layouts x 3, ratios don't differ: they are said to": Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
-    "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): they are said to":
+    "4 hosts, 8 layouts x 3, ratios don't differ: the report says they do":
+        Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
+    "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): the report says they do":
         Case(_finds_differing_ratios((4, 8, 3), 0.03)),
 }  # fmt: skip

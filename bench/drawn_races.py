@@ -88,7 +88,7 @@ NOISY = "the fastest 5 times as noisy"
 KINDS: Mapping[str, Noise] = {
     "normal": _normal, "skewed (lognormal)": _skewed, "heavy tails (t of 3 df)": _heavy, NOISY: _normal,
     "another 5 times as noisy": _normal, "5 % of runs 30 % too long": _odd, "drift of 10 %": _drift,
-    "cliff of 20 % midway": _cliff,
+    "a step of 20 % midway": _cliff,
 }  # fmt: skip
 
 

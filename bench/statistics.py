@@ -81,9 +81,9 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         "means": _table(found, lambda one: one.means),
         "fastest": _table(found, lambda one: one.fastest),
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
-        "others": _rows(("what was drawn", "% ± SE"), zip(_OTHERS, others, strict=True)),
+        "others": _rows(("simulated experiments", "% ± SE"), zip(_OTHERS, others, strict=True)),
         **host_tables(fleets, of_hosts),
-        "campaigns": _rows(("what was drawn", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
+        "campaigns": _rows(("simulated experiments", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
         "warm-ups": _warm_ups_table(warm_ups),
     }
     for name, text in tables.items():
@@ -285,7 +285,7 @@ def _judged(of: Design, log_s: Matrix) -> verdicts.Judged:
 
 
 _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
-    "one level of one factor takes 10 % longer: anything false is said of the rest": _one_factor_differs,
+    "one level of one factor takes 10 % longer: the report says something false about the others": _one_factor_differs,
     "no round in common (3 and 2 of 5), beside three slower ones: a winner is named": _no_round_in_common,
     "noise of 1 %, drift of 5 %, random order: any layout is called slower": _drift_in_random_order,
     "noise of 1 %, drift of 5 %, order as listed: any layout is called slower": _listed,
@@ -355,7 +355,7 @@ def host_tables(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share
         for (size, apart), found in zip(FLEETS, fleets, strict=True)
     ]
     cases = zip(drawn_hosts.CASES, others, strict=True)
-    return {"hosts": markdown(_FLEET_HEADS, rows), "host-cases": _rows(("what was drawn", "% ± SE"), cases)}
+    return {"hosts": markdown(_FLEET_HEADS, rows), "host-cases": _rows(("simulated experiments", "% ± SE"), cases)}
 
 
 def _host_goals(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share]) -> Iterator[Figure]:

@@ -88,7 +88,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     order = [
         "files-and-log-place", "How many data files", "measured", "Cautions", "Completion time",
         "Every cell", "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
-        "Final checkpoint", "How it was measured", "All raw data",
+        "Final checkpoint", "How it was measured", "Glossary", "All raw data",
     ]  # fmt: skip
     place = text.index("All raw data") + len("All raw data")  # the list of contents ends there
     for part in order:

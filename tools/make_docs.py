@@ -27,6 +27,7 @@ from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut
 from storagelab.report.export import document
+from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
@@ -297,11 +298,18 @@ def waits_of(events: Any) -> str:
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
+
+def glossary() -> str:
+    """Each term as a heading, so that other pages can link to it."""
+    return "\n".join(f"## {term}\n\n{meaning}\n" for term, meaning in GLOSSARY.items())
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "keys of the experiment": keys_of_experiment,
     "keys of the fleet": keys_of_fleet,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
+    "glossary": glossary,
     **{
         f"export: {name}": lambda part=part: fields_of(part)
         for name, part in {

@@ -108,7 +108,8 @@ class GeneratedLoad(DatabaseLoad):
         '`"auto"`: until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`.',
     )
     warm_up_at_most_s: Annotated[
-        Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None, LeftOut("5 x `duration`, at least 60 s")
+        Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
+        LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
     ] = Field(None, description='With `warm_up = "auto"`: the run begins to count after this time, settled or not.')
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
         None,

@@ -20,6 +20,7 @@ from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch,
 from storagelab.report.page.results import checkpoint_view, times_view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.compared import ends
+from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.hosts import host_columns, host_sentences
 from storagelab.report.words.loads import load_noun
 from storagelab.report.words.names import cell_text, factor_noun, factor_text, listed, value_text
@@ -70,8 +71,15 @@ def sections(
         Section("over-time", "Over time", _over_time(findings, drawn, charts.get("over-time", []))),
         Section("checkpoint", "Final checkpoint", checkpoint_view(findings)),
         Section("manifest", "How it was measured", manifest_view(experiment, plan, findings, runs, extra)),
+        Section("glossary", "Glossary", _glossary()),
     )
     return [section for section in every if section.view is not None]
+
+
+def _glossary() -> View:
+    headings = [Heading("term", "text"), Heading("meaning", "prose")]
+    rows = [list(entry) for entry in GLOSSARY.items()]
+    return view(tables=[PageTable("The terms of this report", headings, rows, folded="What the terms mean")])
 
 
 def _hosts(findings: Findings) -> View | None:

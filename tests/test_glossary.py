@@ -1,0 +1,41 @@
+"""The glossary: terms that every report shows are explained, on the report's page and in the docs."""
+
+from __future__ import annotations
+
+from html import unescape
+from pathlib import Path
+from typing import get_args
+
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.findings.analysis import analyse
+from storagelab.model.engines import Provenance
+from storagelab.model.measurement import Status
+from storagelab.report.page import html
+from storagelab.report.page.explore_record import _VERDICTS
+from storagelab.report.words.glossary import GLOSSARY
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "glossary.md"
+SAID_PLAINLY = {"ok", "failed", "best of block"}
+
+
+def test_the_verdicts_statuses_and_provenances_of_a_report_are_explained():
+    shown = {*_VERDICTS, *get_args(Status), *get_args(Provenance)}
+    assert shown - set(GLOSSARY) == SAID_PLAINLY
+
+
+def test_the_terms_stand_in_alphabetical_order():
+    assert list(GLOSSARY) == sorted(GLOSSARY, key=str.casefold)
+
+
+def test_the_page_of_a_report_explains_every_term():
+    experiment = make_experiment({"layout.data_files": [1, 2]}, 2)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    page = unescape(html.page(experiment, plan, runs, analyse(experiment, plan, runs), []))
+    assert [term for term, meaning in GLOSSARY.items() if meaning not in page] == []
+
+
+def test_every_term_is_a_heading_of_the_docs_that_other_pages_can_link_to():
+    headings = [line.removeprefix("## ") for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("## ")]
+    assert headings == list(GLOSSARY)
