@@ -25,10 +25,11 @@ ROOMS = {
     "preflight": {"check"},
     "probe": set[str](),
     "procedures": {"TABLE", "procedure"},
+    "reaching": {"Reaching"},
     "read_back": {"server_facts", "settings"},
     "sampler": {"Sampler"},
     "settings": set[str](),
-    "target": {"drop_leftovers"},
+    "target": {"drop_leftovers", "opened"},
     "waiting": set[str](),
     "workload": {"Workers"},
 }

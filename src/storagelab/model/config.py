@@ -383,9 +383,15 @@ class Config(Frozen):
         return self.workload
 
     @property
+    def generated_load(self) -> GeneratedLoad:
+        """The workload of a cell whose transactions a load generator sends."""
+        assert isinstance(self.workload, GeneratedLoad)
+        return self.workload
+
+    @property
     def generated(self) -> bool:
         """Whether a load generator sends its transactions."""
-        return isinstance(self.workload, GeneratedLoad)
+        return self.workload.generated
 
     @property
     def data_volumes(self) -> tuple[str, ...]:

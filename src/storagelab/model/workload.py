@@ -7,7 +7,7 @@ that a generator sends; each kind holds the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -36,6 +36,10 @@ def _as_tuple(value: object) -> object:
 class DatabaseLoad(Frozen):
     """A load of several connections on a database."""
 
+    generated: ClassVar[bool] = False
+    """Whether a load generator sends its transactions."""
+    module: ClassVar[str]
+    """The module in an engine's folder `loads` that makes its tables."""
     kind: str
     connections: int = Field(16, ge=1, le=4096, description="Sessions that work at the same time.")
 
@@ -43,6 +47,11 @@ class DatabaseLoad(Frozen):
 class InsertLoad(DatabaseLoad):
     """Connections that insert rows, each in a loop inside the server."""
 
+    module = "inserts"
+    page_a_row: ClassVar[bool] = False
+    """Whether each row takes a page of its own."""
+    with_reads: ClassVar[bool] = False
+    """Whether connections read rows between their inserts."""
     rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
     rows_per_transaction: int = Field(
         1_000, ge=1, le=10**9, description="Rows that a connection inserts between two commits."
@@ -73,12 +82,14 @@ class RandomInsert(InsertLoad):
 class SequentialInsert(InsertLoad):
     """Inserts rows with ascending keys; each row takes a page of its own."""
 
+    page_a_row = True
     kind: Literal["sequential-insert"] = "sequential-insert"
 
 
 class Mixed(InsertLoad):
     """Inserts rows with random keys, with point reads between them."""
 
+    with_reads = True
     kind: Literal["mixed"] = "mixed"
     read_fraction: float = Field(
         ge=0,
@@ -95,6 +106,9 @@ class Mixed(InsertLoad):
 class GeneratedLoad(DatabaseLoad):
     """Transactions that a load generator sends, for a set time or in a set number."""
 
+    generated = True
+    own_database: ClassVar[bool] = False
+    """Whether it needs a database of its own on a server that already runs, because it makes whatever it likes."""
     threads: int = Field(1, ge=1, le=1024, description="Threads of the generator, which share its connections.")
     duration_s: float = Field(
         60.0,
@@ -143,6 +157,7 @@ class GeneratedLoad(DatabaseLoad):
 class Pgbench(GeneratedLoad):
     """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
 
+    module = "pgbench"
     kind: Literal["pgbench"] = "pgbench"
     scale: int = Field(
         1, ge=1, le=100_000, description="The size of pgbench's tables: 100,000 accounts, 15 MB, for each."
@@ -183,6 +198,8 @@ class WeightedFile(Frozen):
 class Sql(GeneratedLoad):
     """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
 
+    module = "sql"
+    own_database = True
     kind: Literal["sql"] = "sql"
     setup: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
         (),
@@ -214,6 +231,7 @@ class Sql(GeneratedLoad):
 class Sysbench(GeneratedLoad):
     """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
 
+    module = "sysbench"
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field(
         "oltp_read_write",
@@ -228,6 +246,7 @@ class Sysbench(GeneratedLoad):
 class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
+    generated: ClassVar[bool] = False
     kind: Literal["raw-io"] = "raw-io"
     operation: Literal["read", "write", "mixed"] = Field(
         description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."

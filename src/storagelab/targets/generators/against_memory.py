@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from storagelab.machine import host
 from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
-from storagelab.targets.generators.scripts import is_own
+from storagelab.targets.generators.sysbench import is_own
 
 _GIB, _MIB = 2**30, 2**20
 

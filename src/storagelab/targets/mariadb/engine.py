@@ -7,7 +7,7 @@ from storagelab.targets.mariadb import doctor, preflight, server, settings, targ
 
 ENGINE = Engine(
     check=preflight.check,
-    open=target.MariaDBTarget,
+    open=target.opened,
     kinds=server.STARTER.kinds,
     stop_orphan=server.stop_orphan,
     drop_leftovers=target.drop_leftovers,

@@ -8,18 +8,17 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.generators import against_memory, in_lua, sysbench
+from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
-from storagelab.targets.generators.scripts import sources
-from storagelab.targets.mariadb import attached, clients, settings
+from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.durability import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings
+from storagelab.targets.parts import tables_of
 from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
     check_between_runs,
@@ -60,14 +59,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = _memory_notes(private)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     for config in configs:
-        if isinstance(config.workload, Sysbench | Sql):
-            scripts = sources(config.workload, site)
-            found.append(sysbench.version())
-        if isinstance(config.workload, Sql):
-            in_lua.written(scripts)
-            clients.files_of(config.workload, site)
-            clients.find(None if config.target.attached else STARTER.programs(config, site).server.parent)
-    sequential = any(config.workload.kind == "sequential-insert" for config in configs)
+        if config.generated:
+            beside = None if config.target.attached else STARTER.programs(config, site).server.parent
+            found.append(tables_of(config)(config, site.prefix, None).check(site, beside))
+    sequential = any(not config.generated and config.insert_load.page_a_row for config in configs)
     notes += [_SEQUENTIAL_NOTE] if sequential else []
     notes += templates.notes(configs)
     if any(map(remote.remote_paths, configs)):
@@ -116,8 +111,8 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, GeneratedLoad):
-        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, 0)
+    if config.generated:
+        known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, 0)
         rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
@@ -127,7 +122,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     if volumes:
         files = config.layout.data_files
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
-        sequential = config.workload.kind == "sequential-insert"
+        sequential = not config.generated and config.insert_load.page_a_row
         row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
         total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
@@ -140,9 +135,9 @@ def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None 
     """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
     notes = []
     for config in configs:
-        if isinstance(config.workload, GeneratedLoad):
+        if config.generated:
             memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, 0, memory))
+            notes.append(against_memory.note(config.generated_load, _SYSBENCH_ROW_BYTES, 0, memory))
     return list(dict.fromkeys(notes))
 
 

@@ -60,7 +60,7 @@ END"""
 def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
     """The statement that creates the procedure; `schema` is quoted already."""
     table = f"{schema}.{TABLE}"
-    mixed = workload.kind == "mixed"
+    mixed = workload.with_reads
     return _PROCEDURE.format(
         schema=schema, ownership=ownership, progress=PROGRESS,
         insert=(_INSERT_KNOWN_KEY if mixed else _INSERT).format(table=table),

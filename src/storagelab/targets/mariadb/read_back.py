@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from storagelab.model.measurement import Check
 from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import setting_name
 
 _SHOWN = (
@@ -16,10 +15,6 @@ _SHOWN = (
     "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
     "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
 )  # fmt: skip
-
-
-_LARGEST_STEP_BYTES = 17 * 2**20
-"""The most empty space seen at the end of a data file, with pages of 4 KiB."""
 
 
 def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
@@ -65,22 +60,3 @@ def _same(got: str, expected: str) -> bool:
 def _plain(text: str) -> str:
     known = {"true": "on", "false": "off", "1": "on", "0": "off", "(no default value)": ""}
     return known.get(text.strip().casefold(), text.strip().casefold())
-
-
-def one_page_a_row(connection: Connection, layout: Layout, rows: int) -> Check:
-    """Checks the sequential workload's promise of one new page per row: the files' pages against the counted rows."""
-    page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
-    names = ", ".join(["%s"] * len(layout.data_files))
-    view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
-    found = ask(
-        connection,
-        f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
-        [f"{layout.prefix}/my_big_table#p#{layout.partition(number)}".lower() for number in layout.data_files],
-    )
-    pages = int(found[0][0]) // page_bytes
-    # Files grow by several extents at once, and the pages of the tree itself add to them.
-    spare = _LARGEST_STEP_BYTES // page_bytes * len(layout.data_files)
-    ok = rows <= pages <= rows * 1.15 + spare
-    return Check(
-        name="one page a row", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from=f"information_schema.{view}"
-    )

@@ -11,6 +11,7 @@ import pymysql
 
 from storagelab.errors import RunFailed
 from storagelab.model.workload import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
@@ -44,13 +45,20 @@ class _Worker:
             done.release()
 
 
-class Workers:
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
     still runs at the end."""
 
     def __init__(
-        self, connect: Callable[[], Connection], workload: InsertLoad, schema: str, other: Connection, seed: int
+        self,
+        connect: Callable[[], Connection],
+        workload: InsertLoad,
+        schema: str,
+        other: Connection,
+        count_rows: Callable[[], int],
+        seed: int,
     ) -> None:
+        super().__init__(workload, count_rows)
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
         self._other = other
         self._workers: list[_Worker] = []
@@ -123,9 +131,6 @@ class Workers:
         if error is not None:
             lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
             raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
-
-    def settle(self) -> None:
-        """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
         """Close all, stopping what still runs. Never raises, since it is also called after errors."""

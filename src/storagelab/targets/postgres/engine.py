@@ -7,7 +7,7 @@ from storagelab.targets.postgres import doctor, preflight, server, settings, tar
 
 ENGINE = Engine(
     check=preflight.check,
-    open=target.PostgresTarget,
+    open=target.opened,
     kinds=server.STARTER.kinds,
     stop_orphan=server.stop_orphan,
     drop_leftovers=target.drop_leftovers,

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.generators import against_memory, sysbench
+from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
-from storagelab.targets.postgres import attached, clients, connecting, generated
+from storagelab.targets.parts import tables_of
+from storagelab.targets.postgres import attached, connecting
 from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
@@ -125,12 +125,12 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, GeneratedLoad):
-        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    if config.generated:
+        known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
         return _generated_bytes_on(
             config, 2 * (known or 0), volume
         )  # twice, while they are spread out; what the user's own files make is not known before
-    sequential = config.workload.kind == "sequential-insert"
+    sequential = config.insert_load.page_a_row
     rows = config.insert_load.rows
     total = 0
     volumes = config.data_volumes
@@ -147,9 +147,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 def _kept_bytes_on(config: Config, volume: str) -> int:
     """What the template of this cell takes on a volume."""
-    load = config.workload
-    assert isinstance(load, GeneratedLoad)
-    known = against_memory.data_bytes(load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
     return _generated_bytes_on(config, known or 0, volume)
 
 
@@ -168,10 +166,8 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
     found = []
     for config in configs:
         if config.generated:
-            generated.sources(config, site)
-            if isinstance(config.workload, Sql):
-                generated.own_steps(config.workload, site, "psql", "pg_restore", "")
-            found.append(_generator_text(config, site))
+            beside = None if config.target.attached else STARTER.programs(config, site).folder
+            found.append(tables_of(config)(config, site.prefix, None).check(site, beside))
     return found
 
 
@@ -179,9 +175,9 @@ def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None 
     """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
     notes = []
     for config in configs:
-        if isinstance(config.workload, GeneratedLoad):
+        if config.generated:
             memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
+            notes.append(against_memory.note(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
     return list(dict.fromkeys(notes))
 
 
@@ -201,13 +197,6 @@ def _shared_buffers_bytes(config: Config) -> int:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
     except ValueError:
         return 128 * 2**20  # as above
-
-
-def _generator_text(config: Config, site: Site) -> str:
-    if isinstance(config.workload, Sysbench):
-        return sysbench.version()
-    folder = None if config.target.attached else STARTER.programs(config, site).folder
-    return f"pgbench {clients.version_of(clients.find('pgbench', folder))}"
 
 
 def _max_wal_bytes(config: Config) -> int:

@@ -59,5 +59,5 @@ $body$"""
 
 def procedure(workload: InsertLoad) -> str:
     """The statement that creates the procedure, with places for `schema` and `table`."""
-    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.with_reads else (_INSERT, "")
     return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)

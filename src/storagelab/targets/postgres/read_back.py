@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from psycopg import sql
-
 from storagelab.model.measurement import Check
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.procedures import TABLE
 
 _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
@@ -94,18 +90,3 @@ def _setting_checks(
             got = f"the server chose {setting.shown}"
         checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from="pg_settings"))
     return checks
-
-
-def one_row_a_page(connection: Connection, layout: Layout, rows: int) -> Check:
-    """Checks the sequential workload's promise of one row per page: the table's pages against its counted rows."""
-    row = connection.execute(
-        sql.SQL(
-            "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::int "
-            "FROM pg_inherits WHERE inhparent = {}::regclass"
-        ).format(sql.Literal(f'"{layout.prefix}".{TABLE}'))
-    ).fetchone()
-    assert row is not None
-    pages = int(row[0])
-    # The server extends files by several pages at once, so a few empty ones at their ends are normal.
-    ok = rows <= pages <= rows * 1.1 + 1024 * len(layout.data_files)
-    return Check(name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from="pg_relation_size")

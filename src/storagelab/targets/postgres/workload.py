@@ -12,6 +12,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model.workload import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.postgres.connecting import Connection
 
@@ -26,7 +27,7 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
     return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(schema), literals)
 
 
-class Workers:
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `gatekeeper` is an extra one, `gate` the key of an advisory lock that only this experiment
     uses."""
 
@@ -37,8 +38,10 @@ class Workers:
         schema: str,
         gatekeeper: Connection,
         gate: int,
+        count_rows: Callable[[], int],
         seed: int = 1,
     ) -> None:
+        super().__init__(workload, count_rows)
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
         self._gatekeeper, self.gate = gatekeeper, gate
         self._connections: list[Connection] = []

@@ -22,9 +22,9 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    from storagelab.targets.sqlserver.target import SqlServerTarget
+    from storagelab.targets.sqlserver import target
 
-    return SqlServerTarget(config, site)
+    return target.opened(config, site)
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

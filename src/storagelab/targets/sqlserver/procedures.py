@@ -76,5 +76,5 @@ END"""
 
 def procedure(workload: InsertLoad) -> str:
     """The statement that creates the procedure."""
-    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.with_reads else (_INSERT, "")
     return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from storagelab.errors import RunFailed
 from storagelab.model.workload import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
@@ -79,7 +80,7 @@ class _Worker:
             self.session.close()
 
 
-class Workers:
+class Workers(InsertingSessions[Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
     `stop` ends what still runs on the server."""
 
@@ -90,8 +91,10 @@ class Workers:
         gate: str,
         gatekeeper: Session,
         stop: Callable[[], None],
+        count_rows: Callable[[], int],
         seed: int,
     ) -> None:
+        super().__init__(workload, count_rows)
         self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
         self._gatekeeper, self._stop = gatekeeper, stop
         self._workers: list[_Worker] = []
@@ -151,9 +154,6 @@ class Workers:
         for worker in self._workers:
             if worker.problem:
                 raise RunFailed(worker.problem)
-
-    def settle(self) -> None:
-        """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
         """Close all, stopping what still runs. Never raises, since it is also called after errors."""

@@ -1,0 +1,54 @@
+"""The sessions of a load that inserts rows, each in a loop inside the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from storagelab.errors import RunFailed
+from storagelab.model.measurement import Check
+from storagelab.model.workload import InsertLoad
+from storagelab.targets.clocks import Clocks
+from storagelab.targets.loops import Loop
+from storagelab.targets.parts import C, Sessions
+from storagelab.targets.recording import Seen
+from storagelab.targets.steps import Counters, Done
+
+
+class InsertingSessions(Sessions[C]):
+    """An engine's sessions; `count_rows` asks the server how many rows there are."""
+
+    def __init__(self, workload: InsertLoad, count_rows: Callable[[], int]) -> None:
+        self._load, self._count_rows = workload, count_rows
+
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+        rows = self._count_rows()
+        if rows != self._load.rows:
+            raise RunFailed(f"the table holds {rows} rows instead of {self._load.rows}")
+        return Done(
+            elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
+            connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
+            checks=(*clocks.checks(loops), *_check_reads(self._load, loops)),
+            counters=_reads_made(loops), series=seen.series, rows=rows,
+        )  # fmt: skip
+
+
+def _reads_made(loops: Sequence[Loop]) -> Counters:
+    """The point reads of all connections as a group of counters; empty if there were none."""
+    made = sum(loop.reads_done for loop in loops)
+    return {"workload": {"reads": float(made)}} if made else {}
+
+
+def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
+    """Checks that the mixed workload made its reads, each of an existing row."""
+    if not workload.with_reads:
+        return []
+    made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
+    wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
+    # The reads due are added up row by row, so a connection may be one read short of its share, or one ahead.
+    ok = found == made and abs(made - wanted) <= len(loops)
+    return [
+        Check(
+            name="point reads", asked=f"{wanted} reads of existing rows",
+            got=f"{made} reads, {found} of existing rows", ok=ok, read_from="the loops",
+        )
+    ]  # fmt: skip
