@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 
 from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.model.workload import RandomInsert
 from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.target import opened
 

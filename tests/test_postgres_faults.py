@@ -30,7 +30,7 @@ def during(monkeypatch):
         def with_trouble(self, progress, rows):
             if rows and not done:
                 done.append(rows)
-                trouble(self.server.process)
+                trouble(getattr(self.server, "process", None))
             on_poll(self, progress, rows)
 
         monkeypatch.setattr(Composed, "_on_poll", with_trouble)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.measurement import TimeSeries
-from storagelab.model.workload import Pgbench
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.running import Generator

@@ -26,9 +26,9 @@ from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
-from storagelab.model.workload import RandomInsert
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import Connection, ask, close
 from storagelab.targets.mariadb.loads.inserts import Tables

@@ -28,9 +28,9 @@ import psycopg
 from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
-from storagelab.model.workload import RandomInsert
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.postgres.sampler import Sampler

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
+from storagelab.model.hints import shown
 from storagelab.model.values import Frozen
-from storagelab.spec.keys import shown
 
 if TYPE_CHECKING:
     from storagelab.profiles import Shelf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import InsertLoad
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.loops import Loop
 from storagelab.targets.parts import C, Sessions

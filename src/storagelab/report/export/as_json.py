@@ -18,11 +18,12 @@ from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
 from storagelab.model.config import Config
+from storagelab.model.loads.inserts import Mixed, RandomInsert
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
-from storagelab.model.workload import Mixed, RandomInsert, RawIo
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline

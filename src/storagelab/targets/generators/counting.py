@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import SETTLED, Check
-from storagelab.model.workload import GeneratedLoad
 from storagelab.targets.generators import settling
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted

@@ -12,7 +12,10 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.pgbench import Pgbench
+from storagelab.model.loads.sql import Sql
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import temporary
 from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
@@ -111,10 +114,18 @@ def _own_script(scripts: Sequence[Source]) -> dict[str, bytes]:
     return dict(zip([sysbench.OWN_SCRIPT], (source.content or b"" for source in scripts), strict=False))
 
 
-def by_pgbench(clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int) -> Program:
-    """pgbench with these scripts."""
+def by_pgbench(
+    clients: Clients,
+    program: Path,
+    load: Pgbench | Sql,
+    scripts: Sequence[Source],
+    seed: int,
+    scale: int | None = None,
+) -> Program:
+    """pgbench with these scripts, on tables of its own of this scale."""
     return Program(
-        title="pgbench", command=partial(pgbench.command, str(program), load, scripts, seed=seed), read=pgbench.read_log,
+        title="pgbench", read=pgbench.read_log,
+        command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
     )  # fmt: skip

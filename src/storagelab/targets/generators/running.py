@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import BEHIND_RATE, Check, TimeSeries
-from storagelab.model.workload import GeneratedLoad
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.program import Process, Program

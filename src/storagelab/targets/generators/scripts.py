@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.workload import Pgbench, Sql, Sysbench
-from storagelab.spec.loads import Script, script_of
+from storagelab.model.loads.pgbench import Pgbench, Script, script_of
+from storagelab.model.loads.sql import Sql
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site
 from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.sysbench import is_own
 
 _LONGEST_SCRIPT_BYTES = 2**20
 _HEAD_BYTES = 2**20
@@ -57,7 +57,7 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     """The user's Lua file; none for one of sysbench's own scripts."""
-    if not is_own(load):
+    if not load.is_own:
         return ()
     return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
 

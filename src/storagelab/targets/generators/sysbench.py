@@ -16,7 +16,8 @@ from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
-from storagelab.model.workload import GeneratedLoad, Sysbench
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets.programs import version_said
 
 OWN_SCRIPT = "script.lua"
@@ -99,7 +100,7 @@ def counts(load: GeneratedLoad) -> bytes:
 
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     """Its script and the tables that it works on; `server` are the options that lead to the server."""
-    script = f"./{OWN_SCRIPT}" if is_own(load) else load.script
+    script = f"./{OWN_SCRIPT}" if load.is_own else load.script
     return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
 
 
@@ -120,16 +121,6 @@ def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[st
 def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     """The command that makes its tables."""
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
-
-
-def tables_of(load: Sysbench) -> tuple[str, ...]:
-    """The names of its tables."""
-    return tuple(f"sbtest{number}" for number in range(1, load.tables + 1))
-
-
-def is_own(load: Sysbench) -> bool:
-    """Whether it runs a Lua file of the user's."""
-    return "." in load.script or "/" in load.script
 
 
 def read_report(said: str, warm_up_s: float) -> Reported:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import GeneratedLoad
 from storagelab.targets import Site
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
@@ -47,6 +47,9 @@ class GeneratedTables(Layout, Generic[L]):
         super().__init__(config, prefix, folders)
         self.load = cast("L", config.workload)
         self.name = next(iter(self.spread), "")
+
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
 
     @abstractmethod
     def fill(self, own: Connection, reach: Reaching) -> None:

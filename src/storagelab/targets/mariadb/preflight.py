@@ -30,7 +30,6 @@ from storagelab.targets.volumes import (
 # What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
-_SYSBENCH_ROW_BYTES = 500
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
@@ -112,7 +111,7 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
-        known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, 0)
+        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
@@ -137,7 +136,7 @@ def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None 
     for config in configs:
         if config.generated:
             memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.generated_load, _SYSBENCH_ROW_BYTES, 0, memory))
+            notes.append(against_memory.note(config.generated_load, tables_of(config).unit_bytes, memory))
     return list(dict.fromkeys(notes))
 
 

@@ -10,14 +10,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from psycopg import sql
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import GeneratedLoad
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
@@ -104,6 +104,9 @@ class GeneratedTables(Layout, Generic[L]):
         super().make_folders(owner)
         for what in self.config.extra_volumes if self.on_volumes else ():
             make_folder(self._extra_folder(what), owner)
+
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
 
     @abstractmethod
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:

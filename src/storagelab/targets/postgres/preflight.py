@@ -26,9 +26,6 @@ _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
 _SEQUENTIAL_LOG_BYTES = 8400
-_SYSBENCH_ROW_BYTES = 300
-_SCALE_BYTES = 17 * 2**20
-"""pgbench's tables and indexes of one unit of scale."""
 _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
@@ -126,7 +123,7 @@ def _check_on_server(
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
-        known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         return _generated_bytes_on(
             config, 2 * (known or 0), volume
         )  # twice, while they are spread out; what the user's own files make is not known before
@@ -147,7 +144,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 def _kept_bytes_on(config: Config, volume: str) -> int:
     """What the template of this cell takes on a volume."""
-    known = against_memory.data_bytes(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
     return _generated_bytes_on(config, known or 0, volume)
 
 
@@ -177,7 +174,7 @@ def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None 
     for config in configs:
         if config.generated:
             memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.generated_load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
+            notes.append(against_memory.note(config.generated_load, tables_of(config).unit_bytes, memory))
     return list(dict.fromkeys(notes))
 
 

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import InsertLoad
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.postgres.connecting import Connection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model.workload import InsertLoad
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.targets.loops import GATE_TIMEOUT_S
 
 TABLE = "MyBigTable"

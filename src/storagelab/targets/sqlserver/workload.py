@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import InsertLoad
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql

@@ -7,8 +7,8 @@ partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 
 from __future__ import annotations
 
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import InsertLoad
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.mariadb.connecting import Connection, ask
 from storagelab.targets.mariadb.layout import Layout, execute

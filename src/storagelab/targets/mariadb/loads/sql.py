@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import Sql
+from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storagelab.model.workload import Sysbench
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.program import Program
@@ -18,11 +18,12 @@ from storagelab.targets.mariadb.reaching import Reaching
 class Tables(GeneratedTables[Sysbench]):
     """The tables of one cell."""
 
+    unit_bytes = 500
     others_stay = False
 
     @property
     def spread_if_not_said(self) -> tuple[str, ...]:
-        return sysbench.tables_of(self.load)
+        return self.load.table_names
 
     def fill(self, own: Connection, reach: Reaching) -> None:
         make_sysbench_tables(reach.clients(), self.server(reach), self.load, own_script(self.load, reach.site))

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from psycopg import sql
 
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import InsertLoad
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.procedures import TABLE, procedure

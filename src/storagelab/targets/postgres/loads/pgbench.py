@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import Pgbench
-from storagelab.spec.loads import SPREAD
+from storagelab.model.loads.pgbench import SPREAD, Pgbench
 from storagelab.targets import Site
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
@@ -19,6 +18,8 @@ from storagelab.targets.postgres.generated import GeneratedTables
 
 class Tables(GeneratedTables[Pgbench]):
     """The tables of one cell."""
+
+    unit_bytes = 17 * 2**20
 
     @property
     def spread_if_not_said(self) -> tuple[str, ...]:
@@ -40,7 +41,7 @@ class Tables(GeneratedTables[Pgbench]):
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = programs.find("pgbench", clients.beside)
-        return by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed)
+        return by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed, self.load.scale)
 
     def check(self, site: Site, beside: Path | None) -> str:
         pgbench_scripts(self.load, site)

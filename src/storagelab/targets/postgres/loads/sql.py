@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.workload import Sql
+from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench, words_of_client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from storagelab.model.workload import Sysbench
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.program import Program
@@ -18,11 +18,12 @@ from storagelab.targets.postgres.generated import GeneratedTables
 class Tables(GeneratedTables[Sysbench]):
     """The tables of one cell."""
 
+    unit_bytes = 300
     holds = False  # sysbench keeps the time itself
 
     @property
     def spread_if_not_said(self) -> tuple[str, ...]:
-        return sysbench.tables_of(self.load)
+        return self.load.table_names
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         make_sysbench_tables(clients, _server(clients.environment), self.load, own_script(self.load, site))
