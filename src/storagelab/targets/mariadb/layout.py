@@ -16,8 +16,8 @@ from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
-from storagelab.targets.mariadb.procedures import TABLE
 from storagelab.targets.mariadb.reaching import Reaching
+from storagelab.targets.mariadb.workload import TABLE
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 

@@ -14,7 +14,7 @@ from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
-from storagelab.targets.mariadb.durability import DECIDING, judge
+from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings

@@ -17,8 +17,8 @@ from storagelab.model.waits import NO_EVENT, CountedWait, CountedWaits
 from storagelab.targets.accounts import Accounts
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
-from storagelab.targets.mariadb.procedures import PROGRESS
 from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
+from storagelab.targets.mariadb.workload import PROGRESS
 from storagelab.targets.recording import Recording, Seen
 from storagelab.targets.watching import Pace
 

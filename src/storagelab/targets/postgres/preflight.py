@@ -14,7 +14,7 @@ from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import attached, connecting
-from storagelab.targets.postgres.durability import DECIDING, judge
+from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text

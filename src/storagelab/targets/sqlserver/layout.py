@@ -18,10 +18,9 @@ from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connecting import Session, connect
-from storagelab.targets.sqlserver.procedures import TABLE, procedure
 from storagelab.targets.sqlserver.reaching import Reaching
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
-from storagelab.targets.sqlserver.workload import Workers
+from storagelab.targets.sqlserver.workload import TABLE, Workers, procedure
 from storagelab.targets.steps import check_same
 
 FILEGROUP = "storagelab_data"

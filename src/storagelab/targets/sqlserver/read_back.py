@@ -11,7 +11,6 @@ from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
 from storagelab.targets.sqlserver.connecting import Session
 from storagelab.targets.sqlserver.layout import TABLE_FACTS, Layout, Records, is_windows_path, plain, record_of
-from storagelab.targets.sqlserver.procedures import TABLE
 from storagelab.targets.sqlserver.settings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
@@ -22,6 +21,7 @@ from storagelab.targets.sqlserver.settings import (
     text_of,
     trace_flags_of,
 )
+from storagelab.targets.sqlserver.workload import TABLE
 
 VOLUMES = """
 SELECT f.name, v.volume_mount_point, v.file_system_type, v.total_bytes, v.available_bytes

@@ -12,9 +12,8 @@ from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.mariadb.connecting import Connection, ask
 from storagelab.targets.mariadb.layout import Layout, execute
-from storagelab.targets.mariadb.procedures import procedure
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.mariadb.workload import Workers
+from storagelab.targets.mariadb.workload import Workers, procedure
 
 _RANDOM_COLUMNS = """
     c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),

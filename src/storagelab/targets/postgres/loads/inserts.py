@@ -16,9 +16,8 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.procedures import TABLE, procedure
 from storagelab.targets.postgres.reaching import Reaching
-from storagelab.targets.postgres.workload import Workers
+from storagelab.targets.postgres.workload import TABLE, Workers, procedure
 from storagelab.targets.steps import check_places, check_same
 
 _RANDOM_COLUMNS = """
