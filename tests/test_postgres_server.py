@@ -19,6 +19,7 @@ from storagelab.targets.postgres import settings
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server, stop_orphan
 from storagelab.targets.postgres.settings import check_settings
+from storagelab.targets.private import Refusal, StartFailed
 from storagelab.targets.unprivileged import unprivileged
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
@@ -176,6 +177,29 @@ def broken(scratch: Path, **settings: object) -> str:
     private.stop()
     assert left_behind(scratch) == []
     return str(caught.value)
+
+
+def test_a_server_that_is_killed_as_it_starts_is_said_to_be_killed_and_by_what(scratch, monkeypatch):
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
+
+    def killed() -> Refusal:
+        assert private.pid is not None
+        os.kill(private.pid, signal.SIGKILL)
+        until(private.died)
+        return Refusal("it is starting", by_server=False)
+
+    monkeypatch.setattr(private, "_refusal", killed)
+    with pytest.raises(StartFailed) as caught:
+        private.start()
+    private.stop()
+    assert str(caught.value).startswith("the server did not start: it was killed by signal 9 (SIGKILL)")
+    assert left_behind(scratch) == []
+
+
+def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(scratch):
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
+    with pytest.raises(RunFailed, match=r"^sh was killed by signal 11 \(SIGSEGV\)$"):
+        private._run(["sh", "-c", "kill -SEGV $$"])
 
 
 def test_a_library_that_does_not_exist_is_named_from_the_servers_log(scratch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import zlib
 
+import pytest
 from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
@@ -12,6 +15,7 @@ from storagelab.model.measurement import Run
 from storagelab.run import loop
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
+from storagelab.targets import open_block, states
 from storagelab.targets.states import Carried, InFile
 
 
@@ -40,6 +44,34 @@ def test_a_state_in_a_file_is_replaced_whole_and_one_that_is_not_there_is_empty(
     state.write([b"newer"])
     assert state.read() == b"newer"
     assert [file.name for file in state.path.parent.iterdir()] == ["block-0.bin"]
+
+
+def test_a_state_that_somebody_else_put_there_is_read_only_if_it_is_a_small_file(tmp_path, monkeypatch):
+    state = InFile(tmp_path / "state" / "block-0.bin")
+    state.path.parent.mkdir()
+    os.mkfifo(state.path)
+    assert state.read() == b""
+    state.path.unlink()
+    (tmp_path / "mine").write_bytes(b"mine")
+    state.path.symlink_to(tmp_path.parent / "mine")
+    assert state.read() == b""
+    with pytest.raises(OSError, match="it leads out of"):
+        state.write([b"theirs"])
+    state.path.unlink()
+    monkeypatch.setattr(states, "_MOST_BYTES", 2**20)
+    state.path.write_bytes(zlib.compress(bytes(2**24), level=1))
+    assert state.path.stat().st_size < 2**18
+    assert state.read() == b""
+
+
+def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
+    plan = expand(parse(SMALL.replace(*ONE_BLOCK), str(tmp_path / "small.toml")))
+    (block,) = plan.blocks.values()
+    for lengths in ("[1e400]", "[-5, 5]", "[" * 5000, "7"):
+        state = Carried()
+        state.write([f'{{"identity": "x", "runs_done": 1, "defect": "", "bytes": {lengths}}}\n'.encode()])
+        with open_block(block, site_at(tmp_path), state) as opened:
+            assert opened.needed([0]) == range(1)
 
 
 def made(work: loop.Slice) -> list[str]:

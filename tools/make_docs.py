@@ -10,6 +10,7 @@ them comes from the models, the command line or the engines' vocabularies, so it
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from storagelab import cli
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut
+from storagelab.report.export import document
 from storagelab.spec import keys
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
@@ -33,10 +35,12 @@ from storagelab.targets.sqlserver import events as sqlserver
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
+EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BEYOND_SAYING = 2**53
 """Bounds too large to matter; the tables leave them out."""
 Row = Sequence[str]
+Schema = Mapping[str, Any]
 Field = tuple[str, FieldInfo]
 
 
@@ -179,6 +183,68 @@ def _default(field: FieldInfo) -> str:
     )
 
 
+# --- The export -------------------------------------------------------------------------------------------------------
+
+_OWN_TABLES = (
+    "CellForm",
+    "RunForm",
+    "Wait",
+    "Summary",
+    "FindingsForm",
+    "AnswerForm",
+    "Choice",
+    "Gain",
+    "Cause",
+    "Estimate",
+)
+"""Parts that the page describes in a table, or a sentence, of their own."""
+
+
+def fields_of(part: str) -> str:
+    """The fields of one part of the export; "" is its top."""
+    whole = document.json_schema()
+    return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
+
+
+def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
+    for name, field in part["properties"].items():
+        inside = _inside(field, whole)
+        yield [f"`{before}{name}`", " ".join((_meaning(field), *_words(field))).strip()]
+        if inside is not None and all("description" in one for one in inside["properties"].values()):
+            yield from _fields(inside, whole, f"{before}{name}.")
+        elif inside is not None:
+            yield from _named(inside, whole, f"{before}{name}.")
+
+
+def _named(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
+    """The fields of a part that is described as a whole, and of the parts in it."""
+    yield [", ".join(f"`{before}{name}`" for name in part["properties"]), _meaning(part)]
+    for name, field in part["properties"].items():
+        if (inside := _inside(field, whole)) is not None:
+            yield from _named(inside, whole, f"{before}{name}.")
+
+
+def _meaning(field: Schema) -> str:
+    return " ".join(field.get("description", "").split())
+
+
+def _words(field: Schema) -> Iterator[str]:
+    """The words that a field allows, where its description leaves some out."""
+    choices = [field, *field.get("anyOf", ()), field.get("items", {})]
+    words = [word for choice in choices for word in choice.get("enum", ())]
+    if left := [f"`{word}`" for word in words if f"`{word}`" not in field.get("description", "")]:
+        yield "One of " + ", ".join(left) + "." if len(left) == len(words) else "Also " + ", ".join(left) + "."
+
+
+def _inside(field: Schema, whole: Schema) -> Schema | None:
+    """The table that a field holds, or a list of such tables, unless the page describes it in its own place."""
+    for one in (field, *field.get("anyOf", ()), field.get("items", {}), field.get("additionalProperties") or {}):
+        name = one.get("$ref", "").rpartition("/")[2] if isinstance(one, dict) else ""
+        if name and name not in _OWN_TABLES:
+            return dict(whole["$defs"][name])
+    return None
+
+
 # --- The command line -------------------------------------------------------------------------------------------------
 
 
@@ -235,6 +301,21 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys of the fleet": keys_of_fleet,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
+    **{
+        f"export: {name}": lambda part=part: fields_of(part)
+        for name, part in {
+            "top": "",
+            "cell": "CellForm",
+            "summary": "Summary",
+            "run": "RunForm",
+            "wait": "Wait",
+            "findings": "FindingsForm",
+            "answer": "AnswerForm",
+            "choice": "Choice",
+            "gain": "Gain",
+            "cause": "Cause",
+        }.items()
+    },
     "waits of PostgreSQL": lambda: waits_of(postgres),
     "waits of MariaDB": lambda: waits_of(mariadb),
     "waits of SQL Server": lambda: waits_of(sqlserver),
@@ -249,6 +330,10 @@ def written(text: str) -> str:
 def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
+    schema = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
+    if schema != EXPORT_SCHEMA.read_text("utf-8"):
+        EXPORT_SCHEMA.write_text(schema, "utf-8")
+        changed.append(EXPORT_SCHEMA)
     for page in sorted(DOCS.rglob("*.md")):
         before = page.read_text("utf-8")
         after = written(before)

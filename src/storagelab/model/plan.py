@@ -38,27 +38,11 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
 
 
-class SmallWorlds(Frozen):
-    """What is known of a race's layouts, before it begins, from worlds that are smaller than the spec's.
-
-    `rounds` of `runs` in all were made at `scale`. `log_s` = the log time of each cell there, as cells are compared; it lacks
-    cells whose runs failed.
-    """
-
-    scale: int
-    rounds: int
-    runs: int
-    spent_s: float
-    log_s: dict[str, float]
-
-
 class Race(Frozen):
     """Layouts that are surely slower leave, and the rest go on. `within` = the margin within which a layout is as good as
-    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `small` = the small worlds in which most layouts are
-    judged, if any."""
+    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin."""
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
-    small: SmallWorlds | None = None
 
 
 class FleetConfig(Frozen):
@@ -76,6 +60,9 @@ class FleetConfig(Frozen):
     )
 
 
+MOST_REPETITIONS = 10_000
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -87,7 +74,7 @@ class Experiment(Frozen):
     repetitions: int = Field(
         3,
         ge=1,
-        le=10_000,
+        le=MOST_REPETITIONS,
         description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(

@@ -22,7 +22,16 @@ from storagelab.run.loop import make_slice
 from storagelab.run.making import failed_run
 from storagelab.run.rounds import Round, RoundDealer
 from storagelab.run.store import Store
-from storagelab.targets import Preflight, Site, preflight, remove_templates, server_abilities, sweep, try_starting
+from storagelab.targets import (
+    Preflight,
+    Site,
+    preflight,
+    remove_templates,
+    server_abilities,
+    sweep,
+    try_starting,
+    volumes_locked,
+)
 
 # --- dealing, where the store is -------------------------------------------------------------------------------------
 
@@ -103,11 +112,12 @@ def making(campaign: str) -> Work[Slice, Run]:
 def _make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
     """Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone."""
     plan = Plan(cells=tuple(work.block.cells.values()), runs=())
-    if (campaign, work.number) not in _swept:
-        sweep(plan, work.site)
-        _swept.add((campaign, work.number))
     runs: list[Run] = []
-    make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+    with volumes_locked(plan, work.site):  # run by run: another worker of this campaign may share the volumes, in turns
+        if (campaign, work.number) not in _swept:
+            sweep(plan, work.site)
+            _swept.add((campaign, work.number))
+        make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
     if any(run.status == "failed" for run in runs):
         preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:
@@ -137,6 +147,8 @@ def look_around(asked: Asked, tell: Callable[[Found], None]) -> None:
     try:
         experiment = Experiment(name=asked.site.experiment)
         found = preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
+        with volumes_locked(asked.plan, asked.site):
+            pass  # nobody else is there
         try_starting(asked.plan, asked.site)
         for cell in asked.plan.cells:
             volumes |= asked.site.volume_paths(cell.config)

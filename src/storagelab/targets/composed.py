@@ -133,7 +133,7 @@ class Composed(Generic[C]):
             sessions.gather()
             with watcher:
                 sessions.release()
-                loops = sessions.wait(lambda: self._on_poll(progress, watcher.work_so_far))
+                loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
             sessions.settle()
             counters = watcher.counted()
             done = sessions.done(loops, watcher.seen, watcher.clocks)
@@ -141,9 +141,10 @@ class Composed(Generic[C]):
         finally:
             sessions.close()
         checkpoint_s = self._checkpoint()
-        counters |= done.counters | watcher.of_machine(with_checkpoint=checkpoint_s is not None) | raw
+        machine, machine_checks = watcher.of_machine(done.elapsed_s, with_checkpoint=checkpoint_s is not None)
         after, after_checks = watcher.raw_io("after", seed)
-        checks += [*raw_checks, *after_checks]
+        checks += [*machine_checks, *raw_checks, *after_checks]
+        counters |= done.counters | machine | raw
         return self._measurement(done, watcher.seen, counters | after, checkpoint_s, environment, checks)
 
     def _on_poll(self, progress: Progress, work: int) -> None:
@@ -168,14 +169,15 @@ class Composed(Generic[C]):
         checks: list[Check],
     ) -> Measurement:
         busy_s, connections = sum(done.connection_s), len(done.connection_s)
+        observer = seen.observed(done.elapsed_s)
         return Measurement(
             provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
             checkpoint_s=checkpoint_s, connection_s=done.connection_s, latency=done.latency,
             waits=seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None,
             waiting_tasks=seen.waiting_tasks, counters=counters, series=done.series, environment=environment,
             durability=judged(environment),
-            checks=(*self._layout_checks(), *checks, *check_watching(seen.error, seen.observer, done.elapsed_s)),
-            observer=seen.observer, setup_s=self.setup_s,
+            checks=(*self._layout_checks(), *checks, *check_watching(seen.error, observer, done.elapsed_s)),
+            observer=observer, setup_s=self.setup_s,
         )  # fmt: skip
 
     def _layout_checks(self) -> list[Check]:

@@ -131,7 +131,8 @@ class Private(Server[C]):
             time.sleep(0.05)
         if not server.died() and not self.system.log_tells_of_sessions:
             return words
-        died = "the server died: " if server.died() else ""
+        how = f"it was {server.killed}; " if server.killed else ""
+        died = f"the server died: {how}" if server.died() else ""
         return f"{died}{words}\nthe server's log says:\n{server.log_of_trouble()}"
 
     def whole_log(self) -> tuple[str, Path | None]:

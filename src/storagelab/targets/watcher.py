@@ -59,17 +59,20 @@ class Watcher(Generic[C]):
         if kind is None:
             self._machine.end()
 
-    @property
-    def work_so_far(self) -> int:
+    def look(self) -> int:
+        """The work done so far; to be called now and then."""
+        self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
 
     def counted(self) -> Counters:
         """The server's counters; its sessions' are known to it."""
         return self._passed()
 
-    def of_machine(self, *, with_checkpoint: bool) -> Counters:
-        """This machine's counters, if they say something about the run."""
-        return self._machine.counted(with_checkpoint=with_checkpoint) if self._system.counts_this_machine else {}
+    def of_machine(self, elapsed_s: float, *, with_checkpoint: bool) -> tuple[Counters, list[Check]]:
+        """This machine's counters and checks, if they say something about the run."""
+        if not self._system.counts_this_machine:
+            return {}, []
+        return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
         """What the volumes take, if it is to be measured at this moment; a check that fails where it can't be."""

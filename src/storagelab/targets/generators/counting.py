@@ -85,7 +85,7 @@ class Counting(ABC):
         return False
 
     def _await(self, words: bytes) -> None:
-        while words not in (self.process.folder / "said").read_bytes():
+        while words not in self.process.said_bytes():
             self.process.refuse_if_ended()
             time.sleep(POLL_SESSIONS_S)
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storagelab.errors import RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import marks, temporary
+from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Counted
+from storagelab.targets.unprivileged import give
 
 STOP_TIMEOUT_S = 30.0
 
@@ -49,6 +52,7 @@ class Process:
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._to_epoch_s = 0.0
+        self._mark, self._kills = marks.new(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
         """Start it; it ends by itself after that time at the latest."""
@@ -58,16 +62,15 @@ class Process:
         self._folder.mkdir(mode=0o700)
         for name, content in program.inputs.items():
             (self._folder / name).write_bytes(content)
-        if program.owner is not None:
-            for path in (self._folder, *self._folder.iterdir()):
-                os.chown(path, *program.owner)
         command, in_child = program.command(self._folder, longest_s + STOP_TIMEOUT_S), program.in_child(self._folder)
         # A generator's log counts from the epoch with a clock that nobody can set, and so does this.
         self._to_epoch_s = time.time() - time.monotonic()
-        with (self._folder / "said").open("wb") as said, uninterrupted():
+        with (self._folder / "said").open("xb") as said, uninterrupted():
+            if program.owner is not None:  # from here on, links may stand in the place of its files
+                give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
-                env=dict(program.environment), start_new_session=True, preexec_fn=in_child,
+                env={**program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
             )  # fmt: skip
 
     def now_s(self) -> float:
@@ -92,11 +95,15 @@ class Process:
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
+    def said_bytes(self) -> bytes:
+        return read_file(self.folder / "said")
+
     def said(self) -> str:
-        return (self.folder / "said").read_text(encoding="utf-8", errors="replace")
+        return self.said_bytes().decode("utf-8", "replace")
 
     def words(self) -> str:
-        return self.program.words(self.said())
+        killed = self._kills.words(self.exit_code)
+        return f"it was {killed}" if killed else self.program.words(self.said())
 
     def wait_for(self, seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -124,6 +131,7 @@ class Process:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                marks.end(self._mark)
 
     def remove_folder(self) -> None:
         if self._folder is not None:

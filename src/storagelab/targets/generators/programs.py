@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import temporary
+from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
 from storagelab.targets.programs import run
-from storagelab.targets.unprivileged import as_server, end_with_parent, unprivileged
+from storagelab.targets.unprivileged import as_server, end_with_parent, give, unprivileged
 
 InChild = Callable[..., Callable[[], None] | None]
 
@@ -60,8 +60,7 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
         for name, content in inputs.items():
             (folder / name).write_bytes(content)
         if owner is not None:
-            for path in (folder, *folder.iterdir()):
-                os.chown(path, *owner)
+            give(owner, *folder.iterdir(), folder)
         yield folder
 
 
@@ -104,7 +103,7 @@ def _sysbench(
 ) -> Program:
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(script, load, seed=seed),
-        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.longest_warm_up_s),
+        read=lambda folder: sysbench.read_report(read_file(folder / "said").decode(errors="replace"), load.longest_warm_up_s),
         words=words, stop=signal.SIGTERM, environment=clients.environment, inputs=inputs,
         says_it_counts=sysbench.counts(load), owner=clients.owner, in_child=clients.in_child,
     )  # fmt: skip

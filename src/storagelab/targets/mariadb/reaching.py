@@ -16,7 +16,7 @@ from storagelab.targets.generators.programs import Clients
 from storagelab.targets.mariadb import attached, read_back
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import VARIABLES, private_settings, settings_text
+from storagelab.targets.mariadb.settings import private_settings, settings_text
 from storagelab.targets.parts import Reach
 from storagelab.targets.programs import environment
 
@@ -49,7 +49,7 @@ class Reaching(Reach[Connection]):
     def _environment(self) -> dict[str, str]:
         """The environment of client programs: it alone holds a password, and only this user may read it."""
         password = self.address.password
-        return environment(*VARIABLES) | ({"MYSQL_PWD": password} if password else {})
+        return environment() | ({"MYSQL_PWD": password} if password else {})
 
 
 class PrivateReach(Reaching):
