@@ -177,7 +177,7 @@ def test_a_server_held_back_in_the_middle_of_a_run_makes_the_run_unverified(scra
         root, joined = group.parent, []
 
         def slowed(self, progress, rows):
-            server = Path(f"/proc/{self.server.pid}")
+            server = Path(f"/proc/{self.server.process.pid}")
             if not joined:
                 sessions = (server / "task" / server.name / "children").read_text().split()
                 joined.extend([server.name, *sessions])
