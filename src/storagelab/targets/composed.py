@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from storagelab.errors import RunFailed
 from storagelab.machine import host
@@ -19,7 +20,7 @@ from storagelab.targets.hiding import hidden
 from storagelab.targets.parts import C, System
 from storagelab.targets.recording import Seen
 from storagelab.targets.servers import Server, server_of
-from storagelab.targets.steps import Counters, Done, check_watching, prepare_machine
+from storagelab.targets.steps import Done, check_watching, prepare_machine
 from storagelab.targets.watcher import Watcher
 from storagelab.version import __version__
 
@@ -145,7 +146,10 @@ class Composed(Generic[C]):
         after, after_checks = watcher.raw_io("after", seed)
         checks += [*machine_checks, *raw_checks, *after_checks]
         counters |= done.counters | machine | raw
-        return self._measurement(done, watcher.seen, counters | after, checkpoint_s, environment, checks)
+        return self._measured(
+            done, watcher.seen, counters=counters | after, checkpoint_s=checkpoint_s, environment=environment,
+            checks=(*self._layout_checks(), *checks),
+        )  # fmt: skip
 
     def _on_poll(self, progress: Progress, work: int) -> None:
         self.server.refuse_if_dead()
@@ -159,25 +163,15 @@ class Composed(Generic[C]):
         self.system.write_out(self.server.own)
         return time.perf_counter() - began
 
-    def _measurement(
-        self,
-        done: Done,
-        seen: Seen,
-        counters: Counters,
-        checkpoint_s: float | None,
-        environment: dict[str, object],
-        checks: list[Check],
-    ) -> Measurement:
+    def _measured(self, done: Done, seen: Seen, *, checks: Sequence[Check], **rest: Any) -> Measurement:
         busy_s, connections = sum(done.connection_s), len(done.connection_s)
         observer = seen.observed(done.elapsed_s)
         return Measurement(
             provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
-            checkpoint_s=checkpoint_s, connection_s=done.connection_s, latency=done.latency,
+            connection_s=done.connection_s, latency=done.latency, waiting_tasks=seen.waiting_tasks, series=done.series,
             waits=seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None,
-            waiting_tasks=seen.waiting_tasks, counters=counters, series=done.series, environment=environment,
-            durability=judged(environment),
-            checks=(*self._layout_checks(), *checks, *check_watching(seen.error, observer, done.elapsed_s)),
-            observer=observer, setup_s=self.setup_s,
+            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s)), observer=observer,
+            durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
         )  # fmt: skip
 
     def _layout_checks(self) -> list[Check]:

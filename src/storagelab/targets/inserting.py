@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
@@ -17,17 +19,34 @@ from storagelab.targets.steps import Counters, Done
 class InsertingSessions(Sessions[C]):
     """An engine's sessions; `count_rows` asks the server how many rows there are."""
 
+    driver_error: ClassVar[type[Exception]]
+
     def __init__(self, workload: InsertLoad, count_rows: Callable[[], int]) -> None:
-        self._load, self._count_rows = workload, count_rows
+        self.workload, self._count_rows = workload, count_rows
+
+    @abstractmethod
+    def _add(self) -> None:
+        """Open one more."""
+
+    def open(self) -> None:
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
+        try:
+            for _ in range(self.workload.connections):
+                self._add()
+        except self.driver_error as error:
+            raise RunFailed(f"connection {len(self.ids) + 1} could not be opened: {self._words(error)}") from error
+
+    def _words(self, error: BaseException) -> str:
+        return str(error)
 
     def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
         rows = self._count_rows()
-        if rows != self._load.rows:
-            raise RunFailed(f"the table holds {rows} rows instead of {self._load.rows}")
+        if rows != self.workload.rows:
+            raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")
         return Done(
             elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
             connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
-            checks=(*clocks.checks(loops), *_check_reads(self._load, loops)),
+            checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
             counters=_reads_made(loops), series=seen.series, rows=rows,
         )  # fmt: skip
 

@@ -53,6 +53,9 @@ class Sampler(Protocol):
 class Reach(ABC, Generic[C]):
     """How sessions get to one server, and what may be asked of it."""
 
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+
     @abstractmethod
     def connect(self) -> C: ...
 

@@ -59,9 +59,11 @@ class Counting(ABC):
 
     def span(self) -> Span:
         """Raises RunFailed with the program's words."""
-        counted = self.process.result()
-        start_s, end_s = counted.span_s if counted.number else (self.start_s, self.end_s)
-        return Span(counted, start_s, end_s)
+        counted = self._counted(self.process.result())
+        return Span(counted, *(counted.span_s if counted.number else (self.start_s, self.end_s)))
+
+    def _counted(self, logged: Counted) -> Counted:
+        return logged
 
     def so_far(self) -> int:
         """Milliseconds of a set time."""
@@ -175,12 +177,8 @@ class SetNumber(Counting):
             self.process.wait_for(POLL_S)
             on_poll()
 
-    def span(self) -> Span:
-        if self._hold is None:
-            return super().span()
-        counted = self.process.result().begun_at_earliest(self.start_s)
-        start_s, end_s = counted.span_s if counted.number else (self.start_s, self.end_s)
-        return Span(counted, start_s, end_s)
+    def _counted(self, logged: Counted) -> Counted:
+        return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
 
     def so_far(self) -> int:
         """They are known only when they are done."""

@@ -24,9 +24,6 @@ from storagelab.targets.programs import environment
 class Reaching(Reach[Connection]):
     """How to get to one server."""
 
-    def __init__(self, config: Config, site: Site) -> None:
-        self.config, self.site = config, site
-
     @property
     @abstractmethod
     def address(self) -> Address: ...

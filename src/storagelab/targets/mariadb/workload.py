@@ -113,6 +113,8 @@ class Workers(InsertingSessions[Connection]):
     """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
     still runs at the end."""
 
+    driver_error = pymysql.MySQLError
+
     def __init__(
         self,
         connect: Callable[[], Connection],
@@ -123,7 +125,7 @@ class Workers(InsertingSessions[Connection]):
         seed: int,
     ) -> None:
         super().__init__(workload, count_rows)
-        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        self._connect, self.schema, self.seed = connect, schema, seed
         self._other = other
         self._workers: list[_Worker] = []
         self._gatekeeper: Connection | None = None
@@ -144,15 +146,13 @@ class Workers(InsertingSessions[Connection]):
     def first(self) -> Connection:
         return self._workers[0].connection
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
+    def _add(self) -> None:
+        if self._gatekeeper is None:
             self._gatekeeper = self._connect()
-            for _ in range(self.workload.connections):
-                self._workers.append(_Worker(self._connect()))
-        except pymysql.MySQLError as error:
-            number = len(self._workers) + 1
-            raise RunFailed(f"connection {number} could not be opened: {words_of(error)}") from error
+        self._workers.append(_Worker(self._connect()))
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""

@@ -32,9 +32,6 @@ class Reaching(Reach[Connection]):
 
     kernel_view: bool
 
-    def __init__(self, config: Config, site: Site) -> None:
-        self.config, self.site = config, site
-
     @abstractmethod
     def _connect(self, application_name: str) -> Connection: ...
 

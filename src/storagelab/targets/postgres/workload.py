@@ -89,6 +89,8 @@ class Workers(InsertingSessions[Connection]):
     """The connections of one run. `gatekeeper` is an extra one, `gate` the key of an advisory lock that only this experiment
     uses."""
 
+    driver_error = psycopg.Error
+
     def __init__(
         self,
         connect: Callable[[], Connection],
@@ -100,7 +102,7 @@ class Workers(InsertingSessions[Connection]):
         seed: int = 1,
     ) -> None:
         super().__init__(workload, count_rows)
-        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        self._connect, self.schema, self.seed = connect, schema, seed
         self._gatekeeper, self.gate = gatekeeper, gate
         self._connections: list[Connection] = []
 
@@ -113,13 +115,8 @@ class Workers(InsertingSessions[Connection]):
     def first(self) -> Connection:
         return self._connections[0]
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
-            for _ in range(self.workload.connections):
-                self._connections.append(self._connect())
-        except psycopg.Error as error:
-            raise RunFailed(f"connection {len(self._connections) + 1} could not be opened: {error}") from error
+    def _add(self) -> None:
+        self._connections.append(self._connect())
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""

@@ -32,7 +32,7 @@ class SqlServer(System[Session]):
     layout: Layout
 
     def reach_attached(self, facts: attached.ServerFacts) -> Reaching:  # noqa: ARG002 - all are reached alike
-        return Reaching(self.config, self.site.prefix)
+        return Reaching(self.config, self.site)
 
     def meet(self) -> attached.ServerFacts:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)

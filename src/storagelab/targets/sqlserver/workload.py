@@ -159,6 +159,8 @@ class Workers(InsertingSessions[Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
     `stop` ends what still runs on the server."""
 
+    driver_error = DriverError
+
     def __init__(
         self,
         connect: Callable[[], Session],
@@ -170,7 +172,7 @@ class Workers(InsertingSessions[Session]):
         seed: int,
     ) -> None:
         super().__init__(workload, count_rows)
-        self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
+        self._connect, self.gate, self.seed = connect, gate, seed
         self._gatekeeper, self._stop = gatekeeper, stop
         self._workers: list[_Worker] = []
 
@@ -183,13 +185,11 @@ class Workers(InsertingSessions[Session]):
     def first(self) -> Session:
         return self._workers[0].session
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
-            for _ in range(self.workload.connections):
-                self._workers.append(_Worker(self._connect()))
-        except DriverError as error:
-            raise RunFailed(f"connection {len(self._workers) + 1} could not be opened: {words_of(error)}") from error
+    def _add(self) -> None:
+        self._workers.append(_Worker(self._connect()))
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
