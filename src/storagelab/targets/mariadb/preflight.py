@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from storagelab.model.config import Config
@@ -10,6 +11,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
+from storagelab.targets.checking import by_how, check_generators, memory_notes
 from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.mariadb import attached, settings
@@ -53,14 +55,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
-    private = [config for config in configs if not config.target.attached]
-    running = [config for config in configs if config.target.attached]
-    notes = _memory_notes(private)
+    private, running = by_how(configs)
+    notes = memory_notes(private, _private_memory)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
-    for config in configs:
-        if config.generated:
-            beside = None if config.target.attached else STARTER.programs(config, site).server.parent
-            found.append(tables_of(config)(config, site.prefix, None).check(site, beside))
+    found += check_generators(configs, site, lambda config: STARTER.programs(config, site).server.parent)
     sequential = any(not config.generated and config.insert_load.page_a_row for config in configs)
     notes += [_SEQUENTIAL_NOTE] if sequential else []
     notes += templates.notes(configs)
@@ -91,7 +89,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-        notes += _memory_notes(sharing, facts)
+        notes += memory_notes(sharing, partial(_memory_of, facts))
         where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
@@ -130,23 +128,13 @@ def _bytes_on(config: Config, volume: str) -> int:
     return total
 
 
-def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
-    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
-    notes = []
-    for config in configs:
-        if config.generated:
-            memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.generated_load, tables_of(config).unit_bytes, memory))
-    return list(dict.fromkeys(notes))
-
-
 def _private_memory(config: Config) -> Memory:
     direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
     buffers = _size(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
     return Memory(_BUFFERS, buffers, against_memory.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts) -> Memory:
+def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
     machine = against_memory.here() if facts.on_this_machine else None
     return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)
 

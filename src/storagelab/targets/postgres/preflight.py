@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import partial
 
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
+from storagelab.targets.checking import by_how, check_generators, memory_notes
 from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.parts import tables_of
@@ -45,13 +47,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
-    private = [config for config in configs if not config.target.attached]
-    running = [config for config in configs if config.target.attached]
+    private, running = by_how(configs)
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    notes += _memory_notes(private)
+    notes += memory_notes(private, _private_memory)
     notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
-    found += _check_generators(configs, site)
+    found += check_generators(configs, site, lambda config: STARTER.programs(config, site).folder)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -79,7 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
-        notes += _memory_notes(sharing, facts)
+        notes += memory_notes(sharing, partial(_memory_of, facts))
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
@@ -158,32 +159,12 @@ def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
     return total
 
 
-def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
-    """Finds each cell's generator and its scripts. Describes the generators; raises PreflightError for what is missing."""
-    found = []
-    for config in configs:
-        if config.generated:
-            beside = None if config.target.attached else STARTER.programs(config, site).folder
-            found.append(tables_of(config)(config, site.prefix, None).check(site, beside))
-    return found
-
-
-def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
-    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
-    notes = []
-    for config in configs:
-        if config.generated:
-            memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.generated_load, tables_of(config).unit_bytes, memory))
-    return list(dict.fromkeys(notes))
-
-
 def _private_memory(config: Config) -> Memory:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
     return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts) -> Memory:
+def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
     machine = against_memory.here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
