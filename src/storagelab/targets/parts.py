@@ -162,6 +162,8 @@ class System(ABC, Generic[C]):
     log_tells_of_sessions: ClassVar[bool]
     """Does the server's log say why a session was lost, even if the server lives on?"""
     layout: Table[C]
+    facts: Any = None
+    """Facts about the attached server, once it has been asked."""
 
     def __init__(self, config: Config, site: Site) -> None:
         self.config, self.site = config, site
@@ -175,11 +177,11 @@ class System(ABC, Generic[C]):
         raise NotImplementedError
 
     @abstractmethod
-    def reach_attached(self, facts: Any) -> Reach[C]:
+    def reach_attached(self) -> Reach[C]:
         """How to get to the attached server."""
 
     @abstractmethod
-    def meet(self) -> Facts:
+    def meet(self) -> None:
         """Ask the attached server for its facts, drop what an earlier run left on it, and make what the run needs first."""
 
     @abstractmethod

@@ -158,13 +158,12 @@ class Attached(Server[C]):
     """A server that already runs, on this machine or another."""
 
     how = "attached"
-    facts: Facts | None = None
-    """Facts about it, once it has been asked."""
 
     def open(self) -> None:
-        facts = self.facts = self.system.meet()
+        self.system.meet()
+        facts: Facts = self.system.facts
         self.elsewhere = not facts.on_this_machine
-        self.reach = self.system.reach_attached(facts)
+        self.reach = self.system.reach_attached()
         self.system.folders.remove()  # the run before may have left them because the server was away
         self.system.folders.make()
         self._make_folders(facts.process_owner)
@@ -176,7 +175,7 @@ class Attached(Server[C]):
 
     def close(self) -> None:
         self._disconnect()
-        if self.facts is None:  # never connected: the server may still use an earlier run's folders
+        if self.system.facts is None:  # never connected: the server may still use an earlier run's folders
             return
         self._drop()
         self.system.folders.remove()

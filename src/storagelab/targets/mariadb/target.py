@@ -44,14 +44,13 @@ class MariaDB(System[Connection]):
     def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
         return PrivateReach(self.config, self.site, process, expected)
 
-    def reach_attached(self, facts: attached.ServerFacts) -> AttachedReach:
-        return AttachedReach(self.config, self.site, facts)
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site, self.facts)
 
-    def meet(self) -> attached.ServerFacts:
+    def meet(self) -> None:
         with connect(self.config.target) as connection:
-            facts = attached.read_facts(connection)
+            self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
-            return facts
 
     def drop(self) -> None:
         with closing(connect_to(address_of(self.config.target))) as connection:

@@ -45,17 +45,16 @@ class Postgres(System[Connection]):
     def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
         return PrivateReach(self.config, self.site, process, expected)
 
-    def reach_attached(self, facts: attached.ServerFacts) -> AttachedReach:
-        return AttachedReach(self.config, self.site, facts, self._database)
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site, self.facts, self._database)
 
-    def meet(self) -> attached.ServerFacts:
+    def meet(self) -> None:
         with connecting.connect(self.config.target) as connection:
-            facts = attached.read_facts(connection)
+            self.facts = attached.read_facts(connection)
             self.layout.drop(connection, templates=False)
             if attached.needs_database(self.config) and not (self._kept is not None and self._kept.exists(connection)):
                 attached.make_database(connection, self.site.prefix)
                 self._database = self.site.prefix
-            return facts
 
     def drop(self) -> None:
         with connecting.connect(self.config.target) as connection:

@@ -31,16 +31,15 @@ class SqlServer(System[Session]):
     counts_this_machine = False
     layout: Layout
 
-    def reach_attached(self, facts: attached.ServerFacts) -> Reaching:  # noqa: ARG002 - all are reached alike
+    def reach_attached(self) -> Reaching:
         return Reaching(self.config, self.site)
 
-    def meet(self) -> attached.ServerFacts:
+    def meet(self) -> None:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
         with connect(self.config.target) as session:
-            facts = self._facts = attached.read_facts(session)
-            self.layout = Layout(self.config, self.site.prefix, facts)
+            self.facts = attached.read_facts(session)
+            self.layout = Layout(self.config, self.site.prefix, self.facts)
             drop(session, self.site.prefix, key_of(self.config.target))
-            return facts
 
     def drop(self) -> None:
         with connect(self.config.target, database="master") as session:
@@ -55,7 +54,7 @@ class SqlServer(System[Session]):
     # --- asked of the server -----------------------------------------------------------------------------------------
 
     def facts_of(self, connection: Session) -> dict[str, object]:
-        return read_back.server_facts(connection, self._facts, self.site.prefix)
+        return read_back.server_facts(connection, self.facts, self.site.prefix)
 
     def remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:
         """The operator's description of each volume, and what the server adds."""
@@ -90,7 +89,7 @@ class SqlServer(System[Session]):
         self._counts = counters.SessionCounts()
         return Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
-            counts=self._counts, page_info=self._facts.major >= MAJOR_2019,
+            counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
     def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:  # noqa: ARG002 - by `own`
