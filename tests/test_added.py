@@ -55,7 +55,9 @@ def test_a_load_is_in_the_reference_and_in_the_words_of_errors(scratch):
     spec.write_text(TRICKLE.replace('"trickle"', '"trickel"'))
     assert '"trickle"' in typed(scratch, "plan", str(spec), code=2)
     spec.write_text(TRICKLE.replace("[8, 16]", "[8, 15]"))
-    assert "workload.width: 15 is odd\n  Set 16." in typed(scratch, "plan", str(spec), code=2)
+    assert "workload.width: 15 is odd (in the cell workload.width = 15)\n  Set 16." in typed(
+        scratch, "plan", str(spec), code=2
+    )
     spec.write_text(TRICKLE.replace("postgres", "mariadb"))
     assert "trickle loads postgres, and target.engine is mariadb" in typed(scratch, "plan", str(spec), code=2)
 

@@ -376,7 +376,7 @@ class Config(Frozen):
     @property
     def database_load(self) -> DatabaseLoad:
         """The workload of a cell whose engine is a database."""
-        return of_class(self.workload, DatabaseLoad)
+        return of_class(self.workload, DatabaseLoad)  # type: ignore[type-abstract]
 
     @property
     def insert_load(self) -> InsertLoad:
@@ -386,7 +386,7 @@ class Config(Frozen):
     @property
     def generated_load(self) -> GeneratedLoad:
         """The workload of a cell whose transactions a load generator sends."""
-        return of_class(self.workload, GeneratedLoad)
+        return of_class(self.workload, GeneratedLoad)  # type: ignore[type-abstract]
 
     @property
     def raw_load(self) -> RawIo:

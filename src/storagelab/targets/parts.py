@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets import Site, remote
@@ -172,9 +172,9 @@ class System(ABC, Generic[C]):
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
-    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:
-        """How to get to a private server; `expected` are the settings as its own parser reads them."""
-        raise NotImplementedError
+    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:  # noqa: ARG002
+        """How to get to a private server, if the engine has any; `expected` are the settings as its own parser reads them."""
+        raise RunFailed(f"storagelab starts no {self.name}")
 
     @abstractmethod
     def reach_attached(self) -> Reach[C]:

@@ -6,6 +6,7 @@ its folder `loads`, which makes the load's tables and says who works on them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -44,7 +45,7 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Load(Frozen):
+class Load(Frozen, ABC):
     """What a run does."""
 
     kind: str
@@ -66,9 +67,9 @@ class Load(Frozen):
     """How many of the rows that it finds are made in a second."""
 
     @property
+    @abstractmethod
     def work(self) -> Work:
         """The work of one run."""
-        raise NotImplementedError
 
     @property
     def sessions(self) -> int:
@@ -100,9 +101,9 @@ class Load(Frozen):
         """What distinguishes loads that insert rows: cells that differ in it do different work."""
         return None
 
+    @abstractmethod
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         """What contradicts itself in a cell with this load."""
-        raise NotImplementedError
 
 
 L = TypeVar("L", bound=Load)
@@ -184,9 +185,9 @@ class GeneratedLoad(DatabaseLoad):
         return self.rate is None
 
     @property
+    @abstractmethod
     def data(self) -> Data:
         """What is made before a run."""
-        raise NotImplementedError
 
     @property
     def work(self) -> Work:
