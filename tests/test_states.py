@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import zlib
 
 import pytest
@@ -13,6 +12,7 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop
+from storagelab.run.errands import slice_in, slice_message
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import open_block, states
@@ -22,17 +22,17 @@ from storagelab.targets.states import Carried, InFile
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
     state = Carried()
     state.write([b"header\n", bytes(1_000_000)])
-    sent = pickle.dumps(state)
+    sent = state.packed()
     assert len(sent) < 20_000
-    assert pickle.loads(sent).read() == b"header\n" + bytes(1_000_000)
+    assert Carried(sent).read() == b"header\n" + bytes(1_000_000)
 
 
 def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
     state, file = Carried(), InFile(tmp_path / "block-0.bin")
     state.write([b"header\n", bytes(1_000_000)])
-    file.write([pickle.loads(pickle.dumps(state)).kept()])
+    file.write([state.packed()])
     assert file.path.stat().st_size < 20_000
-    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
+    assert file.read() == Carried(Carried(file.kept()).packed()).read() == state.read()
     file.write([file.kept()[:100]])
     assert file.read() == b"", "what is damaged counts as lost"
 
@@ -76,11 +76,20 @@ def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
 
 def made(work: loop.Slice) -> list[str]:
     told: list[object] = []
-    loop.make_elsewhere(pickle.loads(pickle.dumps(work)), told.append)
+    loop.make_elsewhere(slice_in(slice_message(work))[0], told.append)
     (news,) = told
     assert isinstance(news, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)
     return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in news.runs]
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"bytes": [1e999]}', b"[" * 10_000, b'{"bytes": [], "identity": "", "runs_done": 1e999}', b"[]", b"\xff"]
+)
+def test_a_state_that_another_machine_made_up_counts_as_lost(tmp_path, head):
+    (whole,) = loop.slices(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
+    one = whole._replace(wanted={0: 1})
+    assert made(one._replace(state=Carried(head + b"\n"))) == made(one._replace(state=Carried()))
 
 
 def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):

@@ -174,13 +174,14 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == "" or value == () or value == {}:
         return ""
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else _figure(value)
-        if isinstance(value, int | float)
-        else str(value)
-    )
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return _figure(value)
+        case tuple():
+            return f"`{json.dumps(value)}`"
+    return str(value)
 
 
 # --- The export -------------------------------------------------------------------------------------------------------

@@ -63,8 +63,10 @@ class Carried:
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Carried, (_packed(self.kept()),)
+    def packed(self) -> bytes:
+        """As it travels."""
+        kept = self.kept()
+        return kept if not kept or is_packed(kept) else zlib.compress(kept, level=1)
 
     def __str__(self) -> str:
         return "memory"
@@ -73,13 +75,13 @@ class Carried:
 Kept = InFile | Carried
 
 
-def _packed(kept: bytes) -> bytes:
-    return kept if not kept or kept.startswith(_PACKED) else zlib.compress(kept, level=1)
+def is_packed(kept: bytes) -> bool:
+    return kept.startswith(_PACKED)
 
 
 def _plain(kept: bytes) -> bytes:
-    """Unpacked; nothing if it is damaged."""
-    if not kept.startswith(_PACKED):
+    """Unpacked; nothing if it is damaged, or larger than any drives are."""
+    if not is_packed(kept):
         return kept
     unpacking = zlib.decompressobj()
     try:

@@ -75,10 +75,25 @@ class Document(Opening):
 
 
 class _Plain(GenerateJsonSchema):
-    """Without titles, which only repeat names."""
+    """Without titles, which only repeat names, and without the line ends of docstrings."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
+
+    def generate(self, schema: Any, mode: Any = "serialization") -> dict[str, Any]:
+        made = super().generate(schema, mode)
+        return {name: _on_one_line(part) for name, part in made.items()}
+
+
+def _on_one_line(part: Any) -> Any:
+    match part:
+        case {"description": str(text)}:
+            return {**{name: _on_one_line(one) for name, one in part.items()}, "description": " ".join(text.split())}
+        case dict():
+            return {name: _on_one_line(one) for name, one in part.items()}
+        case list():
+            return [_on_one_line(one) for one in part]
+    return part
 
 
 def _schema_of(form: Any) -> dict[str, Any]:

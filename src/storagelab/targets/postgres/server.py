@@ -15,7 +15,7 @@ from psycopg.pq import PGconn, Ping
 from storagelab.errors import RunFailed
 from storagelab.model.values import Scalar
 from storagelab.targets import descriptors
-from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres import connecting, shared_memory
 from storagelab.targets.postgres.binaries import Binaries, find_binaries
 from storagelab.targets.postgres.settings import accepts, check_settings, own_words, private_settings, settings_text
 from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, runs_as, stop_process
@@ -96,11 +96,15 @@ class Server(PrivateServer[Binaries]):
 
     def _stop_sessions(self) -> None:
         _kill_sessions(self.data_folder)
+        shared_memory.remove_left(self.data_folder)
 
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    return stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT) | _kill_sessions(data_folder)
+    there_was_one = stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT)
+    there_was_one |= _kill_sessions(data_folder)
+    shared_memory.remove_left(data_folder)
+    return there_was_one
 
 
 STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
