@@ -15,7 +15,6 @@ from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb import attached, read_back
 from storagelab.targets.mariadb.connecting import Connection, address_of, ask, close, connect, connect_to, words_of
-from storagelab.targets.mariadb.counters import read_counters, read_file_counters
 from storagelab.targets.mariadb.generated import GeneratedTables
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.loads import inserts
@@ -101,11 +100,11 @@ class MariaDB(System[Connection]):
 
     def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - of all
         def read() -> Counters:
-            counters = read_counters(own)
+            counters = read_back.read_counters(own)
             if not reach.shows_files:
                 return counters
             files = {f"data_file_{number}": str(path) for number, path in self._files(own, reach).items()}
-            return {**counters, **read_file_counters(own, files)}
+            return {**counters, **read_back.read_file_counters(own, files)}
 
         return counting(read)
 

@@ -16,7 +16,6 @@ from storagelab.targets.composed import Composed
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.targets.postgres import attached, connecting, read_back
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.generated import GeneratedTables
 from storagelab.targets.postgres.kept import Kept, KeptServer
 from storagelab.targets.postgres.layout import Layout
@@ -100,7 +99,7 @@ class Postgres(System[Connection]):
         )  # fmt: skip
 
     def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - of all
-        return counting(lambda: read_counters(own, own.info.server_version // 10_000))
+        return counting(lambda: read_back.read_counters(own, own.info.server_version // 10_000))
 
 
 def opened(config: Config, site: Site) -> Composed[Connection]:
