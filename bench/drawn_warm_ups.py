@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.model.workload import Pgbench
+from storagelab.model.loads.pgbench import Pgbench
 from storagelab.targets.generators import settling
 
 Numbers = NDArray[np.float64]

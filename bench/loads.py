@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 
 from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.model.workload import RandomInsert
 from storagelab.targets import Site, open_target
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.postgres.target import opened
 
 GATE = 4711
 CONNECTIONS, ROWS_PER_TRANSACTION = 16, 1_000
@@ -41,15 +41,14 @@ def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
 
 def procedure_by_psql(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same procedure, called by one psql per connection and nothing else, by the server's clock."""
-    with PostgresTarget(cell_config, site_in(folder)) as target:
-        server = target.server
-        assert server is not None
+    with opened(cell_config, site_in(folder)) as target:
+        server = target.server.running
         with psycopg.connect(server.conninfo, autocommit=True) as gatekeeper:
             gatekeeper.execute("CHECKPOINT")
             gatekeeper.execute("SELECT pg_advisory_lock(%s)", [GATE])
             workload = cell_config.database_load
             call = (
-                f"CALL {target.site.prefix}.insert_rows({workload.rows_per_connection}, "
+                f"CALL {target.system.site.prefix}.insert_rows({workload.rows_per_connection}, "
                 f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE}, 1, 1, 0)"
             )
             command = [server.programs.program("psql"), server.conninfo, "-XAtq", "-F,", "-c", call]
@@ -67,13 +66,12 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
 def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared statements."""
     workload = cell_config.database_load
-    with PostgresTarget(cell_config, site_in(folder)) as target:
-        server = target.server
-        assert server is not None
+    with opened(cell_config, site_in(folder)) as target:
+        server = target.server.running
         with psycopg.connect(server.conninfo, autocommit=True) as connection:
             connection.execute("CHECKPOINT")
         script = folder / "inserts.sql"
-        insert = f"INSERT INTO {target.site.prefix}.my_big_table DEFAULT VALUES;\n"
+        insert = f"INSERT INTO {target.system.site.prefix}.my_big_table DEFAULT VALUES;\n"
         script.write_text("BEGIN;\n" + insert * workload.rows_per_transaction + "COMMIT;\n", encoding="utf-8")
         said = subprocess.run(
             [

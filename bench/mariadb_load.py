@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import loads
 from storagelab.model.config import Config, TargetConfig
 from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.target import MariaDBTarget
+from storagelab.targets.mariadb.target import opened
 
 
 def config(*, waits: bool = True) -> Config:
@@ -21,15 +21,17 @@ def config(*, waits: bool = True) -> Config:
 def procedure_by_client(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same procedure, called by one `mariadb` client per connection and nothing else, by the server's
     clock."""
-    with MariaDBTarget(cell_config, loads.site_in(folder)) as target:
+    with opened(cell_config, loads.site_in(folder)) as target:
         server = target.server
         assert server is not None
         gatekeeper, watcher = server.connect(), server.connect()
-        target.layout.write_out(watcher)
-        ask(gatekeeper, f"LOCK TABLES {target.layout.schema}.gate WRITE")
+        target.system.layout.write_out(watcher)
+        ask(gatekeeper, f"LOCK TABLES {target.system.layout.schema}.gate WRITE")
         workload = cell_config.database_load
         batch = workload.rows_per_transaction
-        call = f"CALL {target.layout.schema}.insert_rows({workload.rows_per_connection}, {batch}, {batch}, 1, 1, 0)"
+        call = (
+            f"CALL {target.system.layout.schema}.insert_rows({workload.rows_per_connection}, {batch}, {batch}, 1, 1, 0)"
+        )
         command = ["mariadb", "--no-defaults", f"--socket={server.address.unix_socket}", "-uroot", "-NBe", call]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workload.connections)]
         _await_waiters(watcher, workload.connections)

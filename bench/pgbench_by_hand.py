@@ -15,20 +15,23 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.targets import Site
+from storagelab.targets.composed import Composed
 from storagelab.targets.generators import pgbench
-from storagelab.targets.postgres import generated
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.generators.scripts import pgbench_scripts
+from storagelab.targets.postgres import clients
+from storagelab.targets.postgres.target import opened
 
 SECONDS, WARM_UP = 6.0, 1.0
 
 
-def through(target: PostgresTarget) -> tuple[float, float, float]:
+def through(target: Composed[Any]) -> tuple[float, float, float]:
     """Transactions a second, p99 in s, and the share of a core that watching took."""
     measured = target.run(Cell(cell_id="c01", levels={}, config=target.config), 1, 1, lambda _: None)
     assert measured.latency is not None
@@ -37,19 +40,25 @@ def through(target: PostgresTarget) -> tuple[float, float, float]:
     return (measured.work_per_s or 0.0), measured.latency.percentile_s(99), cost
 
 
-def by_hand(target: PostgresTarget) -> tuple[float, float]:
+def by_hand(target: Composed[Any]) -> tuple[float, float]:
     """The same by the program alone, its log read afterwards."""
-    target._write_out()  # noqa: SLF001 - the same steps as the run's own
+    system, server = target.system, target.server
+    system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        program, environment = target._client("pgbench"), target._client_environment()  # noqa: SLF001 - as above
+        reached = server.reach.clients(system.layout.session_options)
+        scripts = pgbench_scripts(target.config.workload, system.site)
         command = pgbench.command(
-            program, target.config.workload, generated.sources(target.config, target.site), folder,
-            WARM_UP + SECONDS, seed=1,
-        )  # fmt: skip
+            str(clients.find("pgbench", reached.beside)),
+            target.config.workload,
+            scripts,
+            folder,
+            WARM_UP + SECONDS,
+            seed=1,
+        )
         begun = time.time()
         subprocess.run(  # a session of its own, as storagelab's: the kernel shares cores out among sessions
-            command, env=environment, check=True, capture_output=True, cwd=folder, start_new_session=True
+            command, env=reached.environment, check=True, capture_output=True, cwd=folder, start_new_session=True
         )
         found = pgbench.read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)
     return found.number / SECONDS, float(np.percentile(found.latency_us, 99)) / 1e6
@@ -67,9 +76,7 @@ def main() -> None:
         config = Config.model_validate(tables)
         for number in range(pairs):
             seen: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-            with PostgresTarget(
-                config, Site(experiment="by-hand", identity="0badcafe", spec_folder=Path(name))
-            ) as target:
+            with opened(config, Site(experiment="by-hand", identity="0badcafe", spec_folder=Path(name))) as target:
                 for ours in (True, False, False, True) if number % 2 else (False, True, True, False):
                     if ours:
                         rate, tail, cost = through(target)

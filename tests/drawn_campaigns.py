@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, latency_of
+from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import BEHIND_RATE, RAW_IO, SETTLED, Check, Measurement, ObserverCost, Run, TimeSeries
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun, Race
 from storagelab.model.waits import CountedWait, CountedWaits, RawWaits
-from storagelab.model.workload import DatabaseLoad, GeneratedLoad, RawIo
 from storagelab.run.race import Racing
 from storagelab.run.stored import as_run
 from storagelab.spec.matrix import expand

@@ -1,7 +1,7 @@
 """Real servers and real folders for tests: small configurations, and checks that nothing was left behind.
 
 config = small(scratch, data_files=4)                a private server's cell: 4 connections x 500 rows
-with PostgresTarget(config, site_at(scratch)) as target: ...
+with opened(config, site_at(scratch)) as target: ...
 assert left_behind(scratch) == []
 """
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from storagelab.model.workload import Pgbench, Sql, Sysbench
+from storagelab.model.loads.pgbench import Pgbench
+from storagelab.model.loads.sql import Sql
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets.generators.against_memory import Memory, note
 
 GIB = 2**30
-ROW, SCALE = 300, 17 * 2**20
+UNIT_BYTES = {Pgbench: 17 * 2**20, Sysbench: 300, Sql: 0}
 PGBENCH = Pgbench(scale=100)  # 1.7 GiB
 
 
 def said(load, buffers: float | None, machine: float | None, *, cached: bool = True) -> str:
     sizes = [None if one is None else round(one * GIB) for one in (buffers, machine)]
-    return note(load, ROW, SCALE, Memory("shared_buffers", *sizes, cached=cached))
+    return note(load, UNIT_BYTES[type(load)], Memory("shared_buffers", *sizes, cached=cached))
 
 
 @pytest.mark.parametrize(

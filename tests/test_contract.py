@@ -24,9 +24,8 @@ from storagelab.targets.contract import promises, suite
 from storagelab.targets.contract.probes import engine_of
 from storagelab.targets.contract.promises import Outcome, judged
 from storagelab.targets.contract.suite import target_of, verify
-from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.target import PostgresTarget
-from storagelab.targets.sqlserver.target import SqlServerTarget
+from storagelab.targets.postgres.loads.inserts import Tables
+from storagelab.targets.servers import Attached
 
 PASSWORD = "tr0ub4dor-and-3"
 ROWS = 400
@@ -183,7 +182,7 @@ def test_the_right_password_is_never_shown_whatever_the_server_repeats(monkeypat
 
 def test_an_engine_that_drops_what_is_not_its_own_is_found_out(server, monkeypatch):
     monkeypatch.setattr(
-        Layout, "_made_before", lambda self, _: ([], [self.prefix], []) if _has(_, self.prefix) else ([], [], [])
+        Tables, "_made_before", lambda self, _: ([], [self.prefix], []) if _has(_, self.prefix) else ([], [], [])
     )
     detail = broken(tried(server))[promises.FOREIGN_REFUSED]
     assert "did not refuse it" in detail
@@ -194,13 +193,13 @@ def _has(connection, name: str) -> bool:
 
 
 def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_after(server, monkeypatch):
-    tear_down = PostgresTarget._tear_down
+    close = Attached.close
 
     def forget(self) -> None:
-        self.layout.drop = lambda *_, **__: []
-        tear_down(self)
+        self.system.layout.drop = lambda *_, **__: []
+        close(self)
 
-    monkeypatch.setattr(PostgresTarget, "_tear_down", forget)
+    monkeypatch.setattr(Attached, "close", forget)
     found = broken(tried(server))
     assert "left: " in found[promises.INTERRUPTION]
     assert "dropped schema storagelab_" in found[promises.LEFT_BEHIND]
@@ -210,22 +209,22 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
 def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
     with recorded() as answers:
         monkeypatch.setenv("LAB", answers.dsn())
-        monkeypatch.setattr(SqlServerTarget, "_tear_down", lambda self: self._close(self._connection))
+        monkeypatch.setattr(Attached, "close", Attached._disconnect)
         found = broken(tried(target_of("LAB")))
         assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
         assert answers.server.names == {"master", "somebody"}
 
 
 def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch):
-    monkeypatch.setattr(Layout, "data_files", property(lambda self: range(1, 2)))
-    read_back = Layout.read_back
+    monkeypatch.setattr(Tables, "data_files", property(lambda self: range(1, 2)))
+    read_back = Tables.read_back
 
     def honest(self, connection):
         checks = read_back(self, connection)
         wanted = str(self.config.layout.data_files)
         return [checks[0].model_copy(update={"asked": wanted, "ok": wanted == checks[0].got}), *checks[1:]]
 
-    monkeypatch.setattr(Layout, "read_back", honest)
+    monkeypatch.setattr(Tables, "read_back", honest)
     assert "data files: asked 2, got 1" in broken(tried(server))[promises.PLACEMENT]
 
 

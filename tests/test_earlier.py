@@ -8,9 +8,11 @@ import pytest
 from builders import make_experiment, make_measurement, make_plan
 
 from storagelab.model.config import Config
+from storagelab.model.loads.base import Work
+from storagelab.model.loads.inserts import Mixed, RandomInsert
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment, Race
-from storagelab.model.workload import Mixed, RandomInsert, RawIo, Work
 from storagelab.run.earlier import config_of_today, experiment_of_today, measurement_of_today
 
 UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,

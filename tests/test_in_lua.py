@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storagelab.errors import PreflightError
-from storagelab.spec.loads import Script
+from storagelab.model.loads.pgbench import Script
 from storagelab.targets.generators import in_lua
 from storagelab.targets.generators.pgbench import Source
 

@@ -30,7 +30,7 @@ from storagelab.targets import sweep
 from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
 from storagelab.targets.mariadb.preflight import check
-from storagelab.targets.mariadb.target import MariaDBTarget
+from storagelab.targets.mariadb.target import opened
 
 pytestmark = [needs_mariadb, pytest.mark.slow]
 
@@ -100,7 +100,7 @@ def test_a_running_server_is_measured_and_left_as_it_was(elsewhere, scratch):
 def test_data_files_go_to_volumes_when_the_server_runs_on_this_machine(elsewhere, scratch):
     config = mariadb(scratch, dsn=elsewhere.socket_dsn, volumes=["a", "b"], data_files=3)
     assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
-    with MariaDBTarget(config, site_at(scratch)) as target:
+    with opened(config, site_at(scratch)) as target:
         assert len(list((scratch / "a").rglob("*.ibd"))) == 2
         measured = run_in(target)
     assert measured.unverified == ()
@@ -281,7 +281,7 @@ def test_a_database_of_that_name_that_is_not_ours_is_not_touched(elsewhere, scra
 
 def test_a_table_that_somebody_put_into_our_database_is_not_dropped_with_it(elsewhere, scratch):
     config = mariadb(scratch, dsn=elsewhere.socket_dsn)
-    target = MariaDBTarget(config, site_at(scratch))
+    target = opened(config, site_at(scratch))
     target.__enter__()
     elsewhere.said(f"CREATE TABLE {DATABASE}.theirs (x INT)")
     with pytest.raises(PreflightError, match="the table theirs in the database"):
@@ -292,7 +292,7 @@ def test_a_table_that_somebody_put_into_our_database_is_not_dropped_with_it(else
 
 def test_what_a_killed_run_left_is_swept_and_nothing_else(elsewhere, scratch):
     config = mariadb(scratch, dsn=elsewhere.socket_dsn, volumes=["a"])
-    target = MariaDBTarget(config, site_at(scratch))
+    target = opened(config, site_at(scratch))
     target.__enter__()  # and is killed without leaving it
     elsewhere.said("CREATE DATABASE storagelab_other")
     removed = sweep(plan_of(config), site_at(scratch))
@@ -303,7 +303,7 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(elsewhere, scratch):
     assert elsewhere.said("SHOW DATABASES LIKE 'storagelab%'") == [("storagelab_other",)]
     elsewhere.said("DROP DATABASE storagelab_other")
     assert sweep(plan_of(config), site_at(scratch)) == []
-    target._connection.close()
+    target.server.own.close()
 
 
 # --- names that mean something to SQL --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from real_mariadb import needs_mariadb
 from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb import binaries, doctor
+from storagelab.targets.mariadb import binaries, engine
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.server import STARTER
 
@@ -29,7 +29,7 @@ def test_the_systems_server_is_found_without_being_named():
     found = find_binaries(None)
     assert found.release >= binaries.OLDEST
     assert found.installer.is_file()
-    assert [ability.state for ability in doctor.abilities()] == ["yes"]
+    assert [ability.state for ability in engine.abilities()] == ["yes"]
 
 
 def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(scratch):
@@ -66,5 +66,5 @@ def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
     with pytest.raises(PreflightError, match="no MariaDB server found") as caught:
         find_binaries(None)
     assert "apt-get install mariadb-server-core" in caught.value.hint
-    (ability,) = doctor.abilities()
+    (ability,) = engine.abilities()
     assert (ability.state, ability.mend) == ("no", caught.value.hint)

@@ -8,7 +8,7 @@ import pytest
 from real_servers import site_at
 
 from storagelab.errors import PreflightError
-from storagelab.model.workload import Sql
+from storagelab.model.loads.sql import Sql
 from storagelab.targets.mariadb import clients
 from storagelab.targets.mariadb.connecting import Address
 

@@ -22,9 +22,10 @@ from real_servers import (
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
+from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.target import MariaDBTarget
+from storagelab.targets.mariadb.target import opened
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -39,7 +40,7 @@ def during(monkeypatch):
     """Makes something happen while the load runs."""
 
     def happens(what) -> None:
-        release = MariaDBTarget._run
+        release = Composed._run
 
         def with_trouble(self, seed, progress):
             done = threading.Event()
@@ -52,13 +53,13 @@ def during(monkeypatch):
 
             return release(self, seed, on_progress)
 
-        monkeypatch.setattr(MariaDBTarget, "_run", with_trouble)
+        monkeypatch.setattr(Composed, "_run", with_trouble)
 
     return happens
 
 
 def test_a_server_that_is_killed_mid_run_fails_the_run_and_leaves_nothing(scratch, during):
-    during(lambda target: os.kill(target.server.pid, signal.SIGKILL))
+    during(lambda target: os.kill(target.server.process.pid, signal.SIGKILL))
     with pytest.raises(RunFailed, match="the server died: a connection was lost: Lost connection"):
         measure(mariadb(scratch, rows_per_connection=200_000), site_at(scratch))
     assert left_behind(scratch) == []
@@ -67,7 +68,7 @@ def test_a_server_that_is_killed_mid_run_fails_the_run_and_leaves_nothing(scratc
 def test_a_connection_that_is_killed_fails_the_run_in_the_servers_words(scratch, during):
     def kill_one(target):
         busy = "SELECT id FROM information_schema.processlist WHERE info LIKE 'INSERT%' OR info LIKE 'COMMIT%' LIMIT 1"
-        ask(target._own, f"KILL {until(lambda: ask(target._own, busy))[0][0]}")
+        ask(target.server.own, f"KILL {until(lambda: ask(target.server.own, busy))[0][0]}")
 
     during(kill_one)
     with pytest.raises(RunFailed, match=r"a connection was lost: .*(killed|Lost connection)"):
@@ -80,7 +81,7 @@ def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(scratch, during
     others = []
 
     def lock_all(target):
-        other = target._connect()
+        other = target.server.reach.connect()
         others.append(other)
         ask(other, "START TRANSACTION")
         ask(other, f"SELECT count(*) FROM {DATABASE}.my_big_table WHERE c4 = 1 FOR UPDATE")
@@ -104,10 +105,13 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
         "END WHILE; END"
     )
     monkeypatch.setattr(
-        "storagelab.targets.mariadb.layout.procedure", lambda _, schema, __: statement.format(*[schema] * 4)
+        "storagelab.targets.mariadb.loads.inserts.procedure", lambda _, schema, __: statement.format(*[schema] * 4)
     )
-    with MariaDBTarget(mariadb(scratch, connections=4), site_at(scratch)) as target:
-        ask(target._own, f"INSERT INTO {DATABASE}.my_big_table (c1) VALUES ('xxxxxxxxxxxxxxxa'), ('xxxxxxxxxxxxxxxb')")
+    with opened(mariadb(scratch, connections=4), site_at(scratch)) as target:
+        ask(
+            target.server.own,
+            f"INSERT INTO {DATABASE}.my_big_table (c1) VALUES ('xxxxxxxxxxxxxxxa'), ('xxxxxxxxxxxxxxxb')",
+        )
         with pytest.raises(RunFailed, match="a connection failed: Deadlock found when trying to get lock"):
             target.run(cell_of(target.config), 1, 1, lambda _: None)
     assert left_behind(scratch) == []
@@ -115,11 +119,11 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
 
 def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monkeypatch):
     config = mariadb(scratch)
-    target = MariaDBTarget(config, site_at(scratch))
+    target = opened(config, site_at(scratch))
     target.__enter__()
     assert until(lambda: server_processes(scratch))
-    target._connection.close()
-    process, target.server._process = target.server._process, None  # nobody knows it any more
+    target.server.own.close()
+    process, target.server.process._process = target.server.process._process, None  # nobody knows it any more
     removed = sweep(plan_of(config), site_at(scratch))
     process.wait()
     folder = scratch / "a" / "storagelab-tested-0badcafe"
@@ -141,16 +145,16 @@ def test_a_server_dies_with_the_process_that_started_it(scratch):
 def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):
     with running(scratch / "s") as server:
         config = mariadb(scratch, dsn=server.socket_dsn, volumes=["a"])
-        target = MariaDBTarget(config, site_at(scratch))
-        make = target.layout.make_folders
+        target = opened(config, site_at(scratch))
+        make = target.system.layout.make_folders
 
         def made_for_another(owner=None):
             make((0, 0))
-            for folder in target.folders["a"].glob("data-file-*"):
+            for folder in target.system.folders["a"].glob("data-file-*"):
                 os.chown(folder, 12345, 12345)
                 folder.chmod(0o500)
 
-        target.layout.make_folders = made_for_another
+        target.system.layout.make_folders = made_for_another
         with pytest.raises(RunFailed, match=r"can't set up the layout: .*(denied|[Cc]an't create)"):
             target.__enter__()
     assert left_behind(scratch) == []

@@ -15,7 +15,7 @@ from real_servers import open_folder, site_at, small
 from storagelab.model.config import VolumeConfig
 from storagelab.targets.folders import Folders
 from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.layout import Layout
+from storagelab.targets.mariadb.loads.inserts import Tables
 
 pytestmark = needs_mariadb
 
@@ -53,7 +53,7 @@ def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(s
     site = site_at(volumes)
     folders = Folders(site, site.volume_paths(config))
     folders.make()
-    layout = Layout(config, DATABASE, folders)
+    layout = Tables(config, DATABASE, folders)
     layout.make_folders()
     connection = server.connect()
     try:
@@ -71,7 +71,7 @@ def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(s
 
 @pytest.mark.parametrize("data_files", [1, 2, 3, 7, 16, 64])
 def test_keys_are_divided_evenly_over_any_number_of_data_files(server, scratch, data_files):
-    layout = Layout(small(scratch, engine="mariadb", data_files=data_files, volumes=[]), DATABASE, None)
+    layout = Tables(small(scratch, engine="mariadb", data_files=data_files, volumes=[]), DATABASE, None)
     connection = server.connect()
     try:
         layout.create(connection)
@@ -89,7 +89,7 @@ def test_keys_are_divided_evenly_over_any_number_of_data_files(server, scratch, 
 
 def test_ascending_keys_go_round_the_data_files(server, scratch):
     config = small(scratch, engine="mariadb", data_files=4, volumes=[], kind="sequential-insert")
-    layout = Layout(config, DATABASE, None)
+    layout = Tables(config, DATABASE, None)
     connection = server.connect()
     try:
         layout.create(connection)
@@ -106,7 +106,7 @@ def test_ascending_keys_go_round_the_data_files(server, scratch):
 
 def test_the_largest_number_of_data_files_is_one_that_the_engine_can_have(server, scratch):
     """A spec may ask for 1024 at most, and MariaDB can have 8192 partitions."""
-    layout = Layout(small(scratch, engine="mariadb", data_files=1024, volumes=[]), DATABASE, None)
+    layout = Tables(small(scratch, engine="mariadb", data_files=1024, volumes=[]), DATABASE, None)
     connection = server.connect()
     try:
         layout.create(connection)

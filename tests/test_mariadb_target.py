@@ -13,10 +13,11 @@ from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_o
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
+from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.durability import DECIDING
 from storagelab.targets.mariadb.events import GATE
-from storagelab.targets.mariadb.target import MariaDBTarget
+from storagelab.targets.mariadb.known import DECIDING
+from storagelab.targets.mariadb.target import opened
 
 pytestmark = needs_mariadb
 
@@ -30,13 +31,13 @@ def test_a_cell_is_set_up_measured_verified_and_removed(scratch):
         scratch, volumes=["a", "b"], data_files=3, rows_per_connection=5_000, log="b",
         settings={"innodb_buffer_pool_size": "32M", "innodb_adaptive_hash_index": True, "innodb-io-capacity": 500},
     )  # fmt: skip
-    with MariaDBTarget(config, site_at(scratch)) as target:
+    with opened(config, site_at(scratch)) as target:
         assert sorted(path.parent.parent.name for path in (scratch / "a").rglob("my_big_table#*.ibd")) == [
             "data-file-0001",
             "data-file-0003",
         ]
         assert len(list((scratch / "b").rglob("data-file-0002/*/my_big_table#*.ibd"))) == 1
-        assert (target.folders["b"] / "log" / "ib_logfile0").exists()
+        assert (target.system.folders["b"] / "log" / "ib_logfile0").exists()
         seen: list[int] = []
         measured = target.run(cell_of(config), 1, 1, seen.append)
     assert left_behind(scratch) == []
@@ -119,10 +120,10 @@ def test_a_server_that_forces_nothing_to_the_disk_has_a_verdict_that_says_so(scr
 
 def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
     config = mariadb(scratch, data_files=8, rows_per_connection=4_000)
-    with MariaDBTarget(config, site_at(scratch)) as target:
+    with opened(config, site_at(scratch)) as target:
         run_in(target)
         counts = [
-            ask(target._own, f"SELECT count(*) FROM {DATABASE}.my_big_table PARTITION (p{number})")[0][0]
+            ask(target.server.own, f"SELECT count(*) FROM {DATABASE}.my_big_table PARTITION (p{number})")[0][0]
             for number in range(1, 9)
         ]
     assert sum(counts) == 16_000
@@ -158,21 +159,21 @@ def test_waits_that_are_not_asked_for_are_not_timed(scratch):
 
 
 def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unverified(scratch, monkeypatch):
-    enter = MariaDBTarget.__enter__
+    enter = Composed.__enter__
 
     def meddled(self):
         target = enter(self)
-        ask(target._own, "SET GLOBAL innodb_io_capacity = 777")
+        ask(target.server.own, "SET GLOBAL innodb_io_capacity = 777")
         return target
 
-    monkeypatch.setattr(MariaDBTarget, "__enter__", meddled)
+    monkeypatch.setattr(Composed, "__enter__", meddled)
     run = run_of(mariadb(scratch, settings={"innodb_io_capacity": 300}), scratch)
     assert run.status == "unverified"
     assert "777" in run.reason
 
 
 def test_the_first_reason_is_said_when_the_set_up_fails(scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.targets.mariadb.layout.procedure", lambda *_: "CREATE nonsense")
+    monkeypatch.setattr("storagelab.targets.mariadb.loads.inserts.procedure", lambda *_: "CREATE nonsense")
     with pytest.raises(RunFailed, match="can't set up the layout: You have an error in your SQL syntax"):
         measure(mariadb(scratch), site_at(scratch))
     assert left_behind(scratch) == []

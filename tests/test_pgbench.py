@@ -10,8 +10,7 @@ import pytest
 from real_servers import running
 
 from storagelab.model.latency import merged
-from storagelab.model.workload import Pgbench
-from storagelab.spec.loads import Script, script_of
+from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.postgres import clients
@@ -28,7 +27,7 @@ SOURCES = (Source(Script("select-only", 9), None), Source(Script("order.sql", 1)
 
 
 def command(load: Pgbench, sources=SOURCES) -> str:
-    return " ".join(pgbench.command("pgbench", load, sources, Path("/log"), 93.2, seed=7))
+    return " ".join(pgbench.command("pgbench", load, sources, Path("/log"), 93.2, seed=7, scale=load.scale))
 
 
 def test_the_command_of_a_run_of_set_time_ends_later_than_the_run_and_logs_every_transaction():
@@ -84,7 +83,7 @@ def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundred
             folder = scratch / f"log-{seed}"
             folder.mkdir()
             sources = (Source(Script("tpcb-like", 1), None),)
-            made = pgbench.command(program, load, sources, folder, 60.0, seed=seed)
+            made = pgbench.command(program, load, sources, folder, 60.0, seed=seed, scale=load.scale)
             subprocess.run(made, env=given, check=True, capture_output=True)
             raw += [int(line.split()[2]) for file in folder.iterdir() for line in file.read_text().splitlines()]
             histograms.append(pgbench.read_log(folder).latency())

@@ -26,11 +26,12 @@ from real_servers import (
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
 from storagelab.targets import sweep
+from storagelab.targets.composed import Composed
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.postgres.target import opened
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"
@@ -87,7 +88,7 @@ def test_a_run_on_a_running_server_is_measured_and_leaves_nothing_on_it(attached
 
 def test_a_server_on_another_machine_is_not_described_by_the_clients_cpus(attached, scratch, monkeypatch):
     monkeypatch.setattr("storagelab.targets.postgres.attached._owner_on_this_machine", lambda *_: None)
-    with PostgresTarget(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
+    with opened(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
         environment = target.describe()
     assert environment["host"] == {}
     assert environment["client"]["cpu_count"] >= 1
@@ -105,7 +106,7 @@ def test_neither_dsn_nor_password_stands_in_what_is_stored(attached, scratch, mo
 def test_data_files_go_to_volumes_when_the_login_is_a_superuser_on_the_same_machine(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, volumes=["a", "b"], data_files=3)
     assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
-    with PostgresTarget(config, site_at(scratch)) as target, connect(attached) as connection:
+    with opened(config, site_at(scratch)) as target, connect(attached) as connection:
         names = "SELECT array_agg(spcname::text ORDER BY 1) FROM pg_tablespace WHERE spcname !~ '^pg_'"
         assert ask(connection, names) == [f"{SCHEMA}_f000{number}" for number in (1, 2, 3)]
         measured = target.run(cell_of(config), 1, 1, lambda _: None)
@@ -126,7 +127,7 @@ def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_w
     with running(scratch / "elsewhere") as server:
         config = small(scratch, dsn=server.conninfo)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
-        with PostgresTarget(config, site_at(scratch)) as target:
+        with opened(config, site_at(scratch)) as target:
             measured = target.run(cell_of(config), 1, 1, lambda _: None)
         assert measured.rows == ROWS
         rows = [row for row in normalise(measured.waits) if row.wait_type != "ON_CPU"]
@@ -309,7 +310,7 @@ def test_tables_of_the_same_name_elsewhere_are_not_touched(attached, scratch):
 
 def test_what_a_killed_run_left_on_the_server_is_swept_and_said(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, volumes=["a"], data_files=2)
-    PostgresTarget(config, site_at(scratch)).__enter__()._connection.close()
+    opened(config, site_at(scratch)).__enter__().server.own.close()
     swept = sweep(plan_of(config), site_at(scratch))
     assert [line.split(",")[0] for line in swept] == [
         f"dropped schema {SCHEMA}",
@@ -324,7 +325,7 @@ def test_what_a_killed_run_left_on_the_server_is_swept_and_said(attached, scratc
 def test_what_another_cell_left_is_swept_as_well(attached, scratch):
     left = small(scratch, dsn=attached.conninfo, volumes=["a"], data_files=2)
     other = small(scratch, dsn=attached.conninfo, data_files=1)
-    PostgresTarget(left, site_at(scratch)).__enter__()._connection.close()
+    opened(left, site_at(scratch)).__enter__().server.own.close()
     assert len(sweep(plan_of(other, left), site_at(scratch))) == 4
     assert left_behind(scratch) == []
 
@@ -337,7 +338,7 @@ def during(monkeypatch):
     """Does something to the server once the load has begun."""
 
     def arrange(trouble) -> None:
-        release = PostgresTarget._on_poll
+        release = Composed._on_poll
         done = []
 
         def on_poll(self, progress, rows):
@@ -346,7 +347,7 @@ def during(monkeypatch):
                 trouble()
             release(self, progress, rows)
 
-        monkeypatch.setattr(PostgresTarget, "_on_poll", on_poll)
+        monkeypatch.setattr(Composed, "_on_poll", on_poll)
 
     return arrange
 

@@ -13,7 +13,7 @@ from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.composed import Composed
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
@@ -24,16 +24,16 @@ def during(monkeypatch):
     """Does something to the private server once the load has begun."""
 
     def arrange(trouble) -> None:
-        on_poll = PostgresTarget._on_poll
+        on_poll = Composed._on_poll
         done: list[int] = []
 
         def with_trouble(self, progress, rows):
             if rows and not done:
                 done.append(rows)
-                trouble(self.server)
+                trouble(getattr(self.server, "process", None))
             on_poll(self, progress, rows)
 
-        monkeypatch.setattr(PostgresTarget, "_on_poll", with_trouble)
+        monkeypatch.setattr(Composed, "_on_poll", with_trouble)
 
     return arrange
 
@@ -169,7 +169,7 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
             END LOOP;
         END
         $body$"""
-    monkeypatch.setattr("storagelab.targets.postgres.layout.procedure", lambda _: statement)
+    monkeypatch.setattr("storagelab.targets.postgres.loads.inserts.procedure", lambda _: statement)
     config = small(scratch, connections=4, settings={"deadlock_timeout": "50ms"})
     with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +deadlock detected"):
         measure(config, site_at(scratch))

@@ -14,7 +14,7 @@ from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
-from storagelab.targets.postgres import generated
+from storagelab.targets.parts import tables_of
 
 pytestmark = pytest.mark.slow
 
@@ -136,16 +136,21 @@ def test_a_script_that_fails_in_its_third_transaction_is_told_too(scratch):
     assert "late.sql, line 2: division by zero" in failure(config, scratch)
 
 
+def checked(config: Config, scratch: Path) -> str:
+    """What a plan says of the cell's generator."""
+    return tables_of(config)(config, "storagelab_0badcafe", None).check(site_at(scratch), None)
+
+
 def test_a_password_in_a_script_is_refused_without_showing_it(scratch):
     (scratch / "who.sql").write_text("SELECT 1;\nALTER ROLE me PASSWORD 's3cret';\n")
     with pytest.raises(PreflightError, match="line 2") as caught:
-        generated.sources(cell(scratch, scripts=["who.sql"]), site_at(scratch))
+        checked(cell(scratch, scripts=["who.sql"]), scratch)
     assert "s3cret" not in str(caught.value)
 
 
 def test_a_script_that_is_not_there_is_refused(scratch):
     with pytest.raises(PreflightError, match="No such file"):
-        generated.sources(cell(scratch, scripts=["gone.sql"]), site_at(scratch))
+        checked(cell(scratch, scripts=["gone.sql"]), scratch)
 
 
 def test_an_attached_server_keeps_nothing_of_the_load(scratch):
@@ -221,7 +226,7 @@ def test_a_setup_that_leads_to_another_database_is_refused(scratch, line):
     config = own(scratch)
     (scratch / "schema.sql").write_text(f"SELECT 1;\n{line}\n")
     with pytest.raises(PreflightError, match=r"schema.sql, line 2, says .* leads out of the database"):
-        generated.own_steps(config.workload, site_at(scratch), "psql", "pg_restore", "postgres")
+        checked(config, scratch)
 
 
 def test_a_dump_that_is_none_is_told_in_the_words_of_its_tool(scratch):

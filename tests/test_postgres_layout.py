@@ -17,8 +17,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
-from storagelab.targets.postgres import read_back
-from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.unprivileged import make_folder
 
@@ -35,13 +34,13 @@ def connection(attached):
 @pytest.fixture
 def make(scratch, connection):
     """Makes the layout of a cell on volumes, and removes it at the end."""
-    made: list[tuple[Layout, Folders]] = []
+    made: list[tuple[Tables, Folders]] = []
 
-    def make_layout(**changes: object) -> Layout:
+    def make_layout(**changes: object) -> Tables:
         config = small(scratch, **changes)
         site = site_at(scratch)
         folders = Folders(site, site.volume_paths(config))
-        layout = Layout(config, site.prefix, folders)
+        layout = Tables(config, site.prefix, folders)
         folders.make()
         made.append((layout, folders))
         layout.make_folders()
@@ -108,7 +107,7 @@ def test_rows_spread_evenly_over_the_data_files(connection, make):
 
 
 def test_without_volumes_files_lie_where_the_server_keeps_its_own(scratch, connection):
-    layout = Layout(small(scratch, dsn="-", data_files=2), SCHEMA, None)
+    layout = Tables(small(scratch, dsn="-", data_files=2), SCHEMA, None)
     layout.create(connection)
     assert [check.ok for check in layout.read_back(connection)] == [True] * 3
     assert by_name(layout.read_back(connection))["place of the data files"].got == "default"
@@ -144,13 +143,15 @@ def test_a_data_file_that_is_gone_is_missed(connection, make):
     assert checks["place of the data files"].got == "data file 1: absent"
 
 
-def test_rows_that_share_a_page_are_seen(connection, make):
-    layout = make(data_files=1, kind="sequential-insert")
+def test_rows_that_share_a_page_are_seen(connection, make, scratch):
+    one_row = {"kind": "sequential-insert", "connections": 1}
+    layout = make(data_files=1, **one_row, rows_per_connection=100)
     connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 100)")
-    assert read_back.one_row_a_page(connection, layout, 100).ok
+    assert layout.check_after(connection)[0].ok
     connection.execute(f"TRUNCATE {SCHEMA}.my_big_table")
     connection.execute(f"INSERT INTO {SCHEMA}.my_big_table (c3) SELECT 'a' FROM generate_series(1, 100)")
-    assert read_back.one_row_a_page(connection, layout, 201).ok is False
+    more = Tables(small(scratch, **one_row, rows_per_connection=201), SCHEMA, None)
+    assert more.check_after(connection)[0].ok is False
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -195,14 +196,14 @@ def test_dropping_says_what_was_dropped_and_drops_all_of_it(connection, make):
 
 def test_another_layouts_leftovers_are_dropped_as_well(scratch, connection, make):
     make(data_files=8)
-    other = Layout(small(scratch, dsn="-"), SCHEMA, None)
+    other = Tables(small(scratch, dsn="-"), SCHEMA, None)
     assert len(other.drop(connection)) == 9
 
 
 def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):
     connection.execute(f"CREATE SCHEMA {SCHEMA}")
     connection.execute(f"CREATE TABLE {SCHEMA}.thesis AS SELECT 'years of work' AS text")
-    layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
+    layout = Tables(small(scratch, dsn="-"), SCHEMA, None)
     for do in (layout.drop, layout.check_nothing_in_the_way):
         with pytest.raises(
             PreflightError, match=f"schema {SCHEMA} has a name that storagelab needs, but storagelab did not make it"
@@ -218,7 +219,7 @@ def test_a_tablespace_of_that_name_that_is_not_ours_is_left_alone(scratch, conne
     make_folder(place)
     connection.execute(f"CREATE TABLESPACE {SCHEMA}_f0001 LOCATION '{place}'")
     try:
-        layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
+        layout = Tables(small(scratch, dsn="-"), SCHEMA, None)
         with pytest.raises(PreflightError, match=f"tablespace {SCHEMA}_f0001 has a name that storagelab needs"):
             layout.drop(connection)
     finally:
@@ -226,10 +227,10 @@ def test_a_tablespace_of_that_name_that_is_not_ours_is_left_alone(scratch, conne
 
 
 def test_other_experiments_on_the_same_server_are_left_alone(scratch, connection):
-    other = Layout(small(scratch, dsn="-"), "storagelab_11111111", None)
+    other = Tables(small(scratch, dsn="-"), "storagelab_11111111", None)
     other.create(connection)
     assert ask(connection, "SELECT obj_description('storagelab_11111111'::regnamespace, 'pg_namespace')") == OWNERSHIP
-    assert Layout(small(scratch, dsn="-"), SCHEMA, None).drop(connection) == []
+    assert Tables(small(scratch, dsn="-"), SCHEMA, None).drop(connection) == []
     assert other.drop(connection) == ["schema storagelab_11111111"]
 
 
@@ -240,7 +241,7 @@ def test_many_data_files_need_no_larger_lock_table_to_be_made_and_dropped(scratc
     """No transaction locks them all; with the settings that servers come with, 1024 files are as well."""
     with running(scratch / "server", max_connections=10, max_locks_per_transaction=10) as server:
         config = small(scratch, dsn=server.conninfo, data_files=200, connections=2)
-        layout = Layout(config, SCHEMA, None)
+        layout = Tables(config, SCHEMA, None)
         with connect(server) as connection:
             layout.create(connection)
             assert next((each.name, each.got) for each in layout.read_back(connection)) == ("data files", "200")
@@ -278,7 +279,7 @@ def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(s
     site = site_at(places)
     folders = Folders(site, site.volume_paths(config))
     folders.make()
-    layout = Layout(config, site.prefix, folders)
+    layout = Tables(config, site.prefix, folders)
     layout.make_folders()
     with connect(shared_server) as connection:
         before = ask(connection, "SELECT count(*) FROM pg_class")

@@ -77,11 +77,11 @@ def test_data_files_share_the_need_round_robin(scratch):
 
 
 def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
-    from storagelab.targets.postgres.target import PostgresTarget
+    from storagelab.targets.postgres.target import opened
 
     for kind, rows in (("random-insert", 10_000), ("sequential-insert", 1_000)):
         config = small(scratch, kind=kind, rows_per_connection=rows, rows_per_transaction=500, data_files=2)
-        with PostgresTarget(config, site_at(scratch)) as target:
+        with opened(config, site_at(scratch)) as target:
             target.run(Cell(cell_id="c", levels={}, config=config), 1, 1, lambda _: None)
             taken = sum(path.lstat().st_blocks * 512 for path in (scratch / "a").rglob("*"))
         assert 0.3 * preflight._bytes_on(config, "a") < taken < preflight._bytes_on(config, "a")

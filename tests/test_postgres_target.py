@@ -26,9 +26,10 @@ from real_servers import (
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table
+from storagelab.targets.composed import Composed
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.postgres.target import opened
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
 
@@ -43,13 +44,13 @@ def test_a_cell_is_set_up_measured_verified_and_removed(scratch, folder):
         settings={"shared_buffers": "32MB", "wal_compression": True, "max_wal_size": "1024MB"},
     )  # fmt: skip
     site = site_at(scratch)
-    with PostgresTarget(config, site) as target:
-        assert sorted(path.name for path in target.folders["a"].glob("data-file-*")) == [
+    with opened(config, site) as target:
+        assert sorted(path.name for path in target.system.folders["a"].glob("data-file-*")) == [
             "data-file-0001",
             "data-file-0003",
         ]
-        assert sorted(path.name for path in target.folders["b"].glob("data-file-*")) == ["data-file-0002"]
-        assert any((target.folders["b"] / "log").glob("0000*"))
+        assert sorted(path.name for path in target.system.folders["b"].glob("data-file-*")) == ["data-file-0002"]
+        assert any((target.system.folders["b"] / "log").glob("0000*"))
         seen: list[int] = []
         measured = target.run(cell_of(config), 1, 1, seen.append)
     assert left_behind(scratch) == []
@@ -150,16 +151,16 @@ def meddle(monkeypatch):
     """Changes the server's settings between set-up and run."""
 
     def before_the_run(*statements: str) -> None:
-        enter = PostgresTarget.__enter__
+        enter = Composed.__enter__
 
         def entered(self):
             target = enter(self)
-            with connect(target.server) as other:
+            with connect(target.server.process) as other:
                 for statement in statements:
                     other.execute(statement)
             return target
 
-        monkeypatch.setattr(PostgresTarget, "__enter__", entered)
+        monkeypatch.setattr(Composed, "__enter__", entered)
 
     return before_the_run
 
@@ -197,7 +198,7 @@ def test_settings_are_compared_by_what_they_mean(scratch):
 
 
 def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
-    release = PostgresTarget._on_poll
+    release = Composed._on_poll
     ended = []
 
     def end_the_sampler(self, progress, rows):
@@ -205,11 +206,11 @@ def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
             sampler = (
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storagelab sampler'"
             )
-            with connect(self.server) as other:
+            with connect(self.server.process) as other:
                 ended.append(ask(other, sampler))
         release(self, progress, rows)
 
-    monkeypatch.setattr(PostgresTarget, "_on_poll", end_the_sampler)
+    monkeypatch.setattr(Composed, "_on_poll", end_the_sampler)
     run = run_of(small(scratch, rows_per_connection=20_000), scratch)
     assert run.status == "unverified"
     assert run.reason.startswith("watching: asked the whole run, got sampling stopped early: ")
@@ -288,7 +289,7 @@ def test_the_first_reason_is_said_first_when_the_teardown_fails_as_well(scratch,
 
 def test_an_interruption_is_not_lost_when_the_teardown_fails(scratch, monkeypatch):
     monkeypatch.setattr(Server, "stop", lambda self, stop=Server.stop: (stop(self), _fail())[0])
-    with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+    with pytest.raises(KeyboardInterrupt), opened(small(scratch), site_at(scratch)):
         raise KeyboardInterrupt
 
 
@@ -308,7 +309,7 @@ def test_a_signal_amid_the_teardown_waits_for_its_end(scratch, monkeypatch, numb
     monkeypatch.setattr(Server, "stop", stop)
     before = signal.signal(signal.SIGTERM, interrupted)
     try:
-        with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+        with pytest.raises(KeyboardInterrupt), opened(small(scratch), site_at(scratch)):
             pass
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -322,7 +323,7 @@ def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Server, "start", start)
-    with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+    with pytest.raises(KeyboardInterrupt), opened(small(scratch), site_at(scratch)):
         pass
     assert left_behind(scratch) == []
     assert list(Path(scratch / "tmp").iterdir()) == []

@@ -10,7 +10,7 @@ from real_servers import ROWS, ask, connect, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.targets.loops import REPORT_ROWS, rows_per_report
-from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.postgres.workload import Workers
 
 SCHEMA = "storagelab_0badcafe"
@@ -24,10 +24,15 @@ class Loaded:
         config = small(scratch, dsn="-", **changes)
         self.server = server
         self.own = connect(server)
-        self.layout = Layout(config, site_at(scratch).prefix, None)
+        self.layout = Tables(config, site_at(scratch).prefix, None)
         self.layout.create(self.own)
         self.workers = Workers(
-            lambda: connect(server, application_name="storagelab 0"), config.workload, SCHEMA, self.own, GATE
+            lambda: connect(server, application_name="storagelab 0"),
+            config.workload,
+            SCHEMA,
+            self.own,
+            GATE,
+            lambda: self.layout.count_rows(self.own),
         )
 
     def run(self):

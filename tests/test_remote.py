@@ -19,7 +19,7 @@ from storagelab.model.plan import Cell, Plan
 from storagelab.targets import mariadb, preflight, remote, sweep
 from storagelab.targets.mariadb import attached as mariadb_attached
 from storagelab.targets.postgres import attached as postgres_attached
-from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.postgres.target import opened
 from storagelab.targets.remote import Mount
 from storagelab.targets.unprivileged import make_folder, unprivileged
 
@@ -97,9 +97,9 @@ def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
         Path(name).chmod(0o755)
         make_folder(Path(name) / "storagelab-data-file-0001")
         config = elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1)
-        target = PostgresTarget(config, site_at(scratch))
+        target = opened(config, site_at(scratch))
         target.__enter__()  # and is killed without leaving it
-        target._close(target._connection)
+        target.server.own.close()
         plan = Plan(cells=(Cell(cell_id="c01", levels={}, config=config),), runs=())
         assert any("tablespace storagelab_0badcafe_f0001" in said for said in sweep(plan, site_at(scratch)))
         assert list((Path(name) / "storagelab-data-file-0001").iterdir()) == []

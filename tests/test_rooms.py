@@ -15,22 +15,19 @@ MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance ==
 ROOMS = {
     "attached": {"ServerFacts", "read_facts", "check_rights"},
     "connecting": {"connect", "words_of"},
-    "counters": set[str](),
-    "doctor": {"abilities"},
-    "durability": {"judge"},
-    "engine": {"ENGINE"},
+    "engine": {"ENGINE", "abilities"},
     "events": {"LISTED", "event_of"},
-    "known": {"KNOWN"},
+    "known": {"KNOWN", "judge"},
     "layout": {"Layout"},
     "preflight": {"check"},
     "probe": set[str](),
-    "procedures": {"TABLE", "procedure"},
+    "reaching": {"Reaching"},
     "read_back": {"server_facts", "settings"},
     "sampler": {"Sampler"},
     "settings": set[str](),
-    "target": {"drop_leftovers"},
+    "target": {"drop_leftovers", "opened"},
     "waiting": set[str](),
-    "workload": {"Workers"},
+    "workload": {"TABLE", "Workers", "procedure"},
 }
 """Every engine has these rooms, and in each what others ask of it."""
 PRIVATE_ROOMS = {
@@ -47,8 +44,10 @@ OWN_ROOMS = {
         "clients": "PostgreSQL's own client programs, which a generator is one of",
         "generated": "the tables of a generator's load, spread over the layout",
         "kept": "a template database, which only PostgreSQL copies by a command",
+        "shared_memory": "what a killed server leaves in the kernel, which no other engine does",
     },
     "sqlserver": {
+        "counters": "the waits of each session, which only SQL Server counts exactly",
         "facts": "what documents say of versions and idle waits, for reports as well",
         "login": "is run as a program of its own, as the driver forgets what the server said",
         "pages": "which page holds which map, by arithmetic",

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.measurement import TimeSeries
-from storagelab.model.workload import Pgbench
 from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.running import Generator, Program
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.transactions import Transactions
 from storagelab.targets.steps import Done
 
@@ -48,7 +49,7 @@ def run(rates: list[float], at_most_s: float = 0.8) -> Done:
         generator.gather()
         generator.release()
         generator.wait(lambda: None)
-        return generator.done(TimeSeries())
+        return generator.counted(TimeSeries())
     finally:
         generator.close()
 

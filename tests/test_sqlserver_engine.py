@@ -5,7 +5,7 @@ import importlib.metadata
 from sqlserver_specs import config, plan_of, site
 
 from storagelab.targets import server_abilities, try_starting
-from storagelab.targets.sqlserver import doctor, engine
+from storagelab.targets.sqlserver import engine
 
 
 def test_the_doctor_tells_of_the_driver():
@@ -14,8 +14,8 @@ def test_the_doctor_tells_of_the_driver():
 
 
 def test_a_driver_that_is_absent_is_no_fault_of_the_machines_other_servers(monkeypatch):
-    monkeypatch.setattr(doctor, "DRIVER", "no-such-driver")
-    (found,) = doctor.abilities()
+    monkeypatch.setattr(engine, "DRIVER", "no-such-driver")
+    (found,) = engine.abilities()
     assert (found.state, "storagelab[sqlserver]" in found.mend) == ("no", True)
 
 

@@ -11,7 +11,7 @@ from real_servers import got, left_behind, measure, site_at
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
-from storagelab.model.workload import Sysbench
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets.generators import sysbench
 
 needs_sysbench = pytest.mark.skipif(

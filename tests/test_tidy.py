@@ -18,6 +18,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 
 # Test modules that test something else than the module of their name.
 TESTS_OF_THE_WHOLE = {
+    "added",
     "article_a", "determinism", "explore_in_browser", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults",
     "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "recipes", "rooms", "sim_skin",
     "simulated_refusals", "tidy", "stopped_anywhere",

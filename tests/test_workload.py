@@ -12,7 +12,10 @@ from simulated_specs import planned
 from storagelab import _sim
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
-from storagelab.model.workload import KINDS, InsertLoad, Mixed, RandomInsert, RawIo, SequentialInsert, Work
+from storagelab.model.loads.base import Work
+from storagelab.model.loads.inserts import InsertLoad, Mixed, RandomInsert, SequentialInsert
+from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.workload import KINDS
 from storagelab.targets.mariadb import workload as mariadb
 from storagelab.targets.postgres import workload as postgres
 from storagelab.targets.simulated import scenario

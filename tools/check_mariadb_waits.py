@@ -26,12 +26,12 @@ from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
-from storagelab.model.workload import RandomInsert
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import Connection, ask, close
-from storagelab.targets.mariadb.layout import Layout
+from storagelab.targets.mariadb.loads.inserts import Tables
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import Server
 from storagelab.targets.mariadb.workload import Workers
@@ -125,7 +125,7 @@ def check(load: Load, bin_dir: str | None) -> Checked:
     try:
         server.start()
         own = server.connect()
-        layout = Layout(load.config, SCHEMA, None)
+        layout = Tables(load.config, SCHEMA, None)
         layout.create(own)
         layout.write_out(own)
         return _watch(load, server, own, layout)
@@ -134,8 +134,8 @@ def check(load: Load, bin_dir: str | None) -> Checked:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watch(load: Load, server: Server, own: Connection, layout: Layout) -> Checked:
-    workers = Workers(server.connect, load.config.database_load, layout.schema, own, seed=1)
+def _watch(load: Load, server: Server, own: Connection, layout: Tables) -> Checked:
+    workers = Workers(server.connect, load.config.database_load, layout.schema, own, lambda: layout.count_rows(own), 1)
     assert server.pid is not None
     try:
         workers.open()

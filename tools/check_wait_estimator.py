@@ -28,11 +28,11 @@ import psycopg
 from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
+from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
-from storagelab.model.workload import RandomInsert
 from storagelab.targets.postgres.binaries import find_binaries
-from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.workload import Workers
@@ -149,8 +149,8 @@ def connect(server: Server) -> psycopg.Connection[Any]:
     return connection
 
 
-def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Layout:
-    layout = Layout(load.config, SCHEMA, None)
+def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Tables:
+    layout = Tables(load.config, SCHEMA, None)
     layout.drop(own)
     layout.create(own)
     if load.reads:
@@ -214,7 +214,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
-            workers = Workers(lambda: connect(server), load.config.database_load, SCHEMA, own, gate=4711)
+            workers = Workers(lambda: connect(server), load.config.database_load, SCHEMA, own, 4711, lambda: 0)
             try:
                 workers.open()
                 sampler = sampler_class(

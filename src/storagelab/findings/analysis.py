@@ -35,7 +35,6 @@ from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.measurement import host_of as made_on
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
-from storagelab.model.workload import DatabaseLoad, GeneratedLoad
 from storagelab.spec.axis import axis_factor, in_order, is_numeric
 
 WAIT_CHANGES_MAX = 8
@@ -220,8 +219,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
     work = cell.config.workload
     # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain. A mean latency is
     # that time too, unless it counts from a moment before the transaction began.
-    without_rate = isinstance(work, GeneratedLoad) and work.rate is None
-    by_transaction = basis.compared == "time-per-transaction" or (basis.compared == "latency-mean" and without_rate)
+    by_latency = basis.compared == "latency-mean" and work.without_rate
+    by_transaction = basis.compared == "time-per-transaction" or by_latency
     transactions_of = {r: m.work.amount for r, m in measured_runs if by_transaction and m.work.amount}
     summary = CellSummary(
         cell_id=cell.cell_id,
@@ -231,7 +230,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         runs_ok=sum(run.status == "ok" for run in runs.values()),
         runs_unverified=sum(run.status == "unverified" for run in runs.values()),
         runs_failed=failed,
-        connections=work.connections if isinstance(work, DatabaseLoad) else 0,
+        connections=work.sessions,
         data_files=cell.config.layout.data_files,
         elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured_runs]),
         rows_per_s=samples.summarise(

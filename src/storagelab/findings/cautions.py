@@ -19,7 +19,6 @@ from storagelab.model.durability import Loss
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED, Check, Measurement, host_of
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.model.workload import InsertLoad
 from storagelab.spec.factors import is_condition, sets_load
 from storagelab.targets.known import KNOWN
 
@@ -393,9 +392,8 @@ def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:
     own = [factor.name for factor in factors if is_condition(factor)]
     groups: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for cell in evidence.plan.cells:
-        work = cell.config.workload
-        if isinstance(work, InsertLoad):
-            groups[repr([cell.levels[name] for name in own])].add((work.kind, work.reads_per_row))
+        if (inserts := cell.config.workload.inserts) is not None:
+            groups[repr([cell.levels[name] for name in own])].add(inserts)
     loads = max(map(len, groups.values()), default=0)
     if loads > 1:
         both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]

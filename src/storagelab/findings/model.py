@@ -14,10 +14,10 @@ from pydantic import Field
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import Provenance, Provenances
+from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
-from storagelab.model.workload import Unit
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
 """The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had

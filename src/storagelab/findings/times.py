@@ -15,9 +15,9 @@ from storagelab.findings.evidence import blocks_of
 from storagelab.findings.model import Compared
 from storagelab.model.config import Judge
 from storagelab.model.engines import Provenances
+from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Unit
 
 _BY_LATENCY: Mapping[Judge, Compared] = {
     "mean": "latency-mean", "p50": "latency-p50", "p95": "latency-p95", "p99": "latency-p99", "p99.9": "latency-p99.9",

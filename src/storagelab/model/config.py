@@ -10,8 +10,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
+from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
+from storagelab.model.loads.inserts import InsertLoad, RandomInsert
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.values import Frozen, LeftOut, Scalar
-from storagelab.model.workload import DatabaseLoad, GeneratedLoad, InsertLoad, RandomInsert, Workload
+from storagelab.model.workload import Workload
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
@@ -373,19 +376,27 @@ class Config(Frozen):
     @property
     def database_load(self) -> DatabaseLoad:
         """The workload of a cell whose engine is a database."""
-        assert isinstance(self.workload, DatabaseLoad)
-        return self.workload
+        return of_class(self.workload, DatabaseLoad)  # type: ignore[type-abstract]
 
     @property
     def insert_load(self) -> InsertLoad:
         """The workload of a cell whose sessions insert rows."""
-        assert isinstance(self.workload, InsertLoad)
-        return self.workload
+        return of_class(self.workload, InsertLoad)
+
+    @property
+    def generated_load(self) -> GeneratedLoad:
+        """The workload of a cell whose transactions a load generator sends."""
+        return of_class(self.workload, GeneratedLoad)  # type: ignore[type-abstract]
+
+    @property
+    def raw_load(self) -> RawIo:
+        """The workload of a cell without a database."""
+        return of_class(self.workload, RawIo)
 
     @property
     def generated(self) -> bool:
         """Whether a load generator sends its transactions."""
-        return isinstance(self.workload, GeneratedLoad)
+        return self.workload.generated
 
     @property
     def data_volumes(self) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import Provenance
 from storagelab.model.latency import Latency
+from storagelab.model.loads.base import Work
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
-from storagelab.model.workload import Work
 
 RAW_IO = "raw-io"
 """The group of counters with the results of a run of raw I/O."""

@@ -218,7 +218,7 @@ class Plan(Frozen):
     def in_detail(self) -> float:
         """How many repetitions of each cell reports read with time series and waiting tasks: all, unless runs are very many.
         Raw I/O is judged by its series."""
-        few = len(self.runs) <= MANY_RUNS or any(cell.config.workload.kind == "raw-io" for cell in self.cells)
+        few = len(self.runs) <= MANY_RUNS or any(cell.config.workload.raw_io for cell in self.cells)
         return math.inf if few else MANY_RUNS // len(self.cells)
 
     @property

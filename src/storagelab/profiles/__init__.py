@@ -16,9 +16,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM
+from storagelab.model.hints import choices
 from storagelab.model.values import Frozen, Scalar
 from storagelab.spec import small_files
-from storagelab.spec.keys import choices, dotted
+from storagelab.spec.keys import dotted
 
 Label = Literal["derived", "published", "fitted"]
 P = TypeVar("P", bound="_Profile")

@@ -27,7 +27,7 @@ def config_of_today(config: Any) -> Any:
 
 def measurement_of_today(text: str, kind: str) -> str:
     """A stored measurement of a workload of that kind, with its work under the name of its unit."""
-    if kind == "raw-io":
+    if KINDS[kind].raw_io:
         measurement = json.loads(text)
         match measurement:
             case {"rows": int(requests)}:

@@ -9,13 +9,9 @@ from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan, PlannedRun
 from storagelab.model.values import Frozen
-from storagelab.model.workload import GeneratedLoad
 
-_MADE_PER_S = {"pgbench": 150_000, "sysbench": 30_000}
-"""Rows of its tables that a generator makes. Measured on two slow cores: 1.5 million of pgbench's in 10 to 15 s, 200,000 of
-sysbench's in 7 s."""
 _COPIED_PER_S = 1_500_000
-"""The same with a template; of these 1.5 million, 460 MB, a copy took about 1 s."""
+"""Rows of a template that are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
 
 
 class TimeEstimate(Frozen):
@@ -85,17 +81,17 @@ def _without_making(config: Config, wall_s: float, made: set[str]) -> float:
 def _guess(config: Config) -> float:
     kind, scale = config.kind, config.target.world_scale if config.simulated else 1
     work_s = config.workload.work.amount / scale / kind.work_per_s
-    if not isinstance(config.workload, GeneratedLoad):
+    if not config.generated:
         return kind.setup_s + work_s
-    if config.workload.work.unit == "ms":
-        work_s = config.workload.longest_warm_up_s + config.workload.duration_s
-    data_s = prepared.rows(config) / _COPIED_PER_S if prepared.wanted(config) else _making_s(config)
+    if config.workload.longest_s is not None:
+        work_s = config.workload.longest_s
+    data_s = config.workload.rows_made / _COPIED_PER_S if prepared.wanted(config) else _making_s(config)
     return kind.setup_s + data_s + work_s
 
 
 def _making_s(config: Config) -> float:
     """A first guess at how long a generator takes to make its tables."""
-    return prepared.rows(config) / _MADE_PER_S.get(config.workload.kind, 1)
+    return config.workload.rows_made / config.workload.rows_made_per_s
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:

@@ -7,20 +7,18 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from storagelab.errors import SpecError
+from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import (
     HEADER,
     Parts,
     Tables,
-    choices,
     dotted,
     error_for,
     known_paths,
-    nearest,
     problems,
     put,
-    shown,
     split_path,
     value_with_unit,
     without_unit,

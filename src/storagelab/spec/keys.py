@@ -6,7 +6,6 @@ can name, and a suggestion when a user mistypes it. Shared by `spec`, `rules` an
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from storagelab.errors import SpecError
+from storagelab.model.hints import choices, cut, nearest, shown
 from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
 from storagelab.spec.written import Written
 
@@ -37,7 +37,6 @@ JUDGEMENT = ("prefer", "indifferent", "labels")
 """Keys that say how results are judged and worded. They change no run, so they may change while results are kept."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHOWN_CHARACTERS = 60
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -52,38 +51,8 @@ def dotted(parts: Sequence[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part + 1}]"
         else:
-            text += ("." if text else "") + (_cut(part) if _BARE.fullmatch(part) else shown(part))
+            text += ("." if text else "") + (cut(part) if _BARE.fullmatch(part) else shown(part))
     return text
-
-
-def shown(value: object) -> str:
-    """A value as messages quote it, shortened if it is long."""
-    if isinstance(value, dict):
-        return "a table"
-    return _cut(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: one with the same last part, else the most similar; None if none is."""
-    words = list(known)
-    last = word.rpartition(".")[2]
-    same_last = [one for one in words if one.rpartition(".")[2] == last]
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    if not near:
-        tails = {one.rpartition(".")[2]: one for one in reversed(words)}
-        near = [tails[tail] for tail in difflib.get_close_matches(last, tails, n=1, cutoff=0.7)]
-    return next(iter(same_last + near), None)
-
-
-def choices(word: str, known: Iterable[str], allowed: str) -> str:
-    """A hint: the nearest known word, if any is near, then `allowed` and all known words."""
-    words = list(known)
-    near = nearest(word, words)
-    return (f"Did you mean {near}? " if near else "") + f"{allowed}: {', '.join(words) or 'none'}."
 
 
 def expected(schema: Schema) -> str:

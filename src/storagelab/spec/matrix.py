@@ -19,9 +19,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from storagelab.errors import SpecError
+from storagelab.model.hints import shown
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
-from storagelab.spec.keys import put, shown
+from storagelab.spec.keys import put
 from storagelab.spec.rules import config_of
 
 MAX_CELLS = 100_000

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from storagelab.errors import SpecError
+from storagelab.model.hints import shown
 from storagelab.model.values import JsonValue
-from storagelab.spec.keys import shown
 
 _ID = re.compile(r"[cC]0*(\d+)")
 _SHOWN = 6

@@ -6,14 +6,10 @@ from collections.abc import Iterator
 
 from storagelab.errors import SpecError
 from storagelab.model.config import Config
-from storagelab.model.workload import RawIo
-from storagelab.spec.keys import shown
+from storagelab.model.hints import shown
 
 FOR_DATABASES = "is for databases, and target.engine is raw-io"
 STABLE_NAMES = "/dev/disk/by-id/"
-_LEAST_COUNTED_S = {True: 0.001, False: 1.0}
-"""The shortest counted part of a run, simulated or not. At the largest scale, the simulated world lives a thousandth of it.
-fio needs a second to be worth its start."""
 _OF_SERVERS = {
     "target": ("settings", "bin_dir", "dsn", "dsn_env"),
     "between_runs": ("checkpoint", "drop_page_cache", "data"),
@@ -23,7 +19,7 @@ _OF_SERVERS = {
 
 def conflicts(config: Config) -> Iterator[SpecError]:
     """Refuses what raw I/O does not have, wherever it runs."""
-    work, layout = config.workload, config.layout
+    layout = config.layout
     said = {
         "server": config.server is not None,
         **{f"layout.{name}": name in layout.model_fields_set for name in ("data_files", "log", "log_size_bytes")},
@@ -32,30 +28,10 @@ def conflicts(config: Config) -> Iterator[SpecError]:
     }
     for key in (key for key, there in said.items() if there):
         yield SpecError(FOR_DATABASES, key=key, hint="Leave it out.")
-    if isinstance(work, RawIo):
-        yield from _conflicts_of_work(work, config)
+    yield from config.workload.conflicts(config)
     if len(config.data_volumes) > 1:
         hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
         yield SpecError("raw I/O runs on one volume, but there are several", key="layout.data", hint=hint)
-
-
-def _conflicts_of_work(work: RawIo, config: Config) -> Iterator[SpecError]:
-    least_s = _LEAST_COUNTED_S[config.simulated]
-    if work.duration_s - work.warm_up_s < least_s:
-        hint = f"Raise duration ({work.duration_s:g} s), which includes it."
-        yield SpecError(f"leaves less than {least_s:g} s to count", key="workload.warm_up_s", hint=hint)
-    if work.read_fraction is not None and work.operation != "mixed":
-        hint = 'Leave it out, or set operation = "mixed".'
-        yield SpecError(
-            f"is for mixed requests, and workload.operation is {work.operation}",
-            key="workload.read_fraction",
-            hint=hint,
-        )
-    if work.operation == "mixed" and config.simulated:
-        yield SpecError(
-            "simulated drives take reads or writes, not a mix", key="workload.operation",
-            hint='Set "read" or "write"; or give the volume a path, and fio does the mix on your own drive.',
-        )  # fmt: skip
 
 
 def conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
@@ -104,9 +80,9 @@ def _volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
             f"{volume.device} may be another drive after the next start", key=f"{key}.device",
             hint=f"Name the drive by its identity: ls -l {STABLE_NAMES}",
         )  # fmt: skip
-    if isinstance(config.workload, RawIo) and config.workload.operation != "read":
+    if config.raw_load.operation != "read":
         yield SpecError(
-            f"{config.workload.operation} would destroy what is on the device {volume.device}",
+            f"{config.raw_load.operation} would destroy what is on the device {volume.device}",
             key="workload.operation",
             hint="storagelab only reads whole devices; to write, name a folder on the drive's file system with path = ...",
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError
+from storagelab.model.hints import choices, shown
 from storagelab.model.plan import Experiment, Factor, FleetConfig
 from storagelab.model.values import share_of
 from storagelab.spec import small_files
@@ -29,12 +30,10 @@ from storagelab.spec.keys import (
     Parts,
     Tables,
     checked,
-    choices,
     dotted,
     error_for,
     problems,
     put,
-    shown,
     split_path,
     unknown_key,
     with_unit_read,

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config
-from storagelab.model.workload import KINDS, GeneratedLoad, RawIo
-from storagelab.spec import loads, raw_io
-from storagelab.spec.keys import Problem, Tables, checked, choices, error_for, shown, validated
+from storagelab.model.hints import choices, shown
+from storagelab.model.workload import KINDS
+from storagelab.spec import raw_io
+from storagelab.spec.keys import Problem, Tables, checked, error_for, validated
 from storagelab.spec.raw_io import FOR_DATABASES
 from storagelab.spec.written import Written
 
@@ -52,22 +53,23 @@ def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
 
 
 def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
-    if engine == "raw-io" and kind != "raw-io":
+    if engine == "raw-io" and not KINDS[kind].raw_io:
         yield SpecError(FOR_DATABASES, key="workload.kind", hint="Leave it out.")
-    if engine != "raw-io" and kind == "raw-io":
+    load = KINDS[kind]
+    if engine != "raw-io" and load.raw_io:
         yield _for_raw_io("workload.kind", engine)
-    if engine != "raw-io" and engine not in loads.ENGINES_OF.get(kind, (engine,)):
-        problem = f"{kind} loads {' and '.join(loads.ENGINES_OF[kind])}, and target.engine is {engine}"
-        yield SpecError(problem, key="workload.kind", hint=f'Set engine = "{loads.ENGINES_OF[kind][0]}" in [target].')
+    if engine != "raw-io" and load.engines and engine not in load.engines:
+        problem = f"{kind} loads {' and '.join(load.engines)}, and target.engine is {engine}"
+        yield SpecError(problem, key="workload.kind", hint=f'Set engine = "{load.engines[0]}" in [target].')
 
 
 def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
     key, owners = f"workload.{name}", [one for one, member in KINDS.items() if name in member.model_fields]
-    if kind == "raw-io":
+    if KINDS[kind].raw_io:
         return SpecError(FOR_DATABASES, key=key, hint="Leave it out.")
-    if owners == ["raw-io"]:
+    owners = [one for one in owners if not KINDS[one].raw_io]
+    if not owners:
         return _for_raw_io(key, engine)
-    owners = [one for one in owners if one != "raw-io"]
     problem = f"is for {' and '.join(owners)} workloads, and workload.kind is {kind}"
     return SpecError(problem, key=key, hint=f'Set kind = "{owners[0]}", or leave it out.')
 
@@ -78,6 +80,7 @@ def _for_raw_io(key: str, engine: str) -> SpecError:
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
+    yield from _kind_conflicts(config.workload.kind, config.target.engine)
     if config.simulated:
         yield from _simulated_conflicts(config)
     elif config.target.raw_io:
@@ -102,23 +105,27 @@ def _burn_in_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:
-    yield from _kind_conflicts(config.workload.kind, config.target.engine)
-    work = config.workload
-    if isinstance(work, RawIo):
+    if config.workload.raw_io:
         return
     if config.target.prepared is not None:
         yield _for_raw_io("target.prepared", config.target.engine)
-    if isinstance(work, GeneratedLoad):
-        yield from loads.conflicts(config, work)
-        return
-    yield from loads.only_for_generators(config)
-    said = "rows_per_transaction" in work.model_fields_set
-    if said and work.rows_per_transaction > work.rows_per_connection:
-        yield SpecError(
-            f"{work.rows_per_transaction} is more than the {work.rows_per_connection} rows of a connection",
-            key="workload.rows_per_transaction",
-            hint="Raise workload.rows_per_connection, or lower this to at most that.",
-        )
+    if not config.generated:
+        yield from _only_for_generators(config)
+    yield from config.workload.conflicts(config)
+
+
+def _only_for_generators(config: Config) -> Iterator[SpecError]:
+    """Refuses keys of a generated load in a cell with another load."""
+    if config.between_runs.data == "template":
+        problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
+        yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
+    for name in ("spread", "tables", "indexes", "temp"):
+        if name in config.layout.model_fields_set:
+            kinds = ", ".join(f'"{kind}"' for kind, load in KINDS.items() if load.generated)
+            yield SpecError(
+                f"is for loads of a generator, and workload.kind is {config.workload.kind}",
+                key=f"layout.{name}", hint=f"Leave it out, or set workload.kind to {kinds}.",
+            )  # fmt: skip
 
 
 def _target_conflicts(config: Config) -> Iterator[SpecError]:

@@ -23,26 +23,6 @@ from storagelab.targets.powers import powers, refuse
 from storagelab.targets.trial import Kind
 
 
-def _no_kinds(_plan: Plan, _site: Site) -> Iterable[Kind]:
-    return ()
-
-
-def _no_orphan(_data_folder: Path) -> bool:
-    return False
-
-
-def _no_leftovers(_config: Config, _site: Site) -> list[str]:
-    return []
-
-
-def _no_abilities() -> tuple[Ability, ...]:
-    return ()
-
-
-def _no_power(_name: str, _value: Scalar) -> str | None:
-    return None
-
-
 class Engine(NamedTuple):
     """`check` looks at the engine's own cells of a plan. An engine with independent runs says how to `open` one run's target;
     any other opens whole blocks. The rest is for engines with servers."""
@@ -50,16 +30,16 @@ class Engine(NamedTuple):
     check: Callable[[Plan, Site], Preflight]
     open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
     open_block: Callable[[PlannedBlock, Site, State], AbstractContextManager[Block]] = independent
-    kinds: Callable[[Plan, Site], Iterable[Kind]] = _no_kinds
+    kinds: Callable[[Plan, Site], Iterable[Kind]] = lambda *_: ()
     """The private servers that a plan needs."""
-    stop_orphan: Callable[[Path], bool] = _no_orphan
+    stop_orphan: Callable[[Path], bool] = lambda _: False
     """Stops the server that still runs on a data folder; true if there was one."""
-    drop_leftovers: Callable[[Config, Site], list[str]] = _no_leftovers
+    drop_leftovers: Callable[[Config, Site], list[str]] = lambda *_: []
     """Drops what is left on a cell's running server; says what was dropped."""
-    abilities: Callable[[], tuple[Ability, ...]] = _no_abilities
+    abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
     """What survives a crash of the server or of its machine."""
-    power: Callable[[str, Scalar], str | None] = _no_power
+    power: Callable[[str, Scalar], str | None] = lambda *_: None
     """What a setting of this name and value makes the server do besides keeping a database; None = nothing."""
 
 

@@ -28,11 +28,6 @@ _FULL = re.compile(
 )
 _FILE = re.compile(r'"([^"\n]+/[^"\n]+)"')
 """A file in a server's words."""
-_WAYS_OUT = {
-    "pgbench": "lower workload.scale",
-    "sysbench": "lower workload.tables or workload.table_size",
-    "sql": "let workload.setup and workload.restore make less",
-}
 
 
 class Filling:
@@ -96,6 +91,6 @@ class Filling:
 
 
 def _way_out(config: Config) -> str:
-    less = _WAYS_OUT.get(config.workload.kind, "lower workload.rows_per_connection")
+    less = config.workload.less_data
     fewer = ', set between_runs.data = "rebuild", which keeps no template' if prepared.wanted(config) else ""
     return f"free some, name a larger volume, or {less}{fewer}"

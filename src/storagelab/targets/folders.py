@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
+from storagelab.model.hints import shown
 from storagelab.model.values import Frozen
-from storagelab.spec.keys import shown
 from storagelab.targets import descriptors
 
 if TYPE_CHECKING:

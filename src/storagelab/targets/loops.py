@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.values import Frozen
-from storagelab.model.workload import InsertLoad
 
 POLL_S = 0.2
 """How often the run checks whether its connections are done."""

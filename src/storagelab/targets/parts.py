@@ -1,17 +1,36 @@
-"""The parts of a target whose sessions are sampled, and what `loading` asks of each."""
+"""What a run is composed of, and what only a database system itself knows.
+
+A run is a server, sessions of a load, and a watcher, and `composed` puts them together in order. `System` is what each
+engine adds, `Reach` how sessions and client programs get to one server, private or attached.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.targets import Site, remote
+from storagelab.targets.clocks import Clocks
+from storagelab.targets.folders import Folders
 from storagelab.targets.loops import Loop
+from storagelab.targets.private import PrivateServer
 from storagelab.targets.recording import Seen
+from storagelab.targets.starting import Starter
+from storagelab.targets.steps import Counters, Done
 
-Taken = TypeVar("Taken", contravariant=True)
-Given = TypeVar("Given", covariant=True)
-"""A connection of the engine's driver, as a part's argument and as its result."""
+OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
+"""Errors that fail a run, in addition to the driver's own."""
+C = TypeVar("C")
+"""A connection of the engine's driver."""
+Columns = Callable[[], Mapping[str, float]]
+"""Reads cumulative counters for the time series, units last in their names."""
 
 
 class Facts(Protocol):
@@ -23,36 +42,206 @@ class Facts(Protocol):
     def process_owner(self) -> tuple[int, int] | None: ...
 
 
-class Table(Protocol[Taken]):
-    """The layout of one cell, as its engine makes it."""
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
-    def create(self, connection: Taken) -> None: ...
-    def count_rows(self, connection: Taken) -> int: ...
-    def read_back(self, connection: Taken) -> list[Check]: ...
-
-
-class Workers(Protocol[Given]):
-    """The connections of one run."""
-
-    @property
-    def first(self) -> Given: ...
-    @property
-    def ids(self) -> list[int]:
-        """The server's ids of the sessions: process ids, or numbers of its own."""
-        ...
-
-    def open(self) -> None: ...
-    def gather(self) -> None: ...
-    def release(self) -> None: ...
-    def wait(self, on_poll: Callable[[], None]) -> list[Loop]: ...
-    def settle(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class Sampler(Protocol):
     def prepare(self) -> None: ...
     def baseline(self) -> None: ...
     def start(self) -> None: ...
     def progress(self) -> int: ...
     def stop(self) -> Seen: ...
+
+
+class Reach(ABC, Generic[C]):
+    """How sessions get to one server, and what may be asked of it."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+
+    @abstractmethod
+    def connect(self) -> C: ...
+
+    @abstractmethod
+    def connect_worker(self) -> C:
+        """A session of the load, with the settings that the spec asks for."""
+
+    def process(self, own: C) -> int | None:  # noqa: ARG002 - not every server tells
+        """The server's process, the parent of all its others, where this machine's kernel can be asked."""
+        return None
+
+    @property
+    def may_write_out(self) -> bool:
+        return True
+
+    @abstractmethod
+    def check_settings(self, own: C, worker: C) -> list[Check]:
+        """Compares the settings asked for with what the server shows to a session of the load."""
+
+    def check_log_place(self, own: C) -> list[Check]:  # noqa: ARG002 - not every server's log has a place of its own
+        """Checks whether a private server's log is where it should be."""
+        return []
+
+
+class Sessions(ABC, Generic[C]):
+    """The sessions of a load in one run. In order: `open`, `gather`, `release`, `wait`, `settle`, `done`; and `close`."""
+
+    @property
+    @abstractmethod
+    def first(self) -> C:
+        """A session with the settings of the load's."""
+
+    @property
+    @abstractmethod
+    def ids(self) -> list[int]:
+        """The server's ids of the sessions: process ids, or numbers of its own."""
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    @abstractmethod
+    def gather(self) -> None:
+        """Return once all sessions are ready to begin."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """From now on, what they do counts."""
+
+    @abstractmethod
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait for the end; call `on_poll` a few times a second."""
+
+    def settle(self) -> None:
+        """Make each session's counters known to the server."""
+
+    def so_far(self, reported: int) -> int:
+        """The work done so far; `reported` is what the sessions have told the sampler."""
+        return reported
+
+    @abstractmethod
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+        """What they did. Raises RunFailed if that is not what they should have done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Never raises, since it is also called after errors."""
+
+
+class Table(Protocol[C]):
+    """The tables of one cell's load, as its engine makes them on the layout."""
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
+
+    def make(self, own: C, reach: Any) -> None:
+        """Make the data files and the tables, and fill those that a run finds full."""
+
+    def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
+
+    def read_back(self, connection: C) -> list[Check]:
+        """Checks what the server really made, and where."""
+        ...
+
+    def check_after(self, connection: C) -> list[Check]:
+        """Checks the tables after the load."""
+        ...
+
+
+def tables_of(config: Config) -> Any:
+    """The class that makes the tables of the cell's load: each engine has a module for each load."""
+    return import_module(f"storagelab.targets.{config.kind.folder}.loads.{config.database_load.module}").Tables
+
+
+class System(ABC, Generic[C]):
+    """What one database system alone knows of a cell's run."""
+
+    name: ClassVar[str]
+    starter: ClassVar[Starter[Any]]
+    foreign_errors: ClassVar[tuple[type[BaseException], ...]]
+    """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
+    counts_this_machine: ClassVar[bool] = True
+    """Do this machine's drives and CPUs say something about a run?"""
+    mounts_from: ClassVar[str]
+    """Where the server reports its file systems."""
+    log_tells_of_sessions: ClassVar[bool]
+    """Does the server's log say why a session was lost, even if the server lives on?"""
+    layout: Table[C]
+    facts: Any = None
+    """Facts about the attached server, once it has been asked."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+        self.volumes = site.volume_paths(config)
+        self.folders = Folders(site, self.volumes)
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:  # noqa: ARG002
+        """How to get to a private server, if the engine has any; `expected` are the settings as its own parser reads them."""
+        raise RunFailed(f"storagelab starts no {self.name}")
+
+    @abstractmethod
+    def reach_attached(self) -> Reach[C]:
+        """How to get to the attached server."""
+
+    @abstractmethod
+    def meet(self) -> None:
+        """Ask the attached server for its facts, drop what an earlier run left on it, and make what the run needs first."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Drop what was made on the attached server. Uses a connection of its own, since the run's may be lost."""
+
+    @abstractmethod
+    def close(self, connection: C) -> None: ...
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def said(self, error: BaseException) -> str:
+        """The server's message in the driver's error."""
+
+    def is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
+        """Whether it is worth trying again soon, because the server may be coming up."""
+        return False
+
+    # --- asked of the server -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def facts_of(self, connection: C) -> dict[str, object]:
+        """The server in a run's environment."""
+
+    def data_folder(self, connection: C) -> Path | None:  # noqa: ARG002 - not every server tells
+        """Where a server of this machine keeps its files, if it tells and this user may see them."""
+        return None
+
+    def mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - not every server tells
+        """The file systems of the server's machine, as far as it reports them."""
+        return []
+
+    def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
+        """What is known of volumes on the server's machine."""
+        return remote.facts(self.config, self._remote_mounts(connection))
+
+    def check_remote_volumes(self, connection: C) -> list[Check]:
+        return remote.checks(self.config, self._remote_mounts(connection), self.mounts_from)
+
+    def _remote_mounts(self, connection: C) -> list[remote.Mount]:
+        return self.mounts(connection) if remote.remote_paths(self.config) else []
+
+    @abstractmethod
+    def time_s(self, connection: C) -> float:
+        """The server's clock, as its loops read it, in seconds since the epoch."""
+
+    @abstractmethod
+    def page_bytes(self, connection: C) -> int:
+        """The size of the server's pages."""
+
+    @abstractmethod
+    def write_out(self, connection: C) -> None:
+        """Have the server write out what it holds in memory."""
+
+    # --- watched -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> Sampler: ...
+
+    @abstractmethod
+    def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:
+        """Read the server's counters; the function returned reads them again and gives the difference."""

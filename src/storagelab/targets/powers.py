@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.hints import shown
 from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen, Scalar
-from storagelab.spec.keys import shown
 from storagelab.targets.unprivileged import unprivileged
 
 RUNS_PROGRAM = "makes the server run a program"

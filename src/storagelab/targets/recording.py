@@ -54,7 +54,7 @@ class Seen:
         return usable_cpus() if self.totals is not None else None
 
 
-class Recording:
+class Recording(Watch):
     """In order: `start`, and in the sampler's thread `tick` at each moment of the pace, then `last`; `end`.
 
     `columns` reads cumulative counters, among them `rows`, with units last in their names; `words` describes an exception.
@@ -75,32 +75,15 @@ class Recording:
         self.moments = Moments(MOMENT_INTERVAL_S, MOST_TASKS)
         self.passes = 0
         self._tallies = Tallies()
-        self._watch = Watch(pace, Looks(self._take_first, tick, last), words, self.accounts.own_cpu_s)
-
-    @property
-    def at_s(self) -> float:
-        """Seconds since `start`."""
-        return self._watch.at_s
-
-    @property
-    def ending(self) -> bool:
-        return self._watch.ending
-
-    @property
-    def stuck(self) -> bool:
-        """The thread still uses its resources after it should have ended: nothing else may use them."""
-        return self._watch.stuck
+        super().__init__(pace, Looks(self._take_first, tick, last), words, self.accounts.own_cpu_s)
 
     @property
     def broke_off(self) -> bool:
-        return bool(self._watch.error)
+        return bool(self.error)
 
     def note(self, error: str) -> None:
         """Note something else that was not seen."""
-        self._watch.error = self._watch.error or error
-
-    def start(self) -> None:
-        self._watch.start()
+        self.error = self.error or error
 
     def _take_first(self) -> None:
         self._add_to_series(last=False)
@@ -125,7 +108,7 @@ class Recording:
     def end(self, patience_s: float) -> None:
         """Read the kernel's totals and end the thread. Never raises."""
         self.accounts.end()
-        self._watch.end(patience_s)
+        super().end(patience_s)
 
     def seen(self, event_of: Callable[[str], Event], rows_done: int, raw_waits: RawWaitsOf | None) -> Seen:
         totals = self.accounts.totals()
@@ -133,6 +116,6 @@ class Recording:
         return Seen(
             events=self._tallies.frozen(event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self.moments.tasks, series=self.series.frozen(),
-            observer=self.pace.cost(), rows_done=rows_done, raw_waits=raw_waits, error=self._watch.error,
+            observer=self.pace.cost(), rows_done=rows_done, raw_waits=raw_waits, error=self.error,
             blind_s=self.pace.blind_s,
         )  # fmt: skip

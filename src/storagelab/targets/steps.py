@@ -12,9 +12,7 @@ from storagelab.machine import host
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.measurement import Check, ObserverCost, TimeSeries
-from storagelab.model.workload import InsertLoad
 from storagelab.targets.folders import Site
-from storagelab.targets.loops import Loop
 
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
@@ -64,28 +62,6 @@ def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list
             "(stopped, suspended, or without a CPU)"
         )
     return [Check(name="watching", asked="the whole run", got=got, ok=False, read_from="the sampler")] if got else []
-
-
-def reads_made(loops: Sequence[Loop]) -> Counters:
-    """The point reads of all connections as a group of counters; empty if there were none."""
-    made = sum(loop.reads_done for loop in loops)
-    return {"workload": {"reads": float(made)}} if made else {}
-
-
-def check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
-    """Checks that the mixed workload made its reads, each of an existing row."""
-    if workload.kind != "mixed":
-        return []
-    made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
-    wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # The reads due are added up row by row, so a connection may be one read short of its share, or one ahead.
-    ok = found == made and abs(made - wanted) <= len(loops)
-    return [
-        Check(
-            name="point reads", asked=f"{wanted} reads of existing rows",
-            got=f"{made} reads, {found} of existing rows", ok=ok, read_from="the loops",
-        )
-    ]  # fmt: skip
 
 
 def check_same(name: str, asked: str, got: str, read_from: str) -> Check:

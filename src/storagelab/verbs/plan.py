@@ -8,7 +8,6 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
-from storagelab.model.workload import GeneratedLoad
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import dealing
 from storagelab.run.estimate import estimate
@@ -82,5 +81,5 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
 
 def _guessed(expanded: Plan) -> str:
     loads = (cell.config.workload for cell in expanded.cells)
-    found = any(isinstance(load, GeneratedLoad) and load.warm_up_s == "auto" for load in loads)
+    found = any(load.warm_up_is_found for load in loads)
     return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")

@@ -15,11 +15,12 @@ from storagelab.findings import latencies
 from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
 from storagelab.model.config import Config
+from storagelab.model.loads.inserts import Mixed, RandomInsert
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
-from storagelab.model.workload import Mixed, RandomInsert, RawIo
 from storagelab.report.export.document import SCHEMA, Opening
 from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, EffectForm, FindingsForm, RaceForm
 from storagelab.report.export.form import Interval, Levels

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storagelab.findings.model import Estimate, LimitedRate
-    from storagelab.model.workload import Unit
+    from storagelab.model.loads.base import Unit
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from storagelab.machine import host
-from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
-from storagelab.targets.generators.scripts import is_own
+from storagelab.model.loads.base import GeneratedLoad
 
 _GIB, _MIB = 2**30, 2**20
 
@@ -27,18 +26,16 @@ def here() -> int | None:
     return found if isinstance(found, int) else None
 
 
-def note(load: GeneratedLoad, row_bytes: int, scale_bytes: int, memory: Memory) -> str:
-    """How the data of `load` compares with the memory, or what is not known. `row_bytes` is what a row of sysbench's
-    takes, `scale_bytes` what pgbench's tables of one unit of scale take."""
+def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
+    """How the data of `load` compares with the memory, or what is not known; a unit of it takes `unit_bytes`."""
     buffers = memory.setting + (f" ({_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
-    data = data_bytes(load, row_bytes, scale_bytes)
+    data = data_bytes(load, unit_bytes)
     if data is None:
-        own = "a script of your own makes" if isinstance(load, Sysbench) else "your files make"
         return (
-            f"how much data {own} is not known before a run, so nothing can be said of memory: what fits into {buffers} "
-            "never needs the drive again"
+            f"how much data {load.data.text} is not known before a run, so nothing can be said of memory: what fits into "
+            f"{buffers} never needs the drive again"
         )
-    said = f"the data of {load.kind} {_amount(load)} takes about {_size(data)}"
+    said = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
     if memory.buffers_bytes is None:
         return f"{said}; how large {buffers} is on the server is not known"
     parts = [f"{data / memory.buffers_bytes:.2g} of {memory.setting}"]
@@ -55,21 +52,10 @@ def note(load: GeneratedLoad, row_bytes: int, scale_bytes: int, memory: Memory) 
     return said
 
 
-def data_bytes(load: GeneratedLoad, row_bytes: int, scale_bytes: int) -> int | None:
+def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
     """What a generator's tables and indexes take; None where the user's own files make them."""
-    if isinstance(load, Pgbench):
-        return round(load.scale * scale_bytes * 100 / load.fillfactor)
-    if isinstance(load, Sql) or (isinstance(load, Sysbench) and is_own(load)):
-        return None
-    assert isinstance(load, Sysbench)
-    return load.tables * load.table_size * row_bytes
-
-
-def _amount(load: GeneratedLoad) -> str:
-    if isinstance(load, Pgbench):
-        return f"at scale {load.scale}"
-    assert isinstance(load, Sysbench)
-    return f"in {load.tables} table{'s' if load.tables > 1 else ''} of {load.table_size:,} rows"
+    units = load.data.units
+    return None if units is None else round(units * unit_bytes)
 
 
 def _size(size_bytes: int) -> str:

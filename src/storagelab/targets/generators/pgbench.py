@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storagelab.model.workload import Pgbench, Sql
-from storagelab.spec.loads import Script
+from storagelab.model.loads.pgbench import Pgbench, Script
+from storagelab.model.loads.sql import Sql
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Transactions, joined
 
@@ -55,9 +55,17 @@ def _name(number: int) -> str:
 
 
 def command(
-    program: str, load: Pgbench | Sql, sources: Sequence[Source], folder: Path, longest_s: float, *, seed: int
+    program: str,
+    load: Pgbench | Sql,
+    sources: Sequence[Source],
+    folder: Path,
+    longest_s: float,
+    *,
+    seed: int,
+    scale: int | None = None,
 ) -> list[str]:
-    """The command of a run. A run of set time is stopped from outside, at `longest_s` at the latest."""
+    """The command of a run. A run of set time is stopped from outside, at `longest_s` at the latest. `scale` is that of
+    pgbench's own tables, which it can't see from files of the user's."""
     length = (
         ["--time", str(math.ceil(longest_s))]
         if load.transactions_per_connection is None
@@ -80,7 +88,7 @@ def command(
         program, "--no-vacuum", "--log", "--log-prefix", str(folder / LOG_PREFIX), "--client", str(load.connections),
         "--jobs", str(min(load.threads, load.connections)), "--protocol", load.protocol, "--random-seed", str(seed),
         *length, *scripts, *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
-        *(["--scale", str(load.scale)] if isinstance(load, Pgbench) and all(one.content for one in sources) else []),
+        *(["--scale", str(scale)] if scale is not None and all(one.content for one in sources) else []),
         *(["--progress", "1"] if load.warm_up_s == "auto" else []),
     ]  # fmt: skip
 

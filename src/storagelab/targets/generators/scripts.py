@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.workload import Sql, Sysbench
-from storagelab.spec.loads import Script
+from storagelab.model.loads.pgbench import Pgbench, Script, script_of
+from storagelab.model.loads.sql import Sql
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site
 from storagelab.targets.generators.pgbench import Source
 
@@ -54,16 +55,23 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
         )  # fmt: skip
 
 
-def is_own(load: Sysbench) -> bool:
-    """Whether it runs a Lua file of the user's."""
-    return "." in load.script or "/" in load.script
-
-
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     """The user's Lua file; none for one of sysbench's own scripts."""
-    if not is_own(load):
+    if not load.is_own:
         return ()
     return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
+
+
+def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
+    """What pgbench runs: scripts of its own, and files of the user's."""
+    return tuple(
+        _pgbench_script(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1)
+    )
+
+
+def _pgbench_script(text: str, key: str, site: Site) -> Source:
+    script = script_of(text)
+    return Source(script, None if script.built_in else content_of(script.name, key, site))
 
 
 def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
@@ -72,8 +80,3 @@ def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
         Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
         for number, one in enumerate(load.transactions, 1)
     )
-
-
-def sources(load: Sysbench | Sql, site: Site) -> tuple[Source, ...]:
-    """The scripts that sysbench runs, with their content."""
-    return own_transactions(load, site) if isinstance(load, Sql) else own_script(load, site)

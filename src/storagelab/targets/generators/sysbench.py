@@ -16,7 +16,8 @@ from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
-from storagelab.model.workload import Sql, Sysbench
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets.programs import version_said
 
 OWN_SCRIPT = "script.lua"
@@ -92,13 +93,19 @@ def version() -> str:
     return version_said(Path(find())).split("(")[0].strip()
 
 
-def counts(load: Sysbench | Sql) -> bytes:
+def counts(load: GeneratedLoad) -> bytes:
     """What sysbench says when the warm-up is over."""
     return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
-def command(server: Sequence[str], load: Sysbench | Sql, *, own: bool, seed: int) -> list[str]:
-    """The command of a run; `server` are the options that lead to it, `own` a script of the user's in the folder."""
+def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
+    """Its script and the tables that it works on; `server` are the options that lead to the server."""
+    script = f"./{OWN_SCRIPT}" if load.is_own else load.script
+    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
+
+
+def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:
+    """The command of a run of this script with its options."""
     if load.transactions_per_connection is None:
         length = [f"--time={int(load.longest_warm_up_s + load.duration_s)}", "--events=0"]
         length += [f"--report-checkpoints={int(load.longest_warm_up_s)}"] if load.longest_warm_up_s else []
@@ -106,21 +113,14 @@ def command(server: Sequence[str], load: Sysbench | Sql, *, own: bool, seed: int
         length = ["--time=0", f"--events={load.transactions_per_connection * load.connections}"]
     rate = [f"--rate={max(1, round(load.rate))}"] if load.rate is not None else []
     return [
-        *_begin(server, load, own=own), f"--threads={load.connections}", "--report-interval=1", "--histogram=on",
+        find(), *script, f"--threads={load.connections}", "--report-interval=1", "--histogram=on",
         "--percentile=99", f"--rand-seed={seed % 2**31}", *length, *rate, "run",
     ]  # fmt: skip
 
 
-def initialise(server: Sequence[str], load: Sysbench, *, own: bool) -> list[str]:
+def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     """The command that makes its tables."""
-    return [*_begin(server, load, own=own), f"--threads={min(load.tables, 4)}", "prepare"]
-
-
-def _begin(server: Sequence[str], load: Sysbench | Sql, *, own: bool) -> list[str]:
-    if isinstance(load, Sql):
-        return [find(), f"./{OWN_SCRIPT}", *server]
-    script = f"./{OWN_SCRIPT}" if own else load.script
-    return [find(), script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
+    return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
 def read_report(said: str, warm_up_s: float) -> Reported:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.workload import Sql
+from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators.scripts import check_stays_inside, content_of
 from storagelab.targets.mariadb.connecting import Address

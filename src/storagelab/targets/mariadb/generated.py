@@ -1,4 +1,4 @@
-"""The tables of a generated load on N data files of MariaDB: has them made, puts each where the layout says, reads that back.
+"""The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads that back.
 
 Each table gets N partitions by the remainder of its key, which go round robin over the volumes. A single data file is one
 partition too, since only a partition's place can be chosen after its table is made.
@@ -6,19 +6,23 @@ partition too, since only a partition's place can be chosen after its table is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
+from typing import ClassVar, Generic, TypeVar, cast
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Sysbench
+from storagelab.targets import Site
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
-from storagelab.targets.generators import sysbench
-from storagelab.targets.mariadb.connecting import Address, Connection, ask, identifier
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.running import Generator
+from storagelab.targets.mariadb.connecting import Connection, ask, close, identifier
 from storagelab.targets.mariadb.layout import Layout, execute, quoted
+from storagelab.targets.mariadb.reaching import Reaching
 from storagelab.targets.steps import check_same
 
 _PRIMARY_KEY = """
@@ -29,23 +33,68 @@ _TABLES = """
 SELECT table_name, create_options FROM information_schema.tables
 WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDER BY table_name"""
 
+L = TypeVar("L", bound=GeneratedLoad)
 
-class GeneratedLayout(Layout):
-    """The layout of one cell with a generated load: a database of its own on the server, named `prefix`."""
+
+class GeneratedTables(Layout, Generic[L]):
+    """The tables of one cell's load, in a database of its own on the server, named `prefix`; each kind of load adds how they
+    are filled, and what works on them."""
+
+    others_stay = True
+    """Whether tables that are not spread may be there, in the server's own folder."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
+        self.load = cast("L", config.workload)
         self.name = next(iter(self.spread), "")
+
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
+
+    @abstractmethod
+    def fill(self, own: Connection, reach: Reaching) -> None:
+        """Have the tables made and filled. Raises RunFailed with the words of whoever does it."""
+
+    @abstractmethod
+    def program(self, reach: Reaching, seed: int) -> Program:
+        """The generator that works on them."""
+
+    @abstractmethod
+    def check(self, site: Site, beside: Path | None) -> str:
+        """Checks that everything needed is there, the server's own programs in the folder `beside`; describes the generator.
+        Raises PreflightError."""
+
+    def make(self, own: Connection, reach: Reaching) -> None:
+        self.create(own)
+        self.fill(own, reach)
+
+    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+        program = self.program(reach, seed)
+        return Generator(program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own))
+
+    def _generator_sessions(self, own: Connection) -> list[int]:
+        statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"
+        return [number for (number,) in ask(own, statement, [self.prefix])]
+
+    def server(self, reach: Reaching) -> list[str]:
+        """The options by which sysbench gets to the server; it finds a password in the environment."""
+        address = reach.address
+        place = (
+            [f"--mysql-socket={address.unix_socket}"]
+            if address.unix_socket
+            else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
+        )
+        tls = ["--mysql-ssl=on"] if address.ssl else []
+        return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={self.prefix}", *tls]
+
+    @property
+    def spread_if_not_said(self) -> tuple[str, ...]:
+        """The tables that are spread over data files if the spec names none."""
+        return ()
 
     @property
     def spread(self) -> tuple[str, ...]:
-        load, said = self.config.workload, self.config.layout.spread
-        if isinstance(load, Sysbench):
-            return said or tuple(f"sbtest{number}" for number in range(1, load.tables + 1))
-        return said or ()
-
-    def _create_tables(self, connection: Connection) -> None:
-        """The generator makes them."""
+        return self.config.layout.spread or self.spread_if_not_said
 
     def spread_out(self, connection: Connection) -> None:
         """Make partitions of each table that is to be spread. Raises RunFailed for one that can't be."""
@@ -69,10 +118,8 @@ class GeneratedLayout(Layout):
         """Every table of the database, with its options."""
         return [(str(name), str(options)) for name, options in ask(connection, _TABLES, [self.prefix])]
 
-    def write_out(self, connection: Connection) -> None:
-        for table, _ in self._tables(connection):
-            execute(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
-            execute(connection, "UNLOCK TABLES")
+    def tables(self, connection: Connection) -> list[str]:
+        return [name for name, _ in self._tables(connection)]
 
     def files(self, connection: Connection) -> dict[int, Path]:
         return super().files(connection) if self.spread else {}
@@ -91,54 +138,10 @@ class GeneratedLayout(Layout):
     def _rest(self, connection: Connection) -> Iterator[Check]:
         """Checks that what is not spread lies in the server's own folder."""
         rest = {self._place(file) for name, file in self.all_files(connection).items() if "#p#" not in name}
-        if rest and not isinstance(self.config.workload, Sysbench):
+        if rest and self.others_stay:
             yield check_same(
                 "place of the other tables",
                 "default",
                 ", ".join(sorted(rest)),
                 "information_schema.innodb_sys_tablespaces",
             )
-
-
-def options(address: Address, prefix: str) -> list[str]:
-    """The options by which sysbench reaches a server; it finds a password in the environment."""
-    place = (
-        [f"--mysql-socket={address.unix_socket}"]
-        if address.unix_socket
-        else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
-    )
-    tls = ["--mysql-ssl=on"] if address.ssl else []
-    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={prefix}", *tls]
-
-
-def fill(
-    layout: GeneratedLayout,
-    connection: Connection,
-    run: Callable[[Sequence[str]], CompletedProcess[str]],
-    server: Sequence[str],
-    *,
-    own: bool,
-) -> None:
-    """Have the tables made and filled by sysbench with the options `server`; `own` = it runs a script of the user's. Raises
-    RunFailed with its words."""
-    load = layout.config.workload
-    assert isinstance(load, Sysbench)
-    said = run(sysbench.initialise(server, load, own=own))
-    if said.returncode != 0:
-        raise RunFailed(f"sysbench can't make its tables: {sysbench.words(said.stdout + said.stderr, load.script)}")
-    layout.spread_out(connection)
-
-
-def fill_own(
-    layout: GeneratedLayout,
-    connection: Connection,
-    run: Callable[[Path], CompletedProcess[str]],
-    files: Sequence[tuple[str, Path]],
-) -> None:
-    """Have a database of the user's own made: `run` has the client read each of `files`. Raises RunFailed with its words."""
-    for what, file in files:
-        said = run(file)
-        if said.returncode != 0:
-            words = next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
-            raise RunFailed(f"{what} failed: {words}")
-    layout.spread_out(connection)

@@ -1,55 +1,36 @@
-"""The articles' table on N data files of MariaDB: makes it, reads it back and drops it.
+"""What holds a load's tables on MariaDB: a database, and for each data file a partition, a file in a folder of its own.
 
-N data files are N partitions, each a file of its own in a folder of its own, round robin over the volumes. A single data
-file is one partition too, so that every layout pays the same routing. InnoDB keeps rows in the order of the key: random
-keys hit the table itself.
-
-Partitions divide the keys evenly: random keys by equal ranges of the key, ascending ones by their remainder. MariaDB's
-own PARTITION BY KEY does not: with 2, 4, 8 and 16 partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
+Data files go round robin over the volumes. A single data file is one partition too, so that every layout pays the same
+routing.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Sql
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
-from storagelab.targets.mariadb.procedures import TABLE, procedure
+from storagelab.targets.mariadb.reaching import Reaching
+from storagelab.targets.mariadb.workload import TABLE
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
-_MARK = "made_by_storagelab"
-_ALL_MARK = "all_made_by_storagelab"
+MARK = "made_by_storagelab"
+ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
 _KEY_BITS = 128
-
-_RANDOM_COLUMNS = """
-    c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),
-    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    c3 CHAR(111) CHARACTER SET latin1 NOT NULL DEFAULT 'a',
-    c4 INT NOT NULL DEFAULT 1,
-    c5 INT NOT NULL DEFAULT 2,
-    c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a page of its own, so a
-# filler of just over half a page makes every row ask for one new page.
-_SEQUENTIAL_COLUMNS = """
-    c1 BIGINT NOT NULL AUTO_INCREMENT,
-    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    c3 VARCHAR({filler}) CHARACTER SET latin1 NOT NULL DEFAULT (REPEAT('a', {filler})),
-    c4 INT NOT NULL DEFAULT 1,
-    c5 INT NOT NULL DEFAULT 2,
-    c6 BIGINT NOT NULL DEFAULT 42"""
-_LARGEST_HALF_PAGE_BYTES = 16 * 1024
 
 
 class Layout(Places):
     """The layout of one cell: a database of its own on the server, named `prefix`."""
+
+    mark: ClassVar[str] = MARK
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, folders)
@@ -63,34 +44,19 @@ class Layout(Places):
 
     # --- made --------------------------------------------------------------------------------------------------------
 
+    def make(self, own: Connection, reach: Reaching) -> None:  # noqa: ARG002 - generators need it
+        """Make what a run finds."""
+        self.create(own)
+
     def create(self, connection: Connection) -> None:
-        """Make the database, its mark, the gate, the table with its partitions, and the loading procedure."""
-        name = _ALL_MARK if isinstance(self.config.workload, Sql) else _MARK
-        mark = f"CREATE TABLE {self.schema}.{name} (x INT) COMMENT '{OWNERSHIP}'"
+        """Make the database with its mark, and the tables."""
+        mark = f"CREATE TABLE {self.schema}.{self.mark} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
             execute(connection, statement)
         self._create_tables(connection)
 
     def _create_tables(self, connection: Connection) -> None:
-        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
-        for statement in (
-            f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
-            self._create_table(page_bytes),
-            procedure(self.config.insert_load, self.schema, OWNERSHIP),
-        ):
-            execute(connection, statement)
-
-    def _create_table(self, page_bytes: int) -> str:
-        sequential = self.config.workload.kind == "sequential-insert"
-        columns, method = _RANDOM_COLUMNS, "RANGE COLUMNS (c1)"
-        if sequential:
-            filler = min(page_bytes // 2, _LARGEST_HALF_PAGE_BYTES) + 64
-            columns, method = _SEQUENTIAL_COLUMNS.format(filler=filler), "HASH (c1)"
-        partitions = ", ".join(self._partition(number, by_range=not sequential) for number in self.data_files)
-        return (
-            f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY (c1)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "
-            f"COMMENT '{OWNERSHIP}' PARTITION BY {method} ({partitions})"
-        )
+        """Make the load's tables, as far as they are made here."""
 
     def _partition(self, number: int, *, by_range: bool) -> str:
         last = number == len(self.data_files)
@@ -127,11 +93,11 @@ class Layout(Places):
             [self.prefix],
         )
         # A generator that was stopped while it made its tables left them without the mark.
-        marks = {name for name, comment in tables if comment == OWNERSHIP} & {_MARK, _ALL_MARK}
+        marks = {name for name, comment in tables if comment == OWNERSHIP} & {MARK, ALL_MARK}
         foreign = [
             name
             for name, comment in tables
-            if comment != OWNERSHIP and _ALL_MARK not in marks and not (marks and GENERATED_TABLE.fullmatch(name))
+            if comment != OWNERSHIP and ALL_MARK not in marks and not (marks and GENERATED_TABLE.fullmatch(name))
         ]
         if not tables or foreign:
             what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
@@ -145,17 +111,19 @@ class Layout(Places):
     # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
-        """Make the server write out every page of the table that is only in memory so far, as a checkpoint would."""
-        execute(connection, f"FLUSH TABLES {self.table} FOR EXPORT")
-        execute(connection, "UNLOCK TABLES")
+        """Make the server write out every page of the tables that is only in memory so far, as a checkpoint would."""
+        for table in self.tables(connection):
+            execute(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
+            execute(connection, "UNLOCK TABLES")
 
-    def log_folder(self, connection: Connection) -> Path:
-        return Path(ask(connection, "SELECT @@innodb_log_group_home_dir")[0][0])
+    def tables(self, connection: Connection) -> list[str]:  # noqa: ARG002 - generators name theirs themselves
+        """The load's tables."""
+        return [TABLE]
+
+    def check_after(self, connection: Connection) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
+        return []
 
     # --- read back ---------------------------------------------------------------------------------------------------
-
-    def count_rows(self, connection: Connection) -> int:
-        return int(ask(connection, f"SELECT count(*) FROM {self.table}")[0][0])
 
     def files(self, connection: Connection) -> dict[int, Path]:
         """The data file of each partition, `{number: path}`, by the server's own catalogue."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.generators import against_memory, in_lua, sysbench
+from storagelab.targets.checking import by_how, check_generators, memory_notes
+from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
-from storagelab.targets.generators.scripts import sources
-from storagelab.targets.mariadb import attached, clients, settings
+from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
-from storagelab.targets.mariadb.durability import DECIDING, judge
+from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings
+from storagelab.targets.parts import tables_of
 from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
     check_between_runs,
@@ -31,7 +32,6 @@ from storagelab.targets.volumes import (
 # What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
-_SYSBENCH_ROW_BYTES = 500
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
@@ -55,19 +55,11 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
-    private = [config for config in configs if not config.target.attached]
-    running = [config for config in configs if config.target.attached]
-    notes = _memory_notes(private)
+    private, running = by_how(configs)
+    notes = memory_notes(private, _private_memory)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
-    for config in configs:
-        if isinstance(config.workload, Sysbench | Sql):
-            scripts = sources(config.workload, site)
-            found.append(sysbench.version())
-        if isinstance(config.workload, Sql):
-            in_lua.written(scripts)
-            clients.files_of(config.workload, site)
-            clients.find(None if config.target.attached else STARTER.programs(config, site).server.parent)
-    sequential = any(config.workload.kind == "sequential-insert" for config in configs)
+    found += check_generators(configs, site, lambda config: STARTER.programs(config, site).server.parent)
+    sequential = any(not config.generated and config.insert_load.page_a_row for config in configs)
     notes += [_SEQUENTIAL_NOTE] if sequential else []
     notes += templates.notes(configs)
     if any(map(remote.remote_paths, configs)):
@@ -97,7 +89,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-        notes += _memory_notes(sharing, facts)
+        notes += memory_notes(sharing, partial(_memory_of, facts))
         where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
@@ -116,8 +108,8 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, GeneratedLoad):
-        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, 0)
+    if config.generated:
+        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
@@ -127,7 +119,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     if volumes:
         files = config.layout.data_files
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
-        sequential = config.workload.kind == "sequential-insert"
+        sequential = not config.generated and config.insert_load.page_a_row
         row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
         total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
@@ -136,23 +128,13 @@ def _bytes_on(config: Config, volume: str) -> int:
     return total
 
 
-def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
-    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
-    notes = []
-    for config in configs:
-        if isinstance(config.workload, GeneratedLoad):
-            memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, 0, memory))
-    return list(dict.fromkeys(notes))
-
-
 def _private_memory(config: Config) -> Memory:
     direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
     buffers = _size(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
     return Memory(_BUFFERS, buffers, against_memory.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts) -> Memory:
+def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
     machine = against_memory.here() if facts.on_this_machine else None
     return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)
 

@@ -1,4 +1,4 @@
-"""Reads back what the server really is and does; asking for something proves nothing."""
+"""What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from storagelab.model.measurement import Check
 from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import setting_name
+from storagelab.targets.steps import Counters
 
 _SHOWN = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
@@ -16,10 +16,6 @@ _SHOWN = (
     "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
     "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
 )  # fmt: skip
-
-
-_LARGEST_STEP_BYTES = 17 * 2**20
-"""The most empty space seen at the end of a data file, with pages of 4 KiB."""
 
 
 def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
@@ -67,20 +63,51 @@ def _plain(text: str) -> str:
     return known.get(text.strip().casefold(), text.strip().casefold())
 
 
-def one_page_a_row(connection: Connection, layout: Layout, rows: int) -> Check:
-    """Checks the sequential workload's promise of one new page per row: the files' pages against the counted rows."""
-    page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
-    names = ", ".join(["%s"] * len(layout.data_files))
-    view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
-    found = ask(
+_GROUPS = {
+    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
+    "data": (
+        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
+        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
+    ),
+    "buffer pool": (
+        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
+        r"Innodb\_buffer\_pool\_pages\_%flushed",
+    ),
+    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
+}  # fmt: skip
+"""Counters that only grow; a difference over a run says nothing about a momentary fill level."""
+
+
+def read_counters(connection: Connection) -> Counters:
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    groups: Counters = {}
+    for group, patterns in _GROUPS.items():
+        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", list(patterns))
+        groups[group] = {name.lower(): float(value) for name, value in rows if _is_number(value)}
+    return groups
+
+
+def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
+    """Calls and bytes of each data file so far; `files` maps the name to use for it to its path on the server."""
+    if not files:
+        return {}
+    rows = ask(
         connection,
-        f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
-        [f"{layout.prefix}/my_big_table#p#{layout.partition(number)}".lower() for number in layout.data_files],
+        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
+        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(files))})",
+        list(files.values()),
     )
-    pages = int(found[0][0]) // page_bytes
-    # Files grow by several extents at once, and the pages of the tree itself add to them.
-    spare = _LARGEST_STEP_BYTES // page_bytes * len(layout.data_files)
-    ok = rows <= pages <= rows * 1.15 + spare
-    return Check(
-        name="one page a row", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from=f"information_schema.{view}"
-    )
+    names = {path: name for name, path in files.items()}
+    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
+    return {
+        "data files": {
+            f"{names[path]}.{column}": float(value)
+            for path, *values in rows
+            for column, value in zip(columns, values, strict=True)
+        }
+    }
+
+
+def _is_number(value: str) -> bool:
+    return value.lstrip("-").replace(".", "", 1).isdigit()

@@ -17,8 +17,8 @@ from storagelab.model.waits import NO_EVENT, CountedWait, CountedWaits
 from storagelab.targets.accounts import Accounts
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
-from storagelab.targets.mariadb.procedures import PROGRESS
 from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
+from storagelab.targets.mariadb.workload import PROGRESS
 from storagelab.targets.recording import Recording, Seen
 from storagelab.targets.watching import Pace
 
@@ -123,7 +123,8 @@ class Sampler:
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
         # A server without performance_schema shows no threads.
         self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
-        self._threads = ", ".join(map(str, self._rows_done)) or "NULL"  # all have ended already, so none is looked at
+        # None if they are over already, as those of a short run on a busy machine.
+        self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)
 

@@ -1,4 +1,4 @@
-"""The connections: they are opened first, start together, and each runs its loop inside the server."""
+"""The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,74 @@ from dataclasses import dataclass
 import pymysql
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import InsertLoad
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
+
+TABLE = "my_big_table"
+PROGRESS = "storagelab_rows"
+"""The user variable in which a session publishes how many rows it has committed."""
+
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read. Not MD5, which MySQL has moved into a component by 9.7.
+_KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
+_ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
+_INSERT = "INSERT INTO {table} () VALUES ();"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+            SET reads_due = reads_due + reads_per_row;
+            WHILE reads_due >= 1 DO
+                SET found = NULL;
+                -- Apart, or every row would be compared with another key.
+                SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+                SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
+                SET reads_due = reads_due - 1, reads_done = reads_done + 1;
+                SET reads_found = reads_found + COALESCE(found = 42, 0);
+            END WHILE;"""
+
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count BIGINT, rows_per_transaction BIGINT, rows_per_report BIGINT,
+    seed BIGINT, worker BIGINT, reads_per_row DOUBLE)
+    COMMENT '{ownership}'
+BEGIN
+    DECLARE done, gate, reads_done, reads_found, found BIGINT DEFAULT 0;
+    DECLARE wanted BINARY(16);
+    DECLARE reads_due DOUBLE DEFAULT 0;
+    DECLARE started_s DECIMAL(20, 6);
+    SET @{progress} = 0;
+    -- All connections wait here until the gate's holder lets them go together.
+    SELECT count(*) INTO gate FROM {schema}.gate;
+    COMMIT;
+    SET started_s = UNIX_TIMESTAMP(SYSDATE(6));
+    SET autocommit = 0;
+    WHILE done < row_count DO
+            {insert}{reads}
+        SET done = done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT;
+            IF done % rows_per_report = 0 THEN
+                SET @{progress} = done;
+            END IF;
+        END IF;
+    END WHILE;
+    COMMIT;
+    SET autocommit = 1, @{progress} = done;
+    SELECT started_s, UNIX_TIMESTAMP(SYSDATE(6)), reads_done, reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
+    """The statement that creates the procedure; `schema` is quoted already."""
+    table = f"{schema}.{TABLE}"
+    mixed = workload.with_reads
+    return _PROCEDURE.format(
+        schema=schema, ownership=ownership, progress=PROGRESS,
+        insert=(_INSERT_KNOWN_KEY if mixed else _INSERT).format(table=table),
+        reads=_READS.format(table=table) if mixed else "",
+    )  # fmt: skip
+
 
 _AT_THE_GATE = "Waiting for table metadata lock"
 _STACK_BYTES = 512 * 1024
@@ -44,14 +109,23 @@ class _Worker:
             done.release()
 
 
-class Workers:
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
     still runs at the end."""
 
+    driver_error = pymysql.MySQLError
+
     def __init__(
-        self, connect: Callable[[], Connection], workload: InsertLoad, schema: str, other: Connection, seed: int
+        self,
+        connect: Callable[[], Connection],
+        workload: InsertLoad,
+        schema: str,
+        other: Connection,
+        count_rows: Callable[[], int],
+        seed: int,
     ) -> None:
-        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        super().__init__(workload, count_rows)
+        self._connect, self.schema, self.seed = connect, schema, seed
         self._other = other
         self._workers: list[_Worker] = []
         self._gatekeeper: Connection | None = None
@@ -72,15 +146,13 @@ class Workers:
     def first(self) -> Connection:
         return self._workers[0].connection
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
+    def _add(self) -> None:
+        if self._gatekeeper is None:
             self._gatekeeper = self._connect()
-            for _ in range(self.workload.connections):
-                self._workers.append(_Worker(self._connect()))
-        except pymysql.MySQLError as error:
-            number = len(self._workers) + 1
-            raise RunFailed(f"connection {number} could not be opened: {words_of(error)}") from error
+        self._workers.append(_Worker(self._connect()))
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
@@ -123,9 +195,6 @@ class Workers:
         if error is not None:
             lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
             raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
-
-    def settle(self) -> None:
-        """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
         """Close all, stopping what still runs. Never raises, since it is also called after errors."""

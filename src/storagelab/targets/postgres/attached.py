@@ -16,7 +16,6 @@ from storagelab.machine.disks import parse_mounts
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.model.workload import Sql
 from storagelab.targets import remote
 from storagelab.targets.attaching import OWNERSHIP, owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
@@ -81,7 +80,7 @@ def read_facts(connection: Connection) -> ServerFacts:
 
 def needs_database(config: Config) -> bool:
     """Whether a load has a database of its own there: one that makes whatever it likes, and one that is made from another."""
-    return isinstance(config.workload, Sql) or prepared.wanted(config)
+    return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
 
 
 def make_database(connection: Connection, name: str) -> None:

@@ -12,7 +12,7 @@ from psycopg.pq import Conninfo
 
 from storagelab.errors import PreflightError
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR, system_folders
-from storagelab.targets.postgres.connecting import VARIABLES
+from storagelab.targets.postgres.connecting import VARIABLES, Connection
 from storagelab.targets.programs import environment, version_said
 
 PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
@@ -57,6 +57,20 @@ def version_of(program: Path) -> str:
     if found is None:
         raise PreflightError(f"{program} is not PostgreSQL's: it says {said.strip()!r}", key="workload.kind")
     return found[1]
+
+
+def version_text(name: str, beside: Path | None) -> str:
+    """The program and its version, for a plan. Raises PreflightError if it is not there."""
+    return f"{name} {version_of(find(name, beside))}"
+
+
+def generator_sessions(connection: Connection) -> list[int]:
+    """The process ids of a generator's sessions."""
+    rows = connection.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid() "
+        "AND usename = current_user ORDER BY pid", [GENERATOR_NAME]
+    ).fetchall()  # fmt: skip
+    return [pid for (pid,) in rows]
 
 
 def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:

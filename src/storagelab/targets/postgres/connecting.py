@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -68,6 +68,13 @@ def without_variables() -> Iterator[None]:
             yield
         finally:
             os.environ.update(kept)
+
+
+def value(connection: Connection, statement: LiteralString) -> Any:
+    """The one value that a statement gives."""
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def words_of(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The tables of a generated load on N data files: has them made, puts each where the layout says, reads that back.
+"""The tables of a generator's load on N data files of PostgreSQL: puts each where the layout says, and reads that back.
 
 A table that is spread has hash partitions, which go round robin over the data files' tablespaces. Every other table lies in
 the first data file or on a volume of its own, and an index beside its table or on the volume for indexes.
@@ -6,26 +6,28 @@ the first data file or on a volume of its own, and an index beside its table or 
 
 from __future__ import annotations
 
-import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from psycopg import sql
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Pgbench, Sql, Sysbench
-from storagelab.spec.loads import SPREAD, script_of
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
-from storagelab.targets.generators import pgbench, scripts, sysbench
-from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.scripts import check_stays_inside, content_of
+from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.programs import Clients
+from storagelab.targets.generators.running import Generator
+from storagelab.targets.postgres.clients import generator_sessions
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.reaching import Reaching
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 
@@ -58,11 +60,7 @@ SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM p
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
-_OTHER_VERSION = (
-    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
-    "measure a newer server (target.bin_dir)"
-)
-_ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
+L = TypeVar("L", bound=GeneratedLoad)
 
 
 class Relation(NamedTuple):
@@ -78,17 +76,18 @@ class Relation(NamedTuple):
     place: str
 
 
-class GeneratedLayout(Layout):
-    """The layout of one cell with a generated load, in a schema of its own."""
+class GeneratedTables(Layout, Generic[L]):
+    """The tables of one cell's load; each kind of load adds how they are filled, and what works on them."""
+
+    holds = True
+    """Whether its tables are locked until the first of a set number of transactions may begin."""
 
     def __init__(
         self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
     ) -> None:
         super().__init__(config, prefix, folders, spaces)
         self._numbers: dict[str, int] = {}
-        load = config.workload
-        # A dump names its schemas itself.
-        self.home = "public" if isinstance(load, Sql) else prefix
+        self.load = cast("L", config.workload)
 
     def _extra(self, what: str) -> str:
         return f"{self.spaces}_{what}"
@@ -106,8 +105,47 @@ class GeneratedLayout(Layout):
         for what in self.config.extra_volumes if self.on_volumes else ():
             make_folder(self._extra_folder(what), owner)
 
-    def _create_tables(self, connection: Connection) -> None:
-        """The generator makes them."""
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
+
+    @abstractmethod
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
+        """Have the tables made and filled. Raises RunFailed with the words of whoever does it."""
+
+    @abstractmethod
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        """The generator that works on them."""
+
+    @abstractmethod
+    def check(self, site: Site, beside: Path | None) -> str:
+        """Checks that everything needed is there, the server's own programs in the folder `beside`; describes the generator.
+        Raises PreflightError."""
+
+    @property
+    def home(self) -> str:
+        """The schema of the tables."""
+        return self.prefix
+
+    def make(self, own: Connection, reach: Reaching) -> None:
+        self.create(own)
+        self.fill(own, reach.clients(self.session_options), reach.site)
+
+    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+        program = self.program(reach.clients(self.session_options), reach.site, seed)
+        return Generator(
+            program, self.load, reach.connect_worker, lambda connection: connection.close(),
+            lambda: generator_sessions(own), partial(self._hold, reach) if self.holds else None,
+        )  # fmt: skip
+
+    def _hold(self, reach: Reaching) -> Callable[[], None]:
+        """Lock the load's tables; gives what unlocks them."""
+        connection = reach.connect("storagelab gate")
+        try:
+            self.lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection.close
 
     @property
     def session_options(self) -> dict[str, str]:
@@ -122,19 +160,23 @@ class GeneratedLayout(Layout):
     @property
     def partitions(self) -> int:
         """Hash partitions of each table that is spread; 0 if none is."""
-        load = self.config.workload
-        said = load.partitions if isinstance(load, Pgbench) else None
         files = self.config.layout.data_files
-        return said or (files if files > 1 else 0)
+        return self.asked_partitions or (files if files > 1 else 0)
+
+    @property
+    def asked_partitions(self) -> int | None:
+        """How many hash partitions the load asks for."""
+        return None
+
+    @property
+    def spread_if_not_said(self) -> tuple[str, ...]:
+        """The tables that are spread over data files if the spec names none."""
+        return ()
 
     @property
     def spread(self) -> tuple[str, ...]:
-        said, load = self.config.layout.spread, self.config.workload
-        if said is not None:
-            return said
-        if isinstance(load, Sysbench):
-            return tuple(f"sbtest{number}" for number in range(1, load.tables + 1))
-        return SPREAD if isinstance(load, Pgbench) else ()
+        said = self.config.layout.spread
+        return said if said is not None else self.spread_if_not_said
 
     def spread_out(self, connection: Connection) -> None:
         """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
@@ -244,6 +286,9 @@ class GeneratedLayout(Layout):
             )  # fmt: skip
         return [*checks, *self._temp_check(connection)]
 
+    def check_after(self, connection: Connection) -> list[Check]:  # noqa: ARG002 - what it did is checked by its log
+        return []
+
     def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
         if not self.partitions:
             return
@@ -261,93 +306,3 @@ class GeneratedLayout(Layout):
         ).fetchone()
         got = str(row[0]) if row else "absent"
         yield check_same("place of temporary files", str(self._extra_folder("temp")), got, "pg_tablespace_location")
-
-
-def sysbench_server(environment: Mapping[str, str]) -> list[str]:
-    """The options by which sysbench leaves the server to the client library, whose variables hold it; but for the port."""
-    nothing = ("--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db=")
-    return ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]
-
-
-Run = Callable[[Sequence[str]], "CompletedProcess[str]"]
-"""Runs a client program that reaches the server."""
-
-
-def fill(
-    layout: GeneratedLayout, connection: Connection, run: Run, program: str, server: Sequence[str], *, own: bool
-) -> None:
-    """Have the tables made and filled: by pgbench's `program`, or by sysbench with the options `server`; `own` = it runs a
-    script of the user's. Raises RunFailed with the generator's words."""
-    load = layout.config.workload
-    if isinstance(load, Pgbench):
-        _run_step(run, pgbench.initialise(program, load, "dt", layout.partitions))
-        layout.place(connection)  # while they are empty
-        _run_step(run, pgbench.initialise(program, load, "gvp", layout.partitions))
-    else:
-        assert isinstance(load, Sysbench)
-        said = run(sysbench.initialise(server, load, own=own))
-        if said.returncode != 0:
-            raise RunFailed(f"sysbench can't make its tables: {sysbench.words(said.stdout + said.stderr, load.script)}")
-        layout.spread_out(connection)
-        connection.execute("VACUUM ANALYZE")
-    layout.place(connection)
-
-
-def fill_own(
-    layout: GeneratedLayout, connection: Connection, run: Run, steps: Sequence[tuple[str, Sequence[str]]]
-) -> None:
-    """Have a database of the user's own made by `steps`: what each is, and its command. Raises RunFailed with its words."""
-    for what, command in steps:
-        said = run(command)
-        if said.returncode != 0:
-            words = next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
-            raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
-    layout.spread_out(connection)
-    layout.place(connection)
-    connection.execute("VACUUM ANALYZE")
-
-
-def own_steps(load: Sql, site: Site, psql: str, pg_restore: str, database: str) -> list[tuple[str, list[str]]]:
-    """The commands that fill `database` with what the user has. Raises PreflightError for a file that can't be used."""
-    steps = list[tuple[str, list[str]]]()
-    if load.restore is not None:
-        path = site.place(load.restore, "workload.restore")
-        if not path.exists():
-            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
-        if path.suffix == ".sql":
-            check_stays_inside(path, load.restore, "workload.restore", _ELSEWHERE, "dump by pg_dump without --create")
-            steps.append((f"restoring {load.restore}", [*_psql(psql), str(path)]))
-        else:
-            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error"]
-            steps.append((f"restoring {load.restore}", [pg_restore, *options, f"--dbname={database}", str(path)]))
-    for number, name in enumerate(load.setup, 1):
-        key = f"workload.setup[{number}]"
-        content_of(name, key, site)
-        path = site.place(name, key)
-        check_stays_inside(path, name, key, _ELSEWHERE, "what makes a database is left to storagelab")
-        steps.append((f"setup by {name}", [*_psql(psql), str(path)]))
-    return steps
-
-
-def _psql(program: str) -> list[str]:
-    return [program, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
-
-
-def _run_step(run: Run, command: Sequence[str]) -> None:
-    said = run(command)
-    if said.returncode != 0:
-        raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
-
-
-def sources(config: Config, site: Site) -> tuple[Source, ...]:
-    """The scripts of a cell with the content of their files. Raises PreflightError for one that can't be used."""
-    load = config.workload
-    if isinstance(load, Sysbench | Sql):
-        return scripts.sources(load, site)
-    assert isinstance(load, Pgbench)
-    return tuple(_source(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1))
-
-
-def _source(text: str, key: str, site: Site) -> Source:
-    script = script_of(text)
-    return Source(script, None if script.built_in else content_of(script.name, key, site))

@@ -19,7 +19,11 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets import Site, descriptors, templates
 from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.parts import System
+from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres.reaching import AttachedReach
+from storagelab.targets.servers import Attached
 from storagelab.targets.steps import check_same
 
 NAME = "t[0-9a-f]{12}"
@@ -91,6 +95,32 @@ class Kept:
         for folder in () if self.exists(connection) else set(self.folders.values()):
             with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
                 descriptors.remove(folder.name, above)
+
+
+class KeptServer(Attached[Connection]):
+    """A server that already runs, where the run's database is copied from the template."""
+
+    reach: AttachedReach
+
+    def __init__(self, system: System[Connection], kept: Kept) -> None:
+        super().__init__(system)
+        self._kept = kept
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        if self.reach.database:  # otherwise the template is there
+            self._kept.make_folders()
+            super()._make_folders(owner)
+
+    def prepare(self) -> None:
+        if self.reach.database:
+            super().prepare()
+        self._disconnect()
+        with connecting.connect(self.system.config.target) as connection:
+            if self.reach.database:
+                self._kept.keep(connection)
+            self.restored = self._kept.restore(connection)
+        self.reach.database = self.system.site.prefix
+        self._connect()
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:

@@ -1,8 +1,28 @@
-"""What is known of PostgreSQL without its driver."""
+"""What is known of PostgreSQL without its driver, above all what survives a crash, by its settings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.targets.knowledge import Known
-from storagelab.targets.postgres.durability import judge
+
+_LOSE: dict[str, Loss] = {
+    "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
+}  # fmt: skip
+"""What is lost if the setting is off."""
+DECIDING = tuple(_LOSE)
+
+
+def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
+    """Judges `settings` as the server shows them. Those that decide are on by default."""
+    values = {name: settings.get(name, "on") for name in DECIDING}
+    lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
+    return Durability(
+        engine="PostgreSQL",
+        settings=tuple(Deciding(name=name, value=value, loses=lose.get(name)) for name, value in values.items()),
+        whole_pages="full_page_writes" not in lose,
+    )
+
 
 KNOWN = Known(judge)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import partial
 
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.generators import against_memory, sysbench
+from storagelab.targets.checking import by_how, check_generators, memory_notes
+from storagelab.targets.generators import against_memory
 from storagelab.targets.generators.against_memory import Memory
-from storagelab.targets.postgres import attached, clients, connecting, generated
-from storagelab.targets.postgres.durability import DECIDING, judge
+from storagelab.targets.parts import tables_of
+from storagelab.targets.postgres import attached, connecting
+from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text
@@ -26,9 +28,6 @@ _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
 _SEQUENTIAL_LOG_BYTES = 8400
-_SYSBENCH_ROW_BYTES = 300
-_SCALE_BYTES = 17 * 2**20
-"""pgbench's tables and indexes of one unit of scale."""
 _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
@@ -48,13 +47,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
-    private = [config for config in configs if not config.target.attached]
-    running = [config for config in configs if config.target.attached]
+    private, running = by_how(configs)
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    notes += _memory_notes(private)
+    notes += memory_notes(private, _private_memory)
     notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
-    found += _check_generators(configs, site)
+    found += check_generators(configs, site, lambda config: STARTER.programs(config, site).folder)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -82,7 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
-        notes += _memory_notes(sharing, facts)
+        notes += memory_notes(sharing, partial(_memory_of, facts))
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
@@ -125,12 +123,12 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, GeneratedLoad):
-        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    if config.generated:
+        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         return _generated_bytes_on(
             config, 2 * (known or 0), volume
         )  # twice, while they are spread out; what the user's own files make is not known before
-    sequential = config.workload.kind == "sequential-insert"
+    sequential = config.insert_load.page_a_row
     rows = config.insert_load.rows
     total = 0
     volumes = config.data_volumes
@@ -147,9 +145,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 def _kept_bytes_on(config: Config, volume: str) -> int:
     """What the template of this cell takes on a volume."""
-    load = config.workload
-    assert isinstance(load, GeneratedLoad)
-    known = against_memory.data_bytes(load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
     return _generated_bytes_on(config, known or 0, volume)
 
 
@@ -163,34 +159,12 @@ def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
     return total
 
 
-def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
-    """Finds each cell's generator and its scripts. Describes the generators; raises PreflightError for what is missing."""
-    found = []
-    for config in configs:
-        if config.generated:
-            generated.sources(config, site)
-            if isinstance(config.workload, Sql):
-                generated.own_steps(config.workload, site, "psql", "pg_restore", "")
-            found.append(_generator_text(config, site))
-    return found
-
-
-def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
-    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
-    notes = []
-    for config in configs:
-        if isinstance(config.workload, GeneratedLoad):
-            memory = _private_memory(config) if facts is None else _memory_of(facts)
-            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
-    return list(dict.fromkeys(notes))
-
-
 def _private_memory(config: Config) -> Memory:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
     return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts) -> Memory:
+def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
     machine = against_memory.here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
@@ -201,13 +175,6 @@ def _shared_buffers_bytes(config: Config) -> int:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
     except ValueError:
         return 128 * 2**20  # as above
-
-
-def _generator_text(config: Config, site: Site) -> str:
-    if isinstance(config.workload, Sysbench):
-        return sysbench.version()
-    folder = None if config.target.attached else STARTER.programs(config, site).folder
-    return f"pgbench {clients.version_of(clients.find('pgbench', folder))}"
 
 
 def _max_wal_bytes(config: Config) -> int:

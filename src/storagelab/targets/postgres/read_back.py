@@ -1,16 +1,13 @@
-"""Reads back what the server really is and does; asking for something proves nothing."""
+"""What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from psycopg import sql
-
 from storagelab.model.measurement import Check
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.procedures import TABLE
+from storagelab.targets.steps import Counters
 
 _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
@@ -96,16 +93,36 @@ def _setting_checks(
     return checks
 
 
-def one_row_a_page(connection: Connection, layout: Layout, rows: int) -> Check:
-    """Checks the sequential workload's promise of one row per page: the table's pages against its counted rows."""
-    row = connection.execute(
-        sql.SQL(
-            "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::int "
-            "FROM pg_inherits WHERE inhparent = {}::regclass"
-        ).format(sql.Literal(f'"{layout.prefix}".{TABLE}'))
-    ).fetchone()
-    assert row is not None
-    pages = int(row[0])
-    # The server extends files by several pages at once, so a few empty ones at their ends are normal.
-    ok = rows <= pages <= rows * 1.1 + 1024 * len(layout.data_files)
-    return Check(name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from="pg_relation_size")
+_CHECKPOINTER = {
+    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
+    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
+}
+_IO = {
+    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t",
+}
+_EVERY_VERSION = (
+    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
+    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
+    "WHERE datname = current_database()",
+)
+
+
+def read_counters(connection: Connection, major: int) -> Counters:
+    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
+    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    statements = [*_EVERY_VERSION, *_newest(_CHECKPOINTER, major), *_newest(_IO, major)]
+    groups: Counters = {}
+    for statement in statements:
+        for group, fields in connection.execute(statement).fetchall():
+            groups[group] = {
+                (f"{name}_ms" if name.endswith("_time") else name): float(value)
+                for name, value in fields.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return groups
+
+
+def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
+    fitting = [version for version in by_version if version <= major]
+    return [by_version[max(fitting)]] if fitting else []

@@ -1,4 +1,4 @@
-"""The connections: they are opened first, start together, and each runs its loop inside the server."""
+"""The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,68 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import InsertLoad
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.postgres.connecting import Connection
+
+TABLE = "my_big_table"
+
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read.
+_KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
+_ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
+_INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{schema}}.{{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+        reads_due := reads_due + reads_per_row;
+        WHILE reads_due >= 1 LOOP
+            -- Apart, or every row would be compared with another key.
+            wanted := {_KEY.format(number=_ANY_OF_THOSE)};
+            SELECT c6 INTO found FROM {{schema}}.{{table}} WHERE c1 = wanted;
+            reads_due := reads_due - 1;
+            reads_done := reads_done + 1;
+            reads_found := reads_found + (found IS NOT DISTINCT FROM 42)::int;
+        END LOOP;"""
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
+    seed bigint, worker bigint, reads_per_row float8,
+    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL,
+    INOUT reads_done bigint DEFAULT 0, INOUT reads_found bigint DEFAULT 0)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    done bigint := 0;
+    found bigint;
+    wanted uuid;
+    reads_due float8 := 0;
+BEGIN
+    -- All connections wait here until the gate's holder lets them go together.
+    PERFORM pg_advisory_lock_shared(gate);
+    PERFORM pg_advisory_unlock_shared(gate);
+    COMMIT;
+    started_s := extract(epoch FROM clock_timestamp());
+    WHILE done < row_count LOOP
+        <insert><reads>
+        done := done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT;
+            IF done % rows_per_report = 0 THEN
+                PERFORM set_config('application_name', 'storagelab ' || done, false);
+            END IF;
+        END IF;
+    END LOOP;
+    COMMIT;
+    finished_s := extract(epoch FROM clock_timestamp());
+    PERFORM set_config('application_name', 'storagelab ' || done, false);
+END
+$body$"""
+
+
+def procedure(workload: InsertLoad) -> str:
+    """The statement that creates the procedure, with places for `schema` and `table`."""
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.with_reads else (_INSERT, "")
+    return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
 
 
 def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
@@ -26,9 +85,11 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
     return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(schema), literals)
 
 
-class Workers:
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `gatekeeper` is an extra one, `gate` the key of an advisory lock that only this experiment
     uses."""
+
+    driver_error = psycopg.Error
 
     def __init__(
         self,
@@ -37,9 +98,11 @@ class Workers:
         schema: str,
         gatekeeper: Connection,
         gate: int,
+        count_rows: Callable[[], int],
         seed: int = 1,
     ) -> None:
-        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        super().__init__(workload, count_rows)
+        self._connect, self.schema, self.seed = connect, schema, seed
         self._gatekeeper, self.gate = gatekeeper, gate
         self._connections: list[Connection] = []
 
@@ -52,13 +115,8 @@ class Workers:
     def first(self) -> Connection:
         return self._connections[0]
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
-            for _ in range(self.workload.connections):
-                self._connections.append(self._connect())
-        except psycopg.Error as error:
-            raise RunFailed(f"connection {len(self._connections) + 1} could not be opened: {error}") from error
+    def _add(self) -> None:
+        self._connections.append(self._connect())
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""

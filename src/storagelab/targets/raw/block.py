@@ -14,9 +14,9 @@ from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
-from storagelab.model.workload import RawIo
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.folders import Folders
@@ -76,9 +76,8 @@ class RawBlock:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
                 (place.folder / name).unlink(missing_ok=True)  # of another size: the volume need not hold both
                 del self._io_engines[place.folder, name]
-        assert isinstance(config.workload, RawIo)
         try:
-            return fio.lay_out(self._fio, place, config.workload.block_bytes)
+            return fio.lay_out(self._fio, place, config.raw_load.block_bytes)
         except BaseException:
             if not place.read_only:
                 (place.folder / place.name).unlink(missing_ok=True)
@@ -140,8 +139,7 @@ class _RawTarget:
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
-        work, environment = self._config.workload, self.describe()
-        assert isinstance(work, RawIo)
+        work, environment = self._config.raw_load, self.describe()
         time.sleep(self._config.between_runs.pause_s)
         tell = _told(progress, work)
         if work.warm_up_s:

@@ -12,7 +12,6 @@ from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
-from storagelab.model.workload import RawIo
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.raw import fio
 from storagelab.targets.volumes import volume_needs
@@ -66,8 +65,7 @@ def check_direct(path: Path, key: str) -> None:
 
 
 def _check_block(config: Config, path: Path) -> None:
-    work = config.workload
-    assert isinstance(work, RawIo)
+    work = config.raw_load
     sector = sector_bytes(path)
     if sector is not None and work.block_bytes % sector:
         raise PreflightError(

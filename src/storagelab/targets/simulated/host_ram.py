@@ -78,14 +78,14 @@ def _trims(drive: Mapping[str, Any]) -> bool:
 
 def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
     """The least number of bytes that the log takes: its rows' records, but at most its size."""
-    cost = "log_page_row_bytes" if config.workload.kind == "sequential-insert" else "log_row_bytes"
+    cost = "log_page_row_bytes" if config.workload.page_a_row else "log_row_bytes"
     written = config.insert_load.rows * content["server"]["costs"][cost]["value"]
     return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
 
 
 def _table_bytes(config: Config) -> float:
     work = config.insert_load
-    rows_per_page = 1 if work.kind == "sequential-insert" else _ROWS_PER_LEAF
+    rows_per_page = 1 if work.page_a_row else _ROWS_PER_LEAF
     return work.rows / rows_per_page * _PAGE_BYTES
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.plan import PlannedBlock
-from storagelab.model.workload import InsertLoad
 from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from contextlib import AbstractContextManager
 
+from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.engines import Engine
-from storagelab.targets.sqlserver import doctor
-from storagelab.targets.sqlserver.durability import judge
+from storagelab.targets.sqlserver.known import judge
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
+
+DRIVER = "pymssql"
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Checks for the driver; `storagelab doctor --target` checks a server."""
+    name = "driver for SQL Server"
+    try:
+        version = importlib.metadata.version(DRIVER)
+    except importlib.metadata.PackageNotFoundError:
+        mend = "pip install 'storagelab[sqlserver]', if you want to measure one"
+        return (Ability(name=name, state="no", detail=f"{DRIVER} is not installed", mend=mend),)
+    return (
+        Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
+    )
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -22,9 +38,9 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    from storagelab.targets.sqlserver.target import SqlServerTarget
+    from storagelab.targets.sqlserver import target
 
-    return SqlServerTarget(config, site)
+    return target.opened(config, site)
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
@@ -40,6 +56,6 @@ def durability(config: Config) -> Durability:
 
 
 ENGINE = Engine(
-    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=doctor.abilities,
+    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=abilities,
     durability=durability,
 )  # fmt: skip

@@ -17,9 +17,10 @@ from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connecting import Session
-from storagelab.targets.sqlserver.procedures import TABLE, procedure
+from storagelab.targets.sqlserver.connecting import Session, connect
+from storagelab.targets.sqlserver.reaching import Reaching
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
+from storagelab.targets.sqlserver.workload import TABLE, Workers, procedure
 from storagelab.targets.steps import check_same
 
 FILEGROUP = "storagelab_data"
@@ -34,6 +35,7 @@ _RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
 _RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
 _HEADROOM = 1.25
 
+_END_ALL = "ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
 _DROP = """
 IF DB_ID({literal}) IS NOT NULL
 BEGIN
@@ -63,6 +65,7 @@ FROM sys.partitions AS p
 JOIN sys.indexes AS i ON i.object_id = p.object_id AND i.index_id = p.index_id
 JOIN sys.data_spaces AS d ON d.data_space_id = i.data_space_id
 WHERE p.object_id = OBJECT_ID(N'dbo.{TABLE}')"""
+PAGES = f"SELECT SUM(used_page_count) FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.{TABLE}')"
 COUNT = f"SELECT COUNT_BIG(*) FROM dbo.{TABLE}"
 _MARK = "EXEC sys.sp_addextendedproperty @name = N'storagelab', @value = {ownership}"
 _FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
@@ -117,7 +120,7 @@ class Layout:
         asked = file_mb(self.config.target.settings, "data_file_mb")
         if asked is not None:
             return asked
-        sequential = self.config.workload.kind == "sequential-insert"
+        sequential = self.config.insert_load.page_a_row
         row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
         needed = self.config.insert_load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
         return max(_LEAST_DATA_MB, -int(-needed // _MIB))
@@ -127,7 +130,7 @@ class Layout:
         asked = file_mb(self.config.target.settings, "log_file_mb")
         if asked is not None:
             return asked
-        sequential = self.config.workload.kind == "sequential-insert"
+        sequential = self.config.insert_load.page_a_row
         needed = self.config.insert_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
         # In simple recovery the log is reused without backups; otherwise it holds the whole run.
@@ -142,6 +145,22 @@ class Layout:
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         """Makes none: the folders exist on the server's machine."""
+
+    def make(self, own: Session, reach: Reaching) -> None:  # noqa: ARG002 - nothing is filled
+        """Make what a run finds."""
+        self.create(own)
+        self._at_first = own.records(FILES)
+
+    def sessions(self, own: Session, reach: Reaching, seed: int) -> Workers:
+        name = self.prefix  # the gate's name, too
+        return Workers(
+            reach.connect_worker, self.config.insert_load, name, own, self._end_all, lambda: self.count_rows(own), seed
+        )
+
+    def _end_all(self) -> None:
+        """End everything that works in storagelab's database: this run's sessions that did not finish."""
+        with connect(self.config.target, database="master") as session:
+            session.execute(_END_ALL.format(name=self.name))
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -178,7 +197,7 @@ class Layout:
         return statements
 
     def create_table(self) -> str:
-        sequential = self.config.workload.kind == "sequential-insert"
+        sequential = self.config.insert_load.page_a_row
         return _TABLE.format(
             table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
             options=self._index_options(), filegroup=tsql.identifier(FILEGROUP),
@@ -190,6 +209,20 @@ class Layout:
         return f" WITH ({asked})" if asked else ""
 
     # --- read back ---------------------------------------------------------------------------------------------------
+
+    def check_after(self, session: Session) -> list[Check]:
+        """Checks that each row took a page, where that is promised, and that no file grew."""
+        pages = [self._check_pages(session)] if self.config.insert_load.page_a_row else []
+        return [*pages, check_growth(self._at_first, session.records(FILES))]
+
+    def _check_pages(self, session: Session) -> Check:
+        """Checks the sequential workload's promise of one row per page; upper levels of the tree have few pages."""
+        rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
+        ok = rows <= pages <= rows * 1.1 + 64
+        return Check(
+            name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok,
+            read_from="sys.dm_db_partition_stats",
+        )  # fmt: skip
 
     def count_rows(self, session: Session) -> int:
         return int(session.value(COUNT))

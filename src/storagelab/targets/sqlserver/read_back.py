@@ -11,7 +11,6 @@ from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
 from storagelab.targets.sqlserver.connecting import Session
 from storagelab.targets.sqlserver.layout import TABLE_FACTS, Layout, Records, is_windows_path, plain, record_of
-from storagelab.targets.sqlserver.procedures import TABLE
 from storagelab.targets.sqlserver.settings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
@@ -22,13 +21,13 @@ from storagelab.targets.sqlserver.settings import (
     text_of,
     trace_flags_of,
 )
+from storagelab.targets.sqlserver.workload import TABLE
 
 VOLUMES = """
 SELECT f.name, v.volume_mount_point, v.file_system_type, v.total_bytes, v.available_bytes
 FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v"""
 DATABASE = "SELECT * FROM sys.databases WHERE name = {name}"
 INDEX = f"SELECT * FROM sys.indexes WHERE object_id = OBJECT_ID(N'dbo.{TABLE}') AND index_id = 1"
-PAGES = f"SELECT SUM(used_page_count) FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.{TABLE}')"
 _SHOWN_CONFIGURATIONS = (
     "max server memory (mb)", "min server memory (mb)", "max degree of parallelism", "affinity mask",
     "recovery interval (min)", "max worker threads", "lightweight pooling", "priority boost",
@@ -130,17 +129,4 @@ def _setting_check(
     return Check(
         name=f"target.settings.{name}", asked=asked, got=shown, ok=None if got is None else shown == asked.upper(),
         read_from=read_from,
-    )  # fmt: skip
-
-
-# --- table -----------------------------------------------------------------------------------------------------------
-
-
-def one_row_a_page(session: Session, rows: int) -> Check:
-    """Checks the sequential workload's promise of one row per page; upper levels of the tree have few pages."""
-    pages = int(session.value(PAGES) or 0)
-    ok = rows <= pages <= rows * 1.1 + 64
-    return Check(
-        name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok,
-        read_from="sys.dm_db_partition_stats",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The connections: they are opened first, start together, and each runs its loop inside the server."""
+"""The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,86 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import InsertLoad
-from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.targets.inserting import InsertingSessions
+from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
+
+TABLE = "MyBigTable"
+
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read.
+_DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
+_KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
+_ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
+_INSERT = f"INSERT INTO dbo.{TABLE} DEFAULT VALUES;"
+_INSERT_KNOWN_KEY = f"INSERT INTO dbo.{TABLE} (c1) VALUES ({_KEY.format(number='@done')});"
+_READS = f"""
+        SET @reads_due += @reads_per_row;
+        WHILE @reads_due >= 1
+        BEGIN
+            SET @found = NULL;
+            SET @wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+            SELECT @found = c6 FROM dbo.{TABLE} WHERE c1 = @wanted;
+            SET @reads_due -= 1;
+            SET @reads_done += 1;
+            SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
+        END;"""
+
+# The gate is a lock in a mode that no insert ever waits in, so that waits at the gate are distinct from the run's.
+# A session publishes its progress in its context, which other sessions can read while it works.
+_PROCEDURE = f"""
+CREATE PROCEDURE dbo.insert_rows
+    @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),
+    @seed bigint, @worker bigint, @reads_per_row float
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET XACT_ABORT ON;
+    DECLARE @done bigint = 0, @answer int, @started datetime2(7), @finished datetime2(7), @progress varbinary(128);
+    DECLARE @reads_due float = 0, @reads_done bigint = 0, @reads_found bigint = 0, @found bigint;
+    DECLARE @wanted uniqueidentifier;
+    EXEC @answer = sys.sp_getapplock @Resource = @gate, @LockMode = N'IntentShared', @LockOwner = N'Session',
+        @LockTimeout = {int(GATE_TIMEOUT_S * 2000)};
+    IF @answer < 0
+    BEGIN
+        THROW 50000, N'the start gate did not open', 1;
+    END;
+    EXEC sys.sp_releaseapplock @Resource = @gate, @LockOwner = N'Session';
+    SET @started = SYSUTCDATETIME();
+    WHILE @done < @row_count
+    BEGIN
+        IF @done % @rows_per_transaction = 0
+            BEGIN TRANSACTION;
+        <insert><reads>
+        SET @done += 1;
+        IF @done % @rows_per_transaction = 0
+        BEGIN
+            COMMIT TRANSACTION;
+            IF @done % @rows_per_report = 0
+            BEGIN
+                SET @progress = CAST(@done AS binary(8));
+                SET CONTEXT_INFO @progress;
+            END;
+        END;
+    END;
+    IF @@TRANCOUNT > 0
+        COMMIT TRANSACTION;
+    SET @finished = SYSUTCDATETIME();
+    SET @progress = CAST(@done AS binary(8));
+    SET CONTEXT_INFO @progress;
+    SELECT DATEDIFF_BIG(microsecond, '19700101', @started) AS started_us,
+           DATEDIFF_BIG(microsecond, '19700101', @finished) AS finished_us,
+           @reads_done AS reads_done, @reads_found AS reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad) -> str:
+    """The statement that creates the procedure."""
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.with_reads else (_INSERT, "")
+    return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
+
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
 """The clock that the loops take their times from."""
@@ -79,9 +155,11 @@ class _Worker:
             self.session.close()
 
 
-class Workers:
+class Workers(InsertingSessions[Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
     `stop` ends what still runs on the server."""
+
+    driver_error = DriverError
 
     def __init__(
         self,
@@ -90,9 +168,11 @@ class Workers:
         gate: str,
         gatekeeper: Session,
         stop: Callable[[], None],
+        count_rows: Callable[[], int],
         seed: int,
     ) -> None:
-        self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
+        super().__init__(workload, count_rows)
+        self._connect, self.gate, self.seed = connect, gate, seed
         self._gatekeeper, self._stop = gatekeeper, stop
         self._workers: list[_Worker] = []
 
@@ -105,13 +185,11 @@ class Workers:
     def first(self) -> Session:
         return self._workers[0].session
 
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
-            for _ in range(self.workload.connections):
-                self._workers.append(_Worker(self._connect()))
-        except DriverError as error:
-            raise RunFailed(f"connection {len(self._workers) + 1} could not be opened: {words_of(error)}") from error
+    def _add(self) -> None:
+        self._workers.append(_Worker(self._connect()))
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
@@ -151,9 +229,6 @@ class Workers:
         for worker in self._workers:
             if worker.problem:
                 raise RunFailed(worker.problem)
-
-    def settle(self) -> None:
-        """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
         """Close all, stopping what still runs. Never raises, since it is also called after errors."""

@@ -1,0 +1,1 @@
+"""The loads: a file for each, which `model.workload` finds."""

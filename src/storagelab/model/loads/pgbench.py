@@ -1,0 +1,116 @@
+"""pgbench: PostgreSQL's own load generator, with its own transactions or scripts on its tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from storagelab.errors import SpecError
+from storagelab.model.hints import choices, shown
+from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.values import LeftOut
+
+if TYPE_CHECKING:
+    from storagelab.model.config import Config
+
+BUILT_IN = ("tpcb-like", "simple-update", "select-only")
+"""The names of pgbench's own scripts."""
+SPREAD = ("pgbench_accounts",)
+"""pgbench's big table."""
+_WEIGHT = re.compile(r"[0-9]{1,9}")
+_ROWS_PER_SCALE = 100_000
+
+
+class Script(NamedTuple):
+    """A script by its name or file, and how often it is picked against the others."""
+
+    name: str
+    weight: int
+
+    @property
+    def built_in(self) -> bool:
+        return self.name in BUILT_IN
+
+
+def script_of(text: str) -> Script:
+    """The script that `"select-only@9"` or `"order.sql"` means. Raises ValueError in words that follow the key."""
+    name, at, weight = text.rpartition("@")
+    if not at:
+        name, weight = text, "1"
+    if _WEIGHT.fullmatch(weight) is None or int(weight) == 0:
+        raise ValueError(f"has the weight {weight or 'nothing'}, which must be a whole number of at least 1")
+    if not name.strip() or "\0" in name:
+        raise ValueError("names no script")
+    return Script(name, int(weight))
+
+
+class Pgbench(GeneratedLoad):
+    """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
+
+    module, engines = "pgbench", ("postgres",)
+    less_data = "lower workload.scale"
+    rows_made_per_s = 150_000  # measured on two slow cores: 1.5 million in 10 to 15 s
+    kind: Literal["pgbench"] = "pgbench"
+    scale: int = Field(
+        1, ge=1, le=100_000, description="The size of pgbench's tables: 100,000 accounts, 15 MB, for each."
+    )
+    scripts: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
+        ("tpcb-like",),
+        description="What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, "
+        'each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec\'s folder.',
+    )
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
+        None,
+        gt=0,
+        lt=1e6,
+        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted.",
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        "simple", description="How queries reach the server, as pgbench's option of that name."
+    )
+    fillfactor: int = Field(
+        100, ge=10, le=100, description="Share of a table's page that is filled at first, in per cent."
+    )
+    partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
+        None, ge=1, le=1024, description="Hash partitions of pgbench_accounts. They go round robin over the data files."
+    )
+
+    @property
+    def rows_made(self) -> int:
+        return self.scale * _ROWS_PER_SCALE
+
+    @property
+    def data(self) -> Data:
+        return Data(self.scale * 100 / self.fillfactor, f"at scale {self.scale}")
+
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
+        for number, text in enumerate(self.scripts, 1):
+            key = f"workload.scripts[{number}]"
+            try:
+                script = script_of(text)
+            except ValueError as error:
+                hint = 'Write name@weight: scripts = ["select-only@9", "tpcb-like@1"].'
+                yield SpecError(f"{shown(text)} {error}", key=key, hint=hint)
+                continue
+            if not script.built_in and not re.search(r"[./]", script.name):
+                hint = choices(
+                    script.name, BUILT_IN, "A file's name has a dot or a slash in it; pgbench's own scripts are"
+                )
+                yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
+        for name in config.layout.spread or ():
+            if name not in SPREAD:
+                hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
+                yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)
+        if self.latency_limit_s is not None and self.rate is None:
+            hint = "Set a rate, or leave it out."
+            problem = "is for loads with a rate: only those know when a transaction is late"
+            yield SpecError(problem, key="workload.latency_limit_s", hint=hint)
+        if self.partitions is not None and self.partitions < config.layout.data_files:
+            hint = f"Raise it to {config.layout.data_files}, or leave it out."
+            yield SpecError(
+                f"{self.partitions} partitions can't be spread over {config.layout.data_files} data files",
+                key="workload.partitions", hint=hint,
+            )  # fmt: skip

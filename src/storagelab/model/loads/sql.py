@@ -1,0 +1,91 @@
+"""The user's own database and transactions: run by pgbench on PostgreSQL, by sysbench on MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from storagelab.errors import SpecError
+from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.loads.sysbench import whole_seconds
+from storagelab.model.values import Frozen, LeftOut
+
+if TYPE_CHECKING:
+    from storagelab.model.config import Config
+
+
+class WeightedFile(Frozen):
+    """A file with one kind of transaction, and how often it is picked against the others."""
+
+    file: str = Field(
+        min_length=1,
+        description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where "
+        "sysbench runs it, only `\\set NAME random(LEAST, MOST)` and `\\set NAME NUMBER` may stand in it besides SQL.",
+    )
+    weight: int = Field(1, ge=1, le=10**9, description="How often it is picked against the others.")
+
+
+class Sql(GeneratedLoad):
+    """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
+
+    module, engines = "sql", ("postgres", "mariadb")
+    less_data = "let workload.setup and workload.restore make less"
+    own_database = True
+    kind: Literal["sql"] = "sql"
+    setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
+        (),
+        description="Files of SQL that make and fill the tables, run by psql or mariadb in this order.",
+        examples=[["schema.sql"]],
+    )
+    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(
+        None,
+        min_length=1,
+        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of "
+        "mariadb-dump.",
+    )
+    transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
+        description="What transactions do: files of SQL, as pgbench runs them, with weights.",
+        examples=[[{"file": "order.sql", "weight": 9}]],
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        "simple", description="How queries reach the server, as pgbench's option of that name. PostgreSQL only."
+    )
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
+        None,
+        gt=0,
+        lt=1e6,
+        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted. "
+        "PostgreSQL only.",
+    )
+
+    @property
+    def data(self) -> Data:
+        return Data(None, "your files make")
+
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
+        """A database of the user's own."""
+        if not self.setup and self.restore is None:
+            yield SpecError(
+                "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
+            )
+        if config.target.engine == "mariadb":
+            yield from whole_seconds(self)
+            yield from self._on_mariadb(config)
+        if config.layout.data_files > 1 and not config.layout.spread:
+            hint = 'Name the big tables: spread = ["orders"] in [layout].'
+            yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
+
+    def _on_mariadb(self, config: Config) -> Iterator[SpecError]:
+        """What sysbench, which runs the transactions there, can't do; and where the server leaves other tables."""
+        for name in ("protocol", "latency_limit_s"):
+            if name in self.model_fields_set:
+                hint = "Leave it out: on mariadb sysbench runs the transactions."
+                yield SpecError("is for pgbench, which knows postgres only", key=f"workload.{name}", hint=hint)
+        if config.target.attached and config.data_volumes and not config.layout.spread:
+            hint = 'Name the big tables: spread = ["orders"] in [layout]; or leave [volumes] out.'
+            problem = (
+                "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume"
+            )
+            yield SpecError(problem, key="layout.spread", hint=hint)

@@ -1,0 +1,183 @@
+"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, loaded, measured, removed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from storagelab.errors import RunFailed
+from storagelab.machine import host
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check, Measurement
+from storagelab.model.plan import Cell
+from storagelab.stopping import uninterrupted
+from storagelab.targets import Progress
+from storagelab.targets.durability import judged
+from storagelab.targets.filling import Filling
+from storagelab.targets.hiding import hidden
+from storagelab.targets.parts import C, System
+from storagelab.targets.recording import Seen
+from storagelab.targets.servers import Server, server_of
+from storagelab.targets.steps import Done, check_watching, prepare_machine
+from storagelab.targets.watcher import Watcher
+from storagelab.version import __version__
+
+
+class Composed(Generic[C]):
+    """A context manager for one run. Entering raises RunFailed; leaving removes everything that was made."""
+
+    def __init__(self, system: System[C], server: Server[C] | None = None) -> None:
+        self.system, self.server = system, server or server_of(system)
+        self.setup_s = 0.0
+        self._errors = system.foreign_errors
+
+    @property
+    def config(self) -> Config:
+        return self.system.config
+
+    # --- set-up and teardown -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        began = time.perf_counter()
+        try:
+            self._set_up()
+        except self._errors as error:
+            reason = f"can't set up the layout: {self._words(error)}"
+            self.__exit__(type(error), error, None)
+            raise RunFailed(reason) from error
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self.setup_s = time.perf_counter() - began
+        return self
+
+    def _set_up(self) -> None:
+        self.server.open()
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self._errors)
+        with Filling(self.server.volumes()) as filling:
+            try:
+                self.server.prepare()
+            except errors as error:
+                words = hidden(
+                    str(error) if isinstance(error, RunFailed) else self.system.said(error), self.config.target
+                )
+                log, folder = self.server.whole_log()
+                full = filling.explain(words, log, self.config, folder)
+                if full is None:
+                    raise
+                raise full from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raises RunFailed if something could not be removed, unless an error is already under way: the first reason wins."""
+        with uninterrupted():
+            try:
+                self.server.close()
+            except RunFailed:
+                if kind is None:
+                    raise
+
+    def _words(self, error: BaseException) -> str:
+        return hidden(self.server.with_log(self.system.said(error)), self.config.target)
+
+    # --- a run -------------------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """The run's environment, which never includes passwords and connection strings."""
+        connection = self.server.reach.connect_worker()
+        try:
+            return self._environment(connection)
+        finally:
+            self.system.close(connection)
+
+    def _environment(self, connection: C) -> dict[str, object]:
+        """As a session of the load sees it: on an attached server only those have the settings asked for."""
+        system, server, here = self.system, self.server, host.describe_host()
+        process = server.reach.process(server.own) or "self"
+        volumes = {name: host.describe_volume(path, process=process) for name, path in server.volumes().items()}
+        state = "rebuilt" if server.restored is None else f"restored from a template, {server.restored.how}"
+        return {
+            **({"host": {}, "client": here} if server.elsewhere else {"host": here}),
+            "volumes": {**volumes, **system.remote_volumes(connection)},
+            "server": {
+                "engine": system.name,
+                "how": server.how,
+                "origin": server.origin,
+                **system.facts_of(connection),
+            },
+            **({"data": {"state": state}} if self.config.generated else {}),
+            "storagelab": {"version": __version__},
+        }
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
+        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        try:
+            return self._run(seed, progress)
+        except RunFailed as error:
+            raise RunFailed(hidden(self.server.with_log(str(error).strip()), self.config.target)) from error
+        except self._errors as error:
+            raise RunFailed(self._words(error)) from error
+
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        system, server = self.system, self.server
+        sessions = system.layout.sessions(server.own, server.reach, seed)
+        watcher = Watcher(system, server, sessions)
+        try:
+            sessions.open()
+            environment = self._environment(sessions.first)
+            raw, raw_checks = watcher.raw_io("before", seed)
+            prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
+            watcher.ready()
+            sessions.gather()
+            with watcher:
+                sessions.release()
+                loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
+            sessions.settle()
+            counters = watcher.counted()
+            done = sessions.done(loops, watcher.seen, watcher.clocks)
+            checks = [*done.checks, *server.reach.check_settings(server.own, sessions.first)]
+        finally:
+            sessions.close()
+        checkpoint_s = self._checkpoint()
+        machine, machine_checks = watcher.of_machine(done.elapsed_s, with_checkpoint=checkpoint_s is not None)
+        after, after_checks = watcher.raw_io("after", seed)
+        checks += [*machine_checks, *raw_checks, *after_checks]
+        counters |= done.counters | machine | raw
+        return self._measured(
+            done, watcher.seen, counters=counters | after, checkpoint_s=checkpoint_s, environment=environment,
+            checks=(*self._layout_checks(), *checks),
+        )  # fmt: skip
+
+    def _on_poll(self, progress: Progress, work: int) -> None:
+        self.server.refuse_if_dead()
+        progress(work)
+
+    def _checkpoint(self) -> float | None:
+        """Seconds to write out the table after the load; None if the login lacks the right to ask for it."""
+        if not self.server.reach.may_write_out:
+            return None
+        began = time.perf_counter()
+        self.system.write_out(self.server.own)
+        return time.perf_counter() - began
+
+    def _measured(self, done: Done, seen: Seen, *, checks: Sequence[Check], **rest: Any) -> Measurement:
+        busy_s, connections = sum(done.connection_s), len(done.connection_s)
+        observer = seen.observed(done.elapsed_s)
+        return Measurement(
+            provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
+            connection_s=done.connection_s, latency=done.latency, waiting_tasks=seen.waiting_tasks, series=done.series,
+            waits=seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None,
+            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s)), observer=observer,
+            durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
+        )  # fmt: skip
+
+    def _layout_checks(self) -> list[Check]:
+        """Checks what the server really made, and where."""
+        own, layout, server = self.server.own, self.system.layout, self.server
+        return [
+            *layout.read_back(own), *self.system.check_remote_volumes(own), *server.reach.check_log_place(own),
+            *(server.restored.checks() if server.restored is not None else ()), *layout.check_after(own),
+        ]  # fmt: skip

@@ -1,0 +1,195 @@
+"""Which of a generator's transactions count: those of a set time, a set number, or a time that the generator keeps itself."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from storagelab.errors import RunFailed
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.measurement import SETTLED, Check
+from storagelab.targets.generators import settling
+from storagelab.targets.generators.program import Process
+from storagelab.targets.generators.transactions import Counted
+from storagelab.targets.loops import POLL_S
+
+POLL_SESSIONS_S = 0.02
+BEFORE_ITS_END_S = 0.2
+"""Sessions are looked at for the last time this long before a generator that keeps the time itself ends."""
+
+
+class Span(NamedTuple):
+    """What counts, and from when to when."""
+
+    counted: Counted
+    start_s: float
+    end_s: float
+
+
+class Counting(ABC):
+    """In order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` as the part that
+    counts begins, `wait` for its end, `span`; and `close`."""
+
+    warm_up_s: float | None = None
+    """How long the warm-up took, if that was to be found."""
+
+    def __init__(self, load: GeneratedLoad, process: Process) -> None:
+        self.load, self.process = load, process
+        self.start_s = self.end_s = 0.0
+
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Do what must be done before the program starts."""
+
+    @abstractmethod
+    def warm_up(self) -> None: ...
+
+    def begin(self) -> None:
+        self.start_s = self.process.now_s()
+
+    def wait(self, on_poll: Callable[[], None]) -> None:
+        self._wait(on_poll)
+        self.end_s = self.process.now_s()
+
+    @abstractmethod
+    def _wait(self, on_poll: Callable[[], None]) -> None: ...
+
+    def span(self) -> Span:
+        """Raises RunFailed with the program's words."""
+        counted = self._counted(self.process.result())
+        return Span(counted, *(counted.span_s if counted.number else (self.start_s, self.end_s)))
+
+    def _counted(self, logged: Counted) -> Counted:
+        return logged
+
+    def so_far(self) -> int:
+        """Milliseconds of a set time."""
+        if not self.start_s:
+            return 0
+        return min(self.load.work.amount, round((self.process.now_s() - self.start_s) * 1000))
+
+    def checks(self) -> Iterator[Check]:
+        yield from ()
+
+    def close(self) -> None:  # noqa: B027 - as above
+        """Never raises."""
+
+    def _until(self, ends_s: float, on_poll: Callable[[], None]) -> None:
+        while (left_s := ends_s - self.process.now_s()) > 0 and not self._may_end():
+            self.process.refuse_if_ended()
+            on_poll()
+            time.sleep(min(POLL_S, left_s))
+
+    def _may_end(self) -> bool:
+        return False
+
+    def _await(self, words: bytes) -> None:
+        while words not in self.process.said_bytes():
+            self.process.refuse_if_ended()
+            time.sleep(POLL_SESSIONS_S)
+
+
+class SetTime(Counting):
+    """A time set from outside: the program works on after it, and is then told to stop."""
+
+    _trend: settling.Trend | None = None
+
+    def warm_up(self) -> None:
+        """Wait for a set time, or until throughput has settled."""
+        began_s, seconds = time.monotonic(), 0
+        to_find = self.load.warm_up_s == "auto"
+        while (left_s := began_s + self.load.longest_warm_up_s - time.monotonic()) > 0:
+            self.process.refuse_if_ended()
+            time.sleep(min(POLL_S, left_s))
+            if to_find and len(rates := self.process.program.per_second(self.process.said())) > seconds:
+                seconds = len(rates)
+                self._trend = settling.trend(np.asarray(rates), self.load.duration_s)
+                if self._trend is not None and self._trend.settled:
+                    break
+        self.warm_up_s = time.monotonic() - began_s if to_find else None
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        self._until(self.start_s + self.load.duration_s, on_poll)
+
+    def span(self) -> Span:
+        ended_early = self.process.exit_code is not None
+        self.process.stop()
+        logged = self.process.result()
+        if ended_early:
+            raise RunFailed(f"{self.process.program.title} failed: {self.process.words()}")
+        return Span(logged.within(self.start_s, self.end_s), self.start_s, self.end_s)
+
+    def checks(self) -> Iterator[Check]:
+        """A check that fails if the warm-up was to be found, and throughput did not settle in time."""
+        if self.warm_up_s is None or (self._trend is not None and self._trend.settled):
+            return
+        got = "too short to tell"
+        if self._trend is not None:
+            change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
+            got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
+        yield Check(
+            name=SETTLED, asked=f"settled within {100 * settling.BAND:g} %",
+            got=f"{got} after {self.warm_up_s:.0f} s of warm-up", ok=False, read_from=self.process.program.title,
+        )  # fmt: skip
+
+
+class OwnTime(Counting):
+    """A time that the program keeps itself: it says when it begins."""
+
+    def warm_up(self) -> None:
+        self._await(self.process.program.says_it_counts)
+        self._counts_since_s = self.process.now_s()
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        self._until(self._counts_since_s + self.load.duration_s - BEFORE_ITS_END_S, on_poll)
+
+    def _may_end(self) -> bool:
+        return self.process.exit_code == 0
+
+
+class SetNumber(Counting):
+    """A set number of transactions, all of which count. `hold` keeps the tables locked until what it gives is called: so the
+    first of them waits until the run is watched."""
+
+    def __init__(
+        self, load: GeneratedLoad, process: Process, hold: Callable[[], Callable[[], None]] | None = None
+    ) -> None:
+        super().__init__(load, process)
+        self._hold = hold
+        self._let_go: Callable[[], None] = lambda: None
+
+    def prepare(self) -> None:
+        if self._hold is not None:
+            self._let_go = self._hold()
+
+    def warm_up(self) -> None:
+        self._await(self.process.program.says_it_counts)
+
+    def begin(self) -> None:
+        super().begin()
+        self._let_go()
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        while self.process.exit_code is None:
+            self.process.wait_for(POLL_S)
+            on_poll()
+
+    def _counted(self, logged: Counted) -> Counted:
+        return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
+
+    def so_far(self) -> int:
+        """They are known only when they are done."""
+        return 0
+
+    def close(self) -> None:
+        self._let_go()
+
+
+def counting_of(load: GeneratedLoad, process: Process, hold: Callable[[], Callable[[], None]] | None) -> Counting:
+    """How the transactions of this load count."""
+    if load.transactions_per_connection is not None:
+        return SetNumber(load, process, hold)
+    return OwnTime(load, process) if process.program.says_it_counts else SetTime(load, process)

@@ -1,0 +1,1 @@
+"""How MariaDB makes the tables of each load: a module for each."""

@@ -1,0 +1,1 @@
+"""How PostgreSQL makes the tables of each load: a module for each."""

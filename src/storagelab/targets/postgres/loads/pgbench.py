@@ -1,0 +1,48 @@
+"""pgbench's tables on PostgreSQL: pgbench makes them, and its big table has hash partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storagelab.errors import RunFailed
+from storagelab.model.loads.pgbench import SPREAD, Pgbench
+from storagelab.targets import Site
+from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.programs import Clients, by_pgbench
+from storagelab.targets.generators.scripts import pgbench_scripts
+from storagelab.targets.postgres import clients as programs
+from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres.generated import GeneratedTables
+
+
+class Tables(GeneratedTables[Pgbench]):
+    """The tables of one cell."""
+
+    unit_bytes = 17 * 2**20
+
+    @property
+    def spread_if_not_said(self) -> tuple[str, ...]:
+        return SPREAD
+
+    @property
+    def asked_partitions(self) -> int | None:
+        return self.load.partitions
+
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:  # noqa: ARG002 - its scripts make no tables
+        for steps in ("dt", "gvp"):
+            command = pgbench.initialise(
+                str(programs.find("pgbench", clients.beside)), self.load, steps, self.partitions
+            )
+            said = clients.in_folder(command, {})
+            if said.returncode != 0:
+                raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
+            self.place(own)  # at first while they are empty
+
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        program = programs.find("pgbench", clients.beside)
+        return by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed, self.load.scale)
+
+    def check(self, site: Site, beside: Path | None) -> str:
+        pgbench_scripts(self.load, site)
+        return programs.version_text("pgbench", beside)

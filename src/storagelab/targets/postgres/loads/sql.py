@@ -1,0 +1,75 @@
+"""The user's own tables on PostgreSQL: made by psql and pg_restore in a database of their own, and used by pgbench."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.loads.sql import Sql
+from storagelab.targets import Site
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.programs import Clients, by_pgbench, words_of_client
+from storagelab.targets.generators.scripts import check_stays_inside, content_of, own_transactions
+from storagelab.targets.postgres import clients as programs
+from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres.generated import GeneratedTables
+
+_OTHER_VERSION = (
+    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
+    "measure a newer server (target.bin_dir)"
+)
+_ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
+Step = tuple[str, str, list[str], Path]
+"""What it is, its program, its options, and its file."""
+
+
+class Tables(GeneratedTables[Sql]):
+    """The tables of one cell."""
+
+    @property
+    def home(self) -> str:
+        return "public"  # a dump names its schemas itself
+
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
+        steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
+        folders = [file.parent for *_, file in steps]
+        for what, name, options, file in steps:
+            said = clients.run([str(programs.find(name, clients.beside)), *options, str(file)], *folders)
+            if said.returncode != 0:
+                words = words_of_client(said)
+                raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
+        self.spread_out(own)
+        self.place(own)
+        own.execute("VACUUM ANALYZE")
+
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        program = programs.find("pgbench", clients.beside)
+        return by_pgbench(clients, program, self.load, own_transactions(self.load, site), seed)
+
+    def check(self, site: Site, beside: Path | None) -> str:
+        own_transactions(self.load, site)
+        list(_steps(self.load, site, ""))
+        return programs.version_text("pgbench", beside)
+
+
+def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
+    """What fills `database` with what the user has. Raises PreflightError for a file that can't be used."""
+    by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
+    if load.restore is not None:
+        path = site.place(load.restore, "workload.restore")
+        if not path.exists():
+            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
+        if path.suffix == ".sql":
+            check_stays_inside(path, load.restore, "workload.restore", _ELSEWHERE, "dump by pg_dump without --create")
+            yield f"restoring {load.restore}", "psql", by_psql, path
+        else:
+            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
+            yield f"restoring {load.restore}", "pg_restore", options, path
+    for number, name in enumerate(load.setup, 1):
+        key = f"workload.setup[{number}]"
+        content_of(name, key, site)
+        path = site.place(name, key)
+        check_stays_inside(path, name, key, _ELSEWHERE, "what makes a database is left to storagelab")
+        yield f"setup by {name}", "psql", by_psql, path

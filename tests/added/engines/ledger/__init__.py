@@ -1,0 +1,1 @@
+"""An engine that nobody has: rows in a file of SQLite."""

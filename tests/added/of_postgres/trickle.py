@@ -1,0 +1,40 @@
+"""The table of the load `trickle` on PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from psycopg import sql
+from storagelab.model.loads.trickle import ROWS, Trickle
+
+from storagelab.model.loads.pgbench import Script
+from storagelab.targets import Site
+from storagelab.targets.generators.pgbench import Source
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.programs import Clients, by_pgbench
+from storagelab.targets.postgres import clients as programs
+from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres.generated import GeneratedTables
+
+SCRIPT = b"\\set who random(1, 100)\nSELECT what FROM trickle WHERE id = :who;\n"
+
+
+class Tables(GeneratedTables[Trickle]):
+    unit_bytes = 2
+
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
+        name = sql.Identifier(self.home, "trickle")
+        own.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY, what text)").format(name))
+        values = [self.load.width, ROWS]
+        own.execute(
+            sql.SQL("INSERT INTO {} SELECT n, repeat('a', %s) FROM generate_series(1, %s) n").format(name), values
+        )
+        self.place(own)
+
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        return by_pgbench(
+            clients, programs.find("pgbench", clients.beside), self.load, [Source(Script("trickle", 1), SCRIPT)], seed
+        )
+
+    def check(self, site: Site, beside: Path | None) -> str:
+        return f"trickle by {programs.version_text('pgbench', beside)}"

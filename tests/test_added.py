@@ -1,0 +1,86 @@
+"""A load and an engine of the tests' own are found everywhere, and no file of storagelab's is touched for them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ADDED = Path(__file__).resolve().parent / "added"
+
+SPEC = """name = "added"
+repetitions = 2
+[target]
+engine = "{engine}"
+[volumes.a]
+path = "."
+[workload]
+kind = "{kind}"
+connections = 2
+"""
+TRICKLE = SPEC.format(engine="postgres", kind="trickle") + 'duration = "2s"\n[factors]\n"workload.width" = [8, 16]\n'
+LEDGER = (
+    SPEC.format(engine="ledger", kind="random-insert")
+    + 'rows_per_connection = 50\n[factors]\n"layout.data_files" = [1, 2]\n'
+)
+
+
+def typed(folder: Path, *words: str, code: int = 0) -> str:
+    said = subprocess.run(
+        [sys.executable, str(ADDED / "command.py"), *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == code, said.stdout + said.stderr
+    return said.stdout + said.stderr
+
+
+def exported(folder: Path) -> dict:
+    typed(folder, "export", "added", "--format", "json", "-o", "added.json")
+    return json.loads((folder / "added.json").read_text())
+
+
+def test_the_files_of_the_test_are_no_files_of_storagelabs():
+    import storagelab
+
+    names = {path.name for path in Path(storagelab.__file__).parent.rglob("*")}
+    assert not {"trickle.py", "ledger"} & names
+
+
+def test_a_load_is_in_the_reference_and_in_the_words_of_errors(scratch):
+    assert '| `"trickle"` | Reads single rows of a small table. |' in typed(scratch, "keys")
+    assert "| Bytes of a row's text, an even number. |" in typed(scratch, "keys")
+    spec = scratch / "added.toml"
+    spec.write_text(TRICKLE.replace('"trickle"', '"trickel"'))
+    assert '"trickle"' in typed(scratch, "plan", str(spec), code=2)
+    spec.write_text(TRICKLE.replace("[8, 16]", "[8, 15]"))
+    assert "workload.width: 15 is odd (in the cell workload.width = 15)\n  Set 16." in typed(
+        scratch, "plan", str(spec), code=2
+    )
+    spec.write_text(TRICKLE.replace("postgres", "mariadb"))
+    assert "trickle loads postgres, and target.engine is mariadb" in typed(scratch, "plan", str(spec), code=2)
+
+
+@pytest.mark.slow
+def test_a_load_is_planned_run_reported_and_exported(scratch):
+    (scratch / "added.toml").write_text(TRICKLE)
+    planned = typed(scratch, "plan", "added.toml")
+    assert "trickle by pgbench" in planned
+    assert "the data of trickle of width 8 takes about" in planned
+    typed(scratch, "run", "added.toml")
+    assert "width = 16" in typed(scratch, "report", "added", "--format", "md")
+    cells = exported(scratch)["cells"]
+    assert [cell["config"]["workload"]["kind"] for cell in cells] == ["trickle"] * 2
+    assert all(run["rows"] > 0 for cell in cells for run in cell["runs"])
+
+
+def test_an_engine_is_planned_run_reported_and_exported(scratch):
+    assert '"ledger"' in typed(scratch, "keys")
+    (scratch / "added.toml").write_text(LEDGER)
+    assert "Ledger 3." in typed(scratch, "plan", "added.toml")
+    typed(scratch, "run", "added.toml")
+    assert "2 data files" in typed(scratch, "report", "added", "--format", "md")
+    cells = exported(scratch)["cells"]
+    assert {cell["config"]["target"]["engine"] for cell in cells} == {"ledger"}
+    assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])

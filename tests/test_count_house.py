@@ -1,0 +1,45 @@
+"""The counts of the code, and what they hold: only loads know which load it is, only servers which server."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def house():
+    found = importlib.util.spec_from_file_location("count_house", ROOT / "tools" / "count_house.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_blanks_comments_and_docstrings_are_no_lines_of_code(house):
+    text = '"""What."""\n\nFIRST = 1  # the first\n"""Its meaning."""\n\n\ndef f():\n    # why\n    return """a\nb"""\n'
+    assert house.code_lines(text) == {3, 7, 9, 10}
+    assert list(house.functions_in(text, house.code_lines(text))) == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ("if isinstance(config.workload, Pgbench | Sql):", "isinstance of a load"),
+        ("if not isinstance(load, GeneratedLoad):", "isinstance of a load"),
+        ('if config.workload.kind == "sequential-insert":', "kind of a load compared"),
+        ("if self.server is not None:", "self.server is None"),
+        ("if config.target.attached:", "target.attached"),
+    ],
+)
+def test_a_question_is_found(house, tmp_path, line, question):
+    (tmp_path / "src" / "storagelab").mkdir(parents=True)
+    (tmp_path / "src" / "storagelab" / "asking.py").write_text(f"{line}\n    pass\n")
+    assert house.count(tmp_path).questions == {**dict.fromkeys(house.QUESTIONS, 0), question: 1}
+
+
+@pytest.mark.parametrize("question", ["isinstance of a load", "kind of a load compared", "self.server is None"])
+def test_nobody_else_asks_which_load_or_which_server_a_run_has(house, question):
+    assert house.count(ROOT).questions[question] == 0
