@@ -4,8 +4,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use storagelab_sim::run::{Block as Runs, Step};
-use storagelab_sim::scenario::{Refusal, Scenario};
+use storagelab_sim::{Block as Runs, Refusal, Scenario, Step};
 
 use crate::crossing::{broken_off, make_beside, make_next};
 

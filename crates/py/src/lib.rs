@@ -7,7 +7,7 @@ mod raw_block;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use storagelab_sim::rng;
+use storagelab_sim::Rng;
 
 /// The simulator of storagelab, in Rust.
 #[pymodule]
@@ -29,7 +29,7 @@ fn version() -> &'static str {
 /// The seed of the random stream named `stream` under `seed`.
 #[pyfunction]
 fn stream_seed(seed: u64, stream: &str) -> u64 {
-    rng::stream_seed(seed, stream)
+    storagelab_sim::stream_seed(seed, stream)
 }
 
 /// The integers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
@@ -41,7 +41,7 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
         .map_err(|_| PyMemoryError::new_err(format!("no memory for a permutation of {n} items")))?;
     py.detach(|| {
         items.extend(0..n);
-        rng::Rng::stream(seed, stream).shuffle(&mut items);
+        Rng::stream(seed, stream).shuffle(&mut items);
     });
     Ok(items)
 }

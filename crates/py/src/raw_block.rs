@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use storagelab_sim::raw_io::{RawBlock as Tests, RawScenario, RawStep};
+use storagelab_sim::{RawBlock as Tests, RawScenario, RawStep};
 
 use crate::block::{refusal_error, refused};
 use crate::crossing::{broken_off, make_beside, make_next};

@@ -21,21 +21,21 @@ mod above;
 mod allocate;
 mod append;
 mod checkpoint;
-pub mod counters;
+mod counters;
 pub mod files;
 mod frames;
 pub mod geometry;
 mod io;
 mod ios;
 mod lazy;
-pub mod leaf;
-pub mod log;
+mod leaf;
+mod log;
 mod look_ahead;
-pub mod pool;
+mod pool;
 mod resource;
 mod sample;
 mod session;
-pub mod tree;
+mod tree;
 
 use std::cell::{Cell, RefCell};
 
@@ -59,7 +59,7 @@ use pool::Pool;
 use session::Load;
 use tree::Tree;
 
-pub use sample::{Decoded, Reading};
+pub use sample::Reading;
 
 /// The engine of one run.
 #[derive(Debug)]

@@ -32,37 +32,12 @@
 //! - A process awaits one thing at a time, to its end: no `select`, no dropping of a started wait.
 //! - No `RefCell` borrow across an `.await`.
 //! - Random numbers come from the component's own stream ([`crate::rng`]).
-//!
-//! ```
-//! use storagelab_sim::kernel::{Executor, Kernel, Mailbox, US};
-//!
-//! /// A drive that serves one request after another, 100 us each, and notes when each was done.
-//! async fn drive(kernel: &Kernel, requests: &Mailbox<'_, u32>, done: &std::cell::RefCell<Vec<(u64, u32)>>) {
-//!     loop {
-//!         let request = requests.receive().await;
-//!         kernel.sleep(100 * US).await;
-//!         done.borrow_mut().push((kernel.now(), request));
-//!     }
-//! }
-//!
-//! let kernel = Kernel::new();
-//! let requests = Mailbox::new(&kernel);
-//! let done = std::cell::RefCell::default();
-//! let mut executor = Executor::new(&kernel);
-//! executor.spawn(drive(&kernel, &requests, &done));
-//! requests.send(7);
-//! requests.send(8);
-//! executor.run();
-//! assert_eq!(*done.borrow(), [(100 * US, 7), (200 * US, 8)]);
-//! ```
 
 mod event_list;
 mod executor;
-mod mailbox;
 
 pub use event_list::{Action, EventList, Port, TIME_LIMIT_NS};
-pub use executor::{Executor, Halt, Kernel, ProcessId, Sleep};
-pub use mailbox::{Mailbox, Receive};
+pub use executor::{Executor, Halt, Kernel, ProcessId};
 
 /// Simulated time, or a length of it, in nanoseconds. The clock starts at 0.
 pub type Ns = u64;

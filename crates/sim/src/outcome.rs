@@ -216,7 +216,7 @@ pub struct DiskOutcome {
 impl DiskOutcome {
     /// From what it counted.
     #[must_use]
-    pub const fn of(counters: disk::Counters) -> Self {
+    pub(crate) const fn of(counters: disk::Counters) -> Self {
         Self {
             reads: counters.reads,
             writes: counters.writes,
@@ -259,7 +259,7 @@ pub struct VolumeOutcome {
 impl VolumeOutcome {
     /// From what it counted.
     #[must_use]
-    pub fn of(name: &str, volume: &Volume) -> Self {
+    pub(crate) fn of(name: &str, volume: &Volume) -> Self {
         let counters = volume.counters();
         Self {
             name: name.to_owned(),

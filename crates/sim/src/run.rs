@@ -373,13 +373,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "../tests/whole/world/profiles.rs"]
-mod profiles;
-
-#[cfg(test)]
 mod tests {
-    use super::profiles::{profile, server};
     use super::*;
+    use crate::tests::world::{profile, server};
 
     /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
     #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use hardware::{DriveChoice, Prepared, Profile};
+pub use hardware::{DriveChoice, Prepared};
 pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
@@ -95,7 +95,7 @@ pub struct Workload {
 impl Workload {
     /// The expected number of point reads for this many rows.
     #[must_use]
-    pub fn point_reads(&self, rows: u64) -> u64 {
+    pub(crate) fn point_reads(&self, rows: u64) -> u64 {
         let reads = u64::from(self.read_per_mille.unwrap_or(0));
         rows.saturating_mul(reads) / 1000_u64.saturating_sub(reads).max(1)
     }
@@ -116,7 +116,7 @@ pub enum WorkloadKind {
 impl WorkloadKind {
     /// Rows that fit a page.
     #[must_use]
-    pub const fn rows_per_page(self) -> u8 {
+    pub(crate) const fn rows_per_page(self) -> u8 {
         match self {
             Self::RandomInsert | Self::Mixed => ROWS_PER_PAGE,
             Self::SequentialInsert => 1,

@@ -347,6 +347,7 @@ impl Disk {
         for count in disk.counters.all() {
             *count = input.word()?;
         }
+        input.finish()?;
         let wanted = (disk.parameters.usable_bytes, disk.parameters.revolution_ns);
         if of_disk != wanted || disk.head >= of_disk.0 {
             return Err(StateError::Impossible(format!(

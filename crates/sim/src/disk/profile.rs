@@ -91,7 +91,7 @@ impl DiskProfile {
     ///
     /// # Errors
     /// A sentence that names the profile and the problem.
-    pub fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
+    pub(crate) fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
         let named = |what: String| format!("drive profile '{}': {what}", self.name);
         let Platters {
             usable_bytes,

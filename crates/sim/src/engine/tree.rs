@@ -141,9 +141,8 @@ impl Tree {
         begins
     }
 
-    /// The leaf for `key`.
-    #[must_use]
-    #[inline]
+    /// The leaf for `key`, which sessions find by [`Tree::cell`] and [`Tree::find_from`], ahead of time.
+    #[cfg(test)]
     pub fn find(&self, key: u32) -> Leaf {
         self.find_from(self.cell(key), key)
     }
@@ -247,12 +246,6 @@ impl Tree {
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.leaves
-    }
-
-    /// Never: there is always a leaf.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 
     /// Says what is wrong with the leaves, if anything is.

@@ -1,8 +1,8 @@
 //! Ageing: puts a drive into the state that years of writes would leave, within a second.
 //!
-//! [`Age::Written`] does it the slow way: it fills addresses, then overwrites them at random. [`Age::Steady`] builds
-//! the steady state of uniform random writes directly: the number of valid pages per block is known in closed form, and
-//! the pages themselves are random. A test compares the two.
+//! [`Age::Steady`] builds the steady state of uniform random writes directly: the number of valid pages per block is
+//! known in closed form, and the pages themselves are random. A test compares it with the slow way, which fills
+//! addresses, then overwrites them at random.
 //!
 //! With V valid pages in B closed blocks of b pages, and w host pages written per block cleaned (so write amplification
 //! is b/w), the limit of a large drive is:
@@ -25,7 +25,8 @@ pub enum Age {
         /// How many addresses are in use.
         addresses: u32,
     },
-    /// The same, then `rounds` random writes per address in use.
+    /// The same, then `rounds` random writes per address in use: what a steady state is compared with.
+    #[cfg(test)]
     Written {
         /// How many addresses are in use.
         addresses: u32,
@@ -41,13 +42,24 @@ pub enum Age {
     },
 }
 
+impl Age {
+    /// How many addresses are in use.
+    const fn addresses(self) -> u32 {
+        match self {
+            Self::Filled { addresses } | Self::Steady { addresses, .. } => addresses,
+            #[cfg(test)]
+            Self::Written { addresses, .. } => addresses,
+        }
+    }
+}
+
 impl Ftl {
     /// Formats the drive and ages it as asked. Its counters restart from 0.
     ///
     /// # Errors
     /// If there are not that many addresses, or if the addresses don't fit beside that many free blocks.
     pub fn age(&mut self, age: Age, rng: &mut Rng) -> Result<(), String> {
-        let (Age::Filled { addresses } | Age::Written { addresses, .. } | Age::Steady { addresses, .. }) = age;
+        let addresses = age.addresses();
         if addresses == 0 || addresses > self.shape.logical_pages {
             return Err(format!(
                 "a drive of {} pages can't be aged with {addresses} of them in use",
@@ -57,6 +69,7 @@ impl Ftl {
         self.format(self.shape.logical_pages)?;
         match age {
             Age::Filled { .. } => self.fill(addresses),
+            #[cfg(test)]
             Age::Written { rounds, .. } => {
                 self.fill(addresses);
                 self.write_at_random(addresses, u64::from(addresses) * u64::from(rounds), rng);
@@ -74,6 +87,7 @@ impl Ftl {
     }
 
     /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
+    #[cfg(any(test, feature = "internals"))]
     pub fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
         let mut batch = [0; 256];
         let mut left = writes;

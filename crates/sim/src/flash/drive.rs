@@ -192,16 +192,8 @@ impl Drive {
             Op::Read { page, pages } => return Ok(self.read(now, page, pages)),
             Op::Write { page, pages } => self.write(now, page, pages),
             Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
-            Op::Trim { page, pages } => self.trim(now, page, pages),
         };
         self.stay_online().map(|()| done)
-    }
-
-    /// Prefetches what a read of the page at byte `offset` will need into the processor's cache.
-    #[inline]
-    #[must_use]
-    pub fn touch(&self, offset: u64) -> u32 {
-        self.ftl.touch(self.page_at(offset))
     }
 
     /// The page in which the byte at `offset` lies.

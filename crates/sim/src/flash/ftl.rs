@@ -324,6 +324,7 @@ impl Ftl {
     ///
     /// It takes each step for a run of pages before the next step, so that the processor fetches in parallel the
     /// distant places in memory that a step needs.
+    #[cfg(any(test, feature = "internals"))]
     pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
         let mut rest = logicals;
         while let Some((&first, others)) = rest.split_first() {
@@ -340,6 +341,7 @@ impl Ftl {
     }
 
     /// Writes at most [`GROUP`] pages, for which there is room in the host's open block.
+    #[cfg(any(test, feature = "internals"))]
     fn write_run(&mut self, run: &[u32]) {
         let first = self.points[HOST].next;
         let mut places = [FlashPage::NONE; GROUP];
@@ -362,7 +364,7 @@ impl Ftl {
     }
 
     /// Prefetches what writing these pages (the first [`GROUP`] of them) will change into the processor's cache. Takes
-    /// one step for all pages, then the next, as [`Ftl::write_all`] does.
+    /// one step for all pages, then the next.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;

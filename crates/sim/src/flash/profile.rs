@@ -209,7 +209,7 @@ impl DriveProfile {
     ///
     /// # Errors
     /// A sentence that names what this profile lacks or does not allow, and the alternatives.
-    pub fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
+    pub(crate) fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
         self.resolve(setup)
             .and_then(|parameters| parameters.check().map(|()| parameters))
             .map_err(|what| format!("drive profile '{}': {what}", self.name))

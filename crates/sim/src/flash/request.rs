@@ -25,15 +25,8 @@ pub enum Op {
     WriteBytes {
         /// Where the first one goes.
         offset: u64,
-        /// How many, whole sectors (see [`super::MappingRam::padded`]).
+        /// How many, whole sectors.
         bytes: u64,
-    },
-    /// Trims pages, which then hold no data. A drive without trim ignores it.
-    Trim {
-        /// The first one.
-        page: u32,
-        /// How many.
-        pages: u32,
     },
 }
 

@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    pub(super) fn finish(self) -> Result<(), StateError> {
+    pub(crate) fn finish(self) -> Result<(), StateError> {
         if self.rest.is_empty() {
             Ok(())
         } else {

@@ -71,7 +71,7 @@ impl Scenario {
 
     /// Pages of the buffer pool at the scenario's scale.
     #[must_use]
-    pub fn pool_pages(&self) -> u64 {
+    pub(crate) fn pool_pages(&self) -> u64 {
         let bytes = u128::from(self.server.memory_bytes) * u128::from(self.server.costs.pool_per_mille.value) / 1000;
         let pages = bytes / u128::from(PAGE_BYTES) / u128::from(self.scale);
         u64::try_from(pages).unwrap_or(u64::MAX)

@@ -36,7 +36,7 @@ pub enum Prepared {
 impl Prepared {
     /// The age of a drive that has been through it; nothing if it is as new.
     #[must_use]
-    pub fn age(self, drive: &Parameters) -> Option<Age> {
+    pub(crate) fn age(self, drive: &Parameters) -> Option<Age> {
         let addresses = drive.shape.logical_pages;
         match self {
             Self::Formatted => None,
@@ -89,7 +89,7 @@ impl DriveChoice {
     ///
     /// # Errors
     /// If its profile lacks what is chosen, or can't be at all.
-    pub fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
+    pub(crate) fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
         match &self.profile {
             Profile::Flash(profile) => {
                 if self.order.is_some() {
@@ -186,7 +186,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no such volume, or can't be.
-    pub fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
+    pub(crate) fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
         };
@@ -198,7 +198,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no such volume, or can't be.
-    pub fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
+    pub(crate) fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
         };

@@ -86,7 +86,7 @@ macro_rules! costs {
         impl Costs {
             /// All costs with their names, in the order of their declaration.
             #[must_use]
-            pub fn all(&self) -> Vec<(&'static str, &Figure<u64>)> {
+            pub(crate) fn all(&self) -> Vec<(&'static str, &Figure<u64>)> {
                 vec![$((stringify!($name), &self.$name),)*]
             }
         }

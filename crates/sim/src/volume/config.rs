@@ -127,7 +127,7 @@ impl VolumeChoice {
     ///
     /// # Errors
     /// What is wrong, and the way out.
-    pub fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
+    pub(crate) fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
         let count = u32::try_from(self.drives.len()).map_err(|_| "has too many drives".to_owned())?;
         let level = match self.raid {
             Some(level) => level,
@@ -148,7 +148,7 @@ impl VolumeChoice {
     ///
     /// # Errors
     /// What is wrong, and the way out.
-    pub fn check(&self, drive_bytes: u64) -> Result<(), String> {
+    pub(crate) fn check(&self, drive_bytes: u64) -> Result<(), String> {
         if self.drives.is_empty() {
             return Err("has no drives: name at least one".to_owned());
         }

@@ -51,15 +51,6 @@ pub enum Device {
 }
 
 impl Device {
-    /// What the host can write into.
-    #[must_use]
-    pub fn usable_bytes(&self) -> u64 {
-        match self {
-            Self::Flash(drive) => drive.parameters().usable_bytes(),
-            Self::Disk(disk) => disk.parameters().usable_bytes,
-        }
-    }
-
     /// The least that can be written.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
@@ -117,9 +108,17 @@ impl Device {
             Self::Disk(_) => None,
         }
     }
+}
 
-    /// The disk, if it is one.
-    #[must_use]
+#[cfg(test)]
+impl Device {
+    pub fn usable_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(drive) => drive.parameters().usable_bytes(),
+            Self::Disk(disk) => disk.parameters().usable_bytes,
+        }
+    }
+
     pub const fn disk(&self) -> Option<&Disk> {
         match self {
             Self::Flash(_) => None,

@@ -1,7 +1,7 @@
 //! A drive as bytes: its map, the state of cleaning, its counters. Times are left out: a saved drive is at rest.
 
 use super::{Drive, PartPage};
-use crate::flash::Ftl;
+use crate::flash::ftl::Ftl;
 use crate::flash::parameters::Parameters;
 use crate::flash::request::Counters;
 use crate::flash::state::{Reader, StateError, Writer};

@@ -1,8 +1,11 @@
 //! Closed forms that the drive's times must meet, and stories of a drive with a history.
 
 use super::{Drive, Op};
+use crate::flash::ftl::{Shape, Streams};
+use crate::flash::mapping_ram::MappingRam;
 use crate::flash::parameters::{Cleaning, Parameters};
-use crate::flash::{Age, MappingRam, Shape, StateError, Streams, VictimPolicy};
+use crate::flash::victims::VictimPolicy;
+use crate::flash::{Age, StateError};
 use crate::rng::Rng;
 
 mod priority;
@@ -343,9 +346,7 @@ fn a_drive_left_alone_cleans_up_by_itself() {
 fn without_trim_freed_addresses_stay_valid_until_the_next_format() {
     let mapped = |trim| {
         let mut drive = filled(Parameters { trim, ..parameters() }, 7000);
-        drive
-            .submit(0, Op::Trim { page: 0, pages: 3000 })
-            .expect("it is on-line");
+        drive.trim(0, 0, 3000);
         let after_trim = drive.ftl().mapped_pages();
         drive.format();
         (after_trim, drive.ftl().mapped_pages())
@@ -401,7 +402,7 @@ fn log_written_to_a_page_that_was_trimmed_is_there_again() {
     let mut drive = drive(parameters());
     let piece = |offset| Op::WriteBytes { offset, bytes: 512 };
     drive.submit(0, piece(0)).expect("it is on-line");
-    drive.submit(S, Op::Trim { page: 0, pages: 1 }).expect("it is on-line");
+    drive.trim(S, 0, 1);
     assert_eq!(drive.ftl().flash_page(0), None);
     drive.submit(2 * S, piece(512)).expect("it is on-line");
     assert!(drive.ftl().flash_page(0).is_some());

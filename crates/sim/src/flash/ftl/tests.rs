@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use super::{FlashPage, Ftl, Observer, Shape, Streams};
-use crate::flash::{Age, VictimPolicy};
+use crate::flash::Age;
+use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
 
 fn shape(blocks: u32, pages_per_block: u32, logical_pages: u32) -> Shape {

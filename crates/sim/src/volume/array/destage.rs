@@ -57,7 +57,7 @@ impl Volume {
             return None;
         }
         if destage.cache.take(offset, bytes) {
-            let mirrored_ns = destage.mirror.to_array(now, bytes);
+            let mirrored_ns = destage.mirror.send_to_array(now, bytes);
             self.counters.cached += 1;
             self.destage(now);
             return Some(mirrored_ns);

@@ -18,7 +18,10 @@ fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
                 offset: u64::from(page) * PAGE + 512,
                 bytes: 1024,
             },
-            _ => Op::Trim { page, pages },
+            _ => {
+                drive.trim(now, page, pages);
+                continue;
+            }
         };
         completions.push(drive.submit(now, op).expect("it is on-line"));
     }

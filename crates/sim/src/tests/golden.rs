@@ -9,13 +9,13 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::world::random::world;
-use crate::world::sha256::hex_digest;
-use crate::world::{profile, read, server};
+use crate::raw_io::RawBlock;
+use crate::run::Block;
+use crate::tests::world::random::world;
+use crate::tests::world::sha256::hex_digest;
+use crate::tests::world::{profile, read, server};
 use serde::Serialize;
 use serde_json::Value;
-use storagelab_sim::raw_io::RawBlock;
-use storagelab_sim::run::Block;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")

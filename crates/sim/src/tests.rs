@@ -5,5 +5,5 @@ mod golden;
 mod raw_io;
 mod volumes;
 mod workloads;
-mod world;
+pub(crate) mod world;
 mod worlds;

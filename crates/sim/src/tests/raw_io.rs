@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use crate::raw_io::{RawBlock, RawOutcome, RawScenario};
+use crate::run::BlockError;
 use serde_json::{Value, json};
-use storagelab_sim::raw_io::{RawBlock, RawOutcome, RawScenario};
-use storagelab_sim::run::BlockError;
 
 const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
 const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
