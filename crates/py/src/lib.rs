@@ -3,9 +3,8 @@
 
 mod block;
 mod crossing;
-mod raw_block;
 
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use storagelab_sim::Rng;
 
@@ -13,17 +12,21 @@ use storagelab_sim::Rng;
 #[pymodule]
 mod _sim {
     #[pymodule_export]
-    use super::{permutation, stream_seed, version};
+    use super::{declared, permutation, stream_seed, version};
     #[pymodule_export]
-    use crate::block::{Block, Refused, check};
-    #[pymodule_export]
-    use crate::raw_block::{RawBlock, check_raw};
+    use crate::block::{Block, RawBlock, Refused, check, check_raw, resolved};
 }
 
 /// The version of the extension, the same as the package's.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// All parameters of the model as they are declared, as JSON.
+#[pyfunction]
+fn declared() -> PyResult<String> {
+    serde_json::to_string(&storagelab_sim::declarations()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// The seed of the random stream named `stream` under `seed`.

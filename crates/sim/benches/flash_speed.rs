@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use storagelab_sim::Rng;
 use storagelab_sim::internals::flash::{
-    Age, Cleaning, Drive, Ftl, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy,
+    Age, Drive, Ftl, GarbageCollection, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy,
 };
 
 const PAGE_BYTES: u64 = 8192;
@@ -101,7 +101,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
         link_read_bytes_per_s: 700_000_000,
         link_write_bytes_per_s: 700_000_000,
         buffer_pages: 256,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             start_blocks: shape.blocks / 200,
             stop_blocks: shape.blocks / 100,
             pace_per_mille: 2000,

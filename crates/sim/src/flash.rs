@@ -1,8 +1,8 @@
-//! A flash drive: its page map, the cost of cleaning, the times of its operations, and its history.
+//! A flash drive: its page map, the cost of garbage collection, the times of its operations, and its history.
 //!
 //! Rooms, from the ground up; each knows only those above it in this list:
-//! - `victims`: closed blocks in the order in which they will be cleaned;
-//! - [`ftl`]: the page map ([`Ftl`]), its cleaning and its counters, with no idea of time;
+//! - `victims`: closed blocks in the order in which they will be collected;
+//! - [`ftl`]: the page map ([`Ftl`]), its garbage collection and its counters, with no idea of time;
 //! - [`state`]: that map as bytes, and back;
 //! - [`age`]: a drive that has seen years of writes, in a second;
 //! - [`parameters`]: plain integers that say how one drive behaves; [`profile`]: the same as data, each with its source;
@@ -21,23 +21,22 @@ mod mapping_ram;
 mod parameters;
 mod profile;
 mod request;
-pub(crate) mod state;
+mod state;
 mod victims;
 
 pub use age::Age;
 pub use drive::Drive;
 pub use ftl::FtlCounters;
 pub use parameters::Parameters;
-pub use profile::{DriveProfile, Figure, Setup};
+pub use profile::{DriveProfile, Setup};
 pub use request::{Counters, Offline, Op};
-pub use state::StateError;
 
 /// What the bench of this model measures.
 #[cfg(feature = "internals")]
 pub mod internals {
     pub use super::ftl::{Ftl, Shape, Streams};
     pub use super::mapping_ram::MappingRam;
-    pub use super::parameters::Cleaning;
+    pub use super::parameters::GarbageCollection;
     pub use super::victims::VictimPolicy;
     pub use super::{Age, Drive, Op, Parameters};
 }

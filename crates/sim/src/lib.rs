@@ -51,8 +51,12 @@
     reason = "a state in a table is asked where it lies, whatever its size"
 )]
 
+mod block;
+mod declared;
+mod devices;
 mod disk;
 mod engine;
+mod figures;
 mod flash;
 mod hint;
 mod kernel;
@@ -61,18 +65,28 @@ mod rack;
 mod raw_io;
 mod rng;
 mod run;
+mod saved;
 mod scenario;
 mod sqlos;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod volume;
 mod words;
 
+pub use block::{BlockError, BlockOf, Work};
+pub use declared::{Declarations, declarations};
 pub use outcome::RunOutcome;
-pub use raw_io::{RawBlock, RawOutcome, RawScenario, RawStep};
+pub use raw_io::{RawOutcome, RawScenario, RawStep};
 pub use rng::{Rng, stream_seed};
-pub use run::{Block, BlockError, Step};
+pub use run::Step;
 pub use scenario::{Refusal, Scenario};
+
+/// Runs of the engine.
+pub type Block = BlockOf<Scenario>;
+
+/// Tests of raw I/O.
+pub type RawBlock = BlockOf<RawScenario>;
 
 /// What the benches measure; not for others.
 #[cfg(feature = "internals")]

@@ -57,7 +57,7 @@ pub struct RunPlan {
     #[serde(default)]
     pub data_bytes: Option<u64>,
     /// Bytes of the log file, which is written round and round.
-    #[serde(default = "eight_gigabytes")]
+    #[serde(default = "run_defaults::log_bytes")]
     pub log_bytes: u64,
     /// The load.
     pub workload: Workload,
@@ -71,8 +71,11 @@ pub struct RunPlan {
     pub files_shift: bool,
 }
 
-const fn eight_gigabytes() -> u64 {
-    8_000_000_000
+/// What a run has if its spec does not say.
+pub mod run_defaults {
+    crate::figures::constants! { "a run", default: true {
+        log_bytes: u64 = 8_000_000_000, Assumed, "A usual size for these loads; it is written round and round";
+    }}
 }
 
 /// A load, life-size: rows are divided by the scale, transactions and connections are not.

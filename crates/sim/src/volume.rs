@@ -16,9 +16,9 @@
 //! [`Volume::advance`], called then, gives the tokens of the completed requests. The caller needs one event per volume,
 //! and none for a volume of flash drives.
 
-mod array;
+pub mod array;
 mod cache;
-mod config;
+pub mod config;
 mod device;
 mod failure;
 mod link;

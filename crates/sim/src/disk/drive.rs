@@ -9,13 +9,14 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
+
 use super::parameters::{Order, Parameters};
 use super::places::Places;
 use super::seek::SeekCurve;
-use crate::flash::StateError;
-use crate::flash::state::{Reader, Writer};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
+use crate::saved::{Reader, StateError, Writer};
 
 /// "DISKDR" and a zero, then the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"DISKDR\0\x01");
@@ -38,8 +39,8 @@ struct Stream {
     write: bool,
 }
 
-/// Counters since the disk was made; they only grow.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What a disk did: sums since it was made, or in a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests that read.
     pub reads: u64,

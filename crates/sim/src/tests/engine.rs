@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use crate::engine::files::Layout;
 use crate::outcome::RunOutcome;
 use crate::rng::Rng;
-use crate::run::{Block, BlockError};
 use crate::tests::world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
+use crate::{Block, BlockError};
 use serde_json::json;
 
 /// Small enough for a debug build.

@@ -9,8 +9,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::raw_io::RawBlock;
-use crate::run::Block;
+use crate::Block;
+use crate::RawBlock;
 use crate::tests::world::random::world;
 use crate::tests::world::sha256::hex_digest;
 use crate::tests::world::{profile, read, server};

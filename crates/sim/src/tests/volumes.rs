@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
+use crate::Block;
 use crate::outcome::RunOutcome;
-use crate::run::Block;
 use crate::tests::world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

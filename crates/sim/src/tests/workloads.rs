@@ -1,7 +1,7 @@
 //! Loads other than random inserts: mixed point reads, and page-sized rows at the right edge of the index.
 
+use crate::Block;
 use crate::outcome::{RunOutcome, WaitRow};
-use crate::run::Block;
 use crate::tests::world::{article_a, float, off, outcomes, read, run, waits};
 use serde_json::{Value, json};
 

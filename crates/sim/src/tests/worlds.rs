@@ -16,10 +16,10 @@
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::Block;
 use crate::flash::{Age, Drive, Parameters};
 use crate::outcome::RunOutcome;
 use crate::rng::Rng;
-use crate::run::Block;
 use crate::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
 use crate::tests::world::random::{Draw, ODD, World, world};
 use crate::volume::DeviceParameters;
@@ -139,7 +139,7 @@ fn live(seed: u64, world: &World, tally: &mut Tally) -> Result<(), String> {
 fn flash(scenario: &Scenario, name: &str) -> Result<Parameters, String> {
     match scenario.drives[name].parameters(scenario.scale)? {
         DeviceParameters::Flash(parameters) => Ok(parameters),
-        DeviceParameters::Disk(_) => Err(format!("{name} is a disk")),
+        _ => Err(format!("{name} is no flash drive")),
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 struct Member {
     device: Device,
-    /// When a flash drive will have completed all of its requests.
+    /// When a drive other than a disk will have completed all of its requests.
     until: Ns,
     lost: bool,
 }
@@ -423,7 +423,7 @@ impl Volume {
     }
 }
 
-mod destage;
+pub mod destage;
 mod drives;
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use super::{Counters, Disk};
 use crate::disk::{DiskProfile, Order, Parameters};
-use crate::flash::StateError;
-use crate::flash::state::Writer;
 use crate::kernel::{MS, Ns, SEC};
 use crate::rng::Rng;
+use crate::saved::{StateError, Writer};
 use crate::volume::repeat::scsi;
 
 const SATA: &str = include_str!("../../../../../src/storagelab/profiles/sata-7k2-1000.toml");

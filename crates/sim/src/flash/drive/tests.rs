@@ -1,12 +1,13 @@
 //! Closed forms that the drive's times must meet, and stories of a drive with a history.
 
 use super::{Drive, Op};
+use crate::flash::Age;
 use crate::flash::ftl::{Shape, Streams};
 use crate::flash::mapping_ram::MappingRam;
-use crate::flash::parameters::{Cleaning, Parameters};
+use crate::flash::parameters::{GarbageCollection, Parameters};
 use crate::flash::victims::VictimPolicy;
-use crate::flash::{Age, StateError};
 use crate::rng::Rng;
+use crate::saved::StateError;
 
 mod priority;
 mod saving;
@@ -39,7 +40,7 @@ fn parameters() -> Parameters {
         link_read_bytes_per_s: PAGE * 1_000_000,
         link_write_bytes_per_s: PAGE * 1_000_000,
         buffer_pages: 64,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             start_blocks: 3,
             stop_blocks: 6,
             pace_per_mille: 1500,
@@ -184,7 +185,7 @@ fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplificati
             },
             read_ns: if erase_ns == 0 { 0 } else { 50 * US },
             erase_ns,
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 20,
                 ..parameters().cleaning
@@ -246,7 +247,7 @@ fn a_burst_of_writes_is_taken_at_once_until_the_buffer_is_full() {
 fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
     let spread = |addresses| {
         let mut drive = drive(Parameters {
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 4,
                 stop_blocks: 16,
                 pace_per_mille: 3000,
@@ -287,7 +288,7 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
                 logical_pages: 48_000,
                 ..parameters().shape
             },
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 110,
                 pace_per_mille,
@@ -320,7 +321,7 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
 fn a_drive_left_alone_cleans_up_by_itself() {
     let mut drive = filled(
         Parameters {
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 idle_blocks: 20,
                 ..parameters().cleaning
             },
@@ -459,5 +460,7 @@ fn parameters_that_can_not_be_are_refused_by_name() {
     assert!(refusal(slow).starts_with("pace_per_mille is 1000"));
     let mut greedy = parameters();
     greedy.cleaning.stop_blocks = 40;
-    assert!(refusal(greedy).starts_with("cleaning wants 40 free blocks, but this format leaves 32 spare ones"));
+    assert!(
+        refusal(greedy).starts_with("garbage collection wants 40 free blocks, but this format leaves 32 spare ones")
+    );
 }

@@ -7,8 +7,8 @@ pub(crate) mod sha256;
 
 use std::ops::ControlFlow;
 
+use crate::Block;
 use crate::outcome::{RunOutcome, WaitRow};
-use crate::run::Block;
 use crate::scenario::Scenario;
 use serde_json::{Value, json};
 

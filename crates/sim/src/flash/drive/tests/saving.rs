@@ -31,7 +31,7 @@ fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
 fn lively() -> Parameters {
     Parameters {
         jitter_per_mille: 250,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             idle_after_ns: 300 * US,
             idle_blocks: 10,
             ..parameters().cleaning
