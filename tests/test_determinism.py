@@ -31,7 +31,7 @@ def sha256(content: bytes) -> str:
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("*.json")))
 def test_the_release_build_finds_the_digests_that_the_debug_build_found(name):
-    """crates/sim/tests/whole/golden.rs is the other half, and says how to renew them."""
+    """crates/sim/src/tests/golden.rs is the other half, and says how to renew them."""
     scenario = json.loads((GOLDEN / f"{name}.json").read_text())
     for drive in scenario["drives"].values():
         drive["profile"] = profiles.load(drive["profile"], Path()).model_dump(exclude_none=True)

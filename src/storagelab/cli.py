@@ -149,7 +149,7 @@ def simulate_(
     ] = False,
     every_io: Annotated[bool, typer.Option("--every-io", help="The same, with each I/O of the run.")] = False,
 ) -> None:
-    """Simulate one run of an experiment, and show what went in and came out.
+    """Simulate one run; show what went in and came out.
 
     The run is made on drives as its block begins. Nothing is stored.
     """
