@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
-FAULTS, KNOWN_ANSWERS = "faults", "known-answers"
+FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
 """Only on request: they measure no cost, and take long."""
 
 
@@ -76,8 +76,13 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
 def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
     if KNOWN_ANSWERS in parts:
         yield from known_answers.figures(folder, 4 if options.quick else options.campaigns, options.kept)
+    if CLUSTER_FAULTS in parts:
+        from bench import cluster_faults  # of the extra
+
+        yield from cluster_faults.figures(folder)
     if FAULTS in parts:
-        yield from faults.figures(options.quick)
+        yield from faults.figures(options)
+    if FUZZ in parts:
         yield from fuzz.figures(folder, seed=1, **_CASES[options.quick])
 
 
@@ -205,11 +210,13 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the tables of --only statistics or races into their page"
     )
-    parser.add_argument("--only", choices=(*PARTS, FAULTS, KNOWN_ANSWERS), help="this part alone")
+    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS)
+    parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
     parser.add_argument(
-        "--kept", type=Path, help="a file with the known answers judged so far: they are not made again"
+        "--kept", type=Path, help="a file with the known answers, or the faults, judged so far: they are not made again"
     )
+    faults.add_options(parser)
     options = parser.parse_args()
     cores = os.cpu_count()
     print(

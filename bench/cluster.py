@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.run import cluster, joining, loop
 from storagelab.run.dealing import Dealer, Slice
+from storagelab.run.errands import SimulatedRuns
 from storagelab.run.executors import Executor
+from storagelab.run.messages import Errand
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
@@ -41,6 +43,7 @@ STARTING = 5
 STAND_INS, PROCESSES = 64, 4
 SETTLING_S, WATCHED_S, IN_WORK_S = 12.0, 60.0, 8.0
 _LOCAL = "127.0.0.1"
+_SIMULATED = SimulatedRuns()
 _MANY_BLOCKS = f"""
 name = "stand-ins"
 repetitions = 100
@@ -69,9 +72,9 @@ def _load() -> str:
 
 
 def _cluster(
-    work: Callable[..., None] = loop.make_elsewhere, address: str | None = None, workers: int = WORKERS
+    errand: Errand[Slice, Any] = _SIMULATED, address: str | None = None, workers: int = WORKERS
 ) -> cluster.Cluster[Any, Any]:
-    return cluster.Cluster(work, joining.Reach(address, workers), lambda _: None, limit_s=3600.0)
+    return cluster.Cluster(errand, joining.Reach(address, workers), lambda _: None, limit_s=3600.0)
 
 
 def _made(folder: Path, experiment: Experiment, elsewhere: Elsewhere | None) -> tuple[Run, ...]:
@@ -98,7 +101,7 @@ def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
     return max(ended for _, ended in times) - since, begun
 
 
-def _digest(runs: tuple[Run, ...]) -> str:
+def digest(runs: tuple[Run, ...]) -> str:
     """Of all that was measured, without the time that it took here."""
     digest = hashlib.sha256()
     for run in sorted(runs, key=lambda run: run.sequence):
@@ -157,7 +160,7 @@ def _against_processes(folder: Path, experiment: Experiment, pairs: int) -> Iter
 
     def speed(elsewhere: Elsewhere | None) -> float:
         runs = _made(folder, experiment, elsewhere)
-        digests.add(_digest(runs))
+        digests.add(digest(runs))
         took_s, begun = _side_by_side(runs)
         return len(begun) / took_s
 
@@ -227,7 +230,7 @@ def _many_workers(folder: Path, watched_s: float) -> Iterator[Figure]:
 
 def _slept(folder: Path, experiment: Experiment, plan: Plan, address: str, watched_s: float) -> _Watched:
     site = Site(experiment="bench", identity="57a4d194", spec_folder=folder)
-    executor = _cluster(stand_ins.sleep_elsewhere, address)
+    executor = _cluster(stand_ins.Sleeping(), address)
     place = folder / "stand-ins"
     with (
         Store.writing(place, experiment) as store,

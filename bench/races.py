@@ -1,7 +1,7 @@
 """Draws races, and holds them to what they promise: whom they lose, what they cost, and how often they name the one best.
 
 make bench ARGS="--only races"            prints the tables, and whether the promises hold
-make bench ARGS="--only races --write"    puts them into docs/explanation/statistics.md as well
+make bench ARGS="--only races --write"    puts them into docs/records/monte-carlo.md as well
 make bench ARGS="--only races --quick"    a tenth of the races
 """
 
@@ -15,7 +15,6 @@ import numpy as np
 from bench import drawn
 from bench.drawn import NOISE
 from bench.drawn_races import ARTICLES, KINDS, Race, Truth, article, equal, race
-from bench.drawn_scales import BIASES, UNSEEN, small_race
 from bench.figures import Figure
 from bench.statistics import Share, markdown, processes, put_into_the_page
 
@@ -50,52 +49,9 @@ class _Asked(NamedTuple):
     runs: int | None = None
 
 
-class _AskedSmall(NamedTuple):
-    truth: Truth
-    bias: str
-    races: int
-
-
-class _SmallRow(NamedTuple):
-    """What became of many races that began in small worlds: how many lost a fastest layout, and the share of the full
-    design's runs that they took at the spec's scale."""
-
-    lost: Share
-    runs: float
-
-
-def in_small_worlds(races: int) -> tuple[dict[str, str], list[Figure]]:
-    """The table of races that begin in small worlds, and its figures with a goal."""
-    worlds = {"24, each 1 % slower": (apart(0.01, 24), races), "24 equal": (equal(24), races)} | {
-        name: (article(name, own_noise=True), races // 5) for name in ARTICLES[:2]
-    }
-    asked = {
-        (bias, name): _AskedSmall(truth, bias, number) for bias in BIASES for name, (truth, number) in worlds.items()
-    }
-    with processes() as pool:
-        rows = dict(zip(asked, pool.map(_draw_small, asked.values()), strict=True))
-    head = ["bias of small worlds", *(f"{name}: {what}" for name in worlds for what in ("lost", "runs"))]
-    lines = [
-        [bias, *(text for name in worlds for text in (str(rows[bias, name].lost), f"{rows[bias, name].runs:.0f} %"))]
-        for bias in BIASES
-    ]
-    # Of equal layouts the one that stands alone is always one of the fastest.
-    held = [key for key in asked if key[0] != UNSEEN and not (key[0].startswith("any one") and key[1] == "24 equal")]
-    goals = [_at_most(f"one is lost, bias of small worlds {bias}: {name}", rows[bias, name].lost, LOST_MOST)
-             for bias, name in held]  # fmt: skip
-    return {"races-small": markdown(head, lines)}, goals
-
-
-def _draw_small(asked: _AskedSmall) -> _SmallRow:
-    made = [small_race(asked.truth, asked.bias, number) for number in range(asked.races)]
-    lost = Share(sum(one.loses(asked.truth) for one in made), len(made), len(made))
-    return _SmallRow(lost, 100 * sum(one.runs for one in made) / len(made) / asked.truth.full_runs)
-
-
 def figures(quick: bool, write: bool) -> Iterator[Figure]:
     """Every figure with a goal; makes the tables on the way."""
     races = RACES // 10 if quick else RACES
-    small, of_small = in_small_worlds(races)
     worlds = {"16 equal": equal(16), "5 equal": equal(5), "16, each 1 % slower": apart(0.01)}
     lost = {(kind, name): _Asked(truth, kind, races) for kind in KINDS for name, truth in worlds.items()}
     cost = {
@@ -109,7 +65,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     with processes() as pool:
         rows = dict(zip(asked, pool.map(_draw, asked.values()), strict=True))
         full = dict(zip(named, pool.map(_full, named.values()), strict=True))
-    tables = small | {
+    tables = {
         "races-lost": markdown(
             ["noise", *worlds], [[kind, *(str(rows[kind, name].lost) for name in worlds)] for kind in KINDS]
         ),
@@ -133,7 +89,6 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     for kind, name in lost:
         most = LOST_MOST_NOISY if "noisy" in kind else LOST_MOST
         yield _at_most(f"one of the fastest is lost: {kind}, {name}", rows[kind, name].lost, most)
-    yield from of_small
     for name, own, within in cost:
         most = RUNS_MOST_WITHIN if within else RUNS_MOST
         share = rows[name, own, within].runs

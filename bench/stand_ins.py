@@ -18,16 +18,26 @@ from distributed import Worker
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import PlannedBlock
+from storagelab.run import errands, messages
 from storagelab.run.dealing import Slice
-from storagelab.run.loop import Made, Tell, make_slice
+from storagelab.run.loop import make_slice
 from storagelab.targets import Site
 from storagelab.targets.states import Carried
 
 RUN_S, SLICE_S = 0.5, 5.0
 
 
-def sleep_elsewhere(work: Slice, tell: Tell) -> None:
-    """As `loop.make_elsewhere`, for runs that all last `RUN_S`."""
+class Sleeping(errands.SimulatedRuns):
+    """As its parent, for runs that all last `RUN_S`."""
+
+    entry = "bench.stand_ins:sleep_elsewhere"
+
+
+def sleep_elsewhere(message: bytes) -> bytes:
+    return messages.answer_of(lambda: _slept(errands.slice_in(message)[0]))
+
+
+def _slept(work: Slice) -> list[bytes]:
     state = work.state.read()
     pattern, drives = _ONCE.of(work.block)
     began, at = time.monotonic(), datetime.now(UTC)
@@ -44,7 +54,7 @@ def sleep_elsewhere(work: Slice, tell: Tell) -> None:
         )  # fmt: skip
         runs.append(run)
     time.sleep(max(0.0, began + len(runs) * RUN_S - time.monotonic()))
-    tell(Made(tuple(runs), work.number, Carried(state or drives)))
+    return [errands.outcomes(runs), Carried(state or drives).packed()]
 
 
 class _Once:

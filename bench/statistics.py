@@ -1,7 +1,7 @@
-"""Makes the tables of docs/explanation/statistics.md: reports on drawn experiments against what they promise.
+"""Makes the tables of docs/records/monte-carlo.md: reports on drawn experiments against what they promise.
 
 make bench ARGS="--only statistics"            prints the tables, and whether the promises hold
-make bench ARGS="--only statistics --write"    puts them into docs/explanation/statistics.md as well
+make bench ARGS="--only statistics --write"    puts them into docs/records/monte-carlo.md as well
 make bench ARGS="--only statistics --quick"    a tenth of the experiments
 """
 
@@ -33,7 +33,7 @@ MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
 _LIMIT_SE = 2.0
 """A figure misses its limit if it exceeds it by more than this many standard errors: chance does so once in 40."""
-DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
 
 
 class Share(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import dask
 from real_servers import until
-from some_work import tell_who
+from some_work import Texts
 from test_executors import Noting
 
 from storagelab.run.cluster import Cluster
@@ -164,5 +164,5 @@ def done_by(address: str, folder: Path | None = None) -> list[str]:
     jobs = Noting("a", "b")
     settings = dask.config.collect([str(folder)], env={}) if folder else {}
     with dask.config.set(dask.config.merge(dask.config.config, settings)):
-        Cluster(tell_who, asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
+        Cluster(Texts(), asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
     return sorted(jobs.told_of)

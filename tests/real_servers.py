@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psycopg
+import pytest
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
@@ -82,6 +84,20 @@ def small(scratch: Path, **changes: Any) -> Config:
         place.mkdir(exist_ok=True)
         tables["volumes"][name] = {"path": str(place)}
     return Config.model_validate(tables)
+
+
+def counted_starts(settings: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The commands by which an engine's `settings` ask its server's parser, each as it is started."""
+    commands: list[Sequence[str]] = []
+
+    def counted(command: Sequence[str], *others: Any, **more: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return run(command, *others, **more)
+
+    settings._ask_parser.cache_clear()
+    run = settings.run
+    monkeypatch.setattr(settings, "run", counted)
+    return commands
 
 
 def site_at(scratch: Path, identity: str = "0badcafe") -> Site:

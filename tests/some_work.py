@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from storagelab.model.measurement import Run
+from storagelab.run import errands, messages
 from storagelab.run.dealing import Slice
 
 
@@ -56,3 +59,48 @@ def fabricate(slow: str, work: Slice, tell: Callable[[Run], None]) -> None:
 
 
 FABRICATED_S = {1: 11.0, 4: 9.0}
+
+
+# --- as errands of a cluster's workers -------------------------------------------------------------------------------
+
+
+class Texts:
+    """Work of this module whose tasks are texts and whose news are lists."""
+
+    entry = "some_work:do_texts"
+
+    def __init__(self, work: Callable[..., None] = tell_who) -> None:
+        self.work = work
+
+    def message(self, task: str) -> bytes:
+        return messages.packed(self.work.__name__.encode(), task.encode())
+
+    def news(self, task: str, host: str, parts: Sequence[bytes]) -> tuple[Any, ...]:
+        return tuple(tuple(one) for one in json.loads(parts[0]))
+
+
+def do_texts(message: bytes) -> bytes:
+    work, task = messages.unpacked(message)
+
+    def do() -> list[bytes]:
+        told: list[tuple[str, int]] = []
+        globals()[work.decode()](task.decode(), told.append)
+        return [json.dumps(told).encode()]
+
+    return messages.answer_of(do)
+
+
+class Fabricated(errands.MeasuredRun):
+    """`fabricate`; the campaign's name is that of the slow host."""
+
+    entry = "some_work:do_fabricate"
+
+
+def do_fabricate(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        work, slow = errands.slice_in(message)
+        runs: list[Run] = []
+        fabricate(slow, work, runs.append)
+        return [errands.outcomes(runs)]
+
+    return messages.answer_of(do)

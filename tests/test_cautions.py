@@ -112,6 +112,24 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
     }  # fmt: skip
 
 
+def held_back(share: float):
+    def change(runs):
+        for run in runs[:3]:
+            cpu = {"server_throttled_s": share * run.measurement.elapsed_s, "storagelab_throttled_s": 0.0}
+            yield with_measurement(run, counters={**run.measurement.counters, "cpu": cpu})
+        yield from runs[3:]
+
+    return lambda runs: list(change(runs))
+
+
+def test_a_quota_that_held_the_server_back_is_a_doubt_with_its_size_from_a_hundredth_of_a_run_on():
+    caution = only(doubts(change=held_back(0.3)))
+    assert (caution.kind, caution.severity, caution.runs, caution.who) == ("throttled", "caution", 3, "server")
+    assert caution.share == pytest.approx(0.3)
+    assert caution.throttled_s == pytest.approx(3, rel=0.1)
+    assert doubts(change=held_back(0.009)) == ()
+
+
 @pytest.mark.parametrize(("name", "kind"), [(SETTLED, "unsettled"), (BEHIND_RATE, "behind-rate")])
 def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_doubt_of_their_own(name, kind):
     def unsettled(runs):
@@ -224,6 +242,16 @@ def test_a_far_run_is_told_in_seconds_where_time_per_row_is_compared():
     assert caution.kind == "outlier"
     assert caution.figures["elapsed_s"] == pytest.approx(60, rel=0.05)
     assert caution.figures["expected_s"] == pytest.approx(20, rel=0.1)
+
+
+@pytest.mark.parametrize("made", [6, 8, 10])
+def test_a_drift_of_the_first_runs_is_not_drawn_out_over_ten_thousand_repetitions(made):
+    experiment = make_experiment({"layout.data_files": [1, 2]}, 10_000)
+    plan = make_plan(experiment)
+    first = plan.model_copy(update={"runs": plan.runs[:made]})
+    runs = make_runs(experiment, first, elapsed=lambda levels, repetition: 10 * 1.2**repetition, waits=None)
+    (drift,) = [caution for caution in analyse(experiment, plan, runs).cautions if caution.kind == "drift"]
+    assert drift.change == pytest.approx(1.2 ** (made / 2 - 1) - 1, rel=0.5)
 
 
 def test_a_drift_below_two_percent_is_not_worth_a_word():

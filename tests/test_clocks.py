@@ -59,7 +59,7 @@ def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
     shift.chmod(0o644)
     library.chmod(0o755)
     theirs = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
-    monkeypatch.setattr(private, "environment", lambda *variables: environment(*variables) | theirs)
+    monkeypatch.setattr(private, "environment", lambda: environment() | theirs)
 
     def set_(seconds: float) -> None:
         with shift.open("r+b") as file:
@@ -85,8 +85,15 @@ def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(sc
 def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch, set_clock, engine):
     run = run_of(scratch, engine, lambda: set_clock(-100.0))
     assert (run.status, run.measurement) == ("failed", None)
-    assert run.reason.startswith("the server's clock was set back during the run: by it, work ended 9")
-    assert "passed by storagelab's own clock" in run.reason
+    said = re.match(
+        r"the server's clock was set back by ([\d.]+) s during the run: by it, work ended ([\d.]+) s before it began, while "
+        r"([\d.]+) s passed by storagelab's own clock",
+        run.reason,
+    )
+    assert said is not None, run.reason
+    step_s, ended_s, passed_s = map(float, said.groups())
+    assert step_s == pytest.approx(100.0, abs=0.5)  # as sure as the server answers on a busy machine
+    assert 100.0 - passed_s - 0.5 <= ended_s <= 100.0
     assert "log says" not in run.reason
 
 
@@ -122,7 +129,13 @@ def test_a_slow_way_to_the_server_is_no_step_of_its_clock():
 
 def test_a_clock_that_was_set_and_set_back_gives_itself_away_by_moments_outside_of_the_run():
     (check,) = clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0), loop(1000.0, 1900.0)])
-    assert "moments outside these: it was set during the run, and then again" in check.got
+    said = re.match(
+        r"moments outside these: it was set forward by at least ([\d.]+) s in the run, and then back", check.got
+    )
+    assert said is not None, check.got
+    assert float(said[1]) == pytest.approx(900.0, abs=0.1)
+    (check,) = clocks(1000.0, 1000.0).checks([loop(100.0, 100.1), loop(1000.0, 1000.0)])
+    assert "it was set back by at least 900.00 s in the run, and then forward" in check.got
 
 
 def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clocks_agree():
@@ -184,3 +197,22 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
     assert run.status == "unverified", run.measurement.observer
     assert run.reason.startswith("watching: asked the whole run, got nothing for 1.")
     assert "in which storagelab or the server stood still" in run.reason
+
+
+def stopped_until_the_load_is_over(sessions: list[int]) -> subprocess.Popen[bytes]:
+    """Storagelab alone, and two seconds longer."""
+    at_work = f"grep -aq CALL {' '.join(f'/proc/{pid}/cmdline' for pid in sessions)} 2>/dev/null"
+    script = f"kill -STOP {os.getpid()}; while {at_work}; do sleep 0.1; done; sleep 2; kill -CONT {os.getpid()}"
+    return subprocess.Popen(["sh", "-c", script])
+
+
+def test_what_was_not_seen_once_the_load_was_over_does_not_count(scratch):
+    stopping: list[subprocess.Popen[bytes]] = []
+    run = run_of(
+        scratch, "postgres", lambda: stopping.append(stopped_until_the_load_is_over(sessions_at_work(scratch)))
+    )
+    assert stopping[0].wait() == 0
+    said = re.search(r"got nothing for ([\d.]+) s of ([\d.]+) s, ", run.reason)
+    assert said is not None, run.reason
+    assert float(said[1]) <= float(said[2])
+    assert run.measurement.observer.blind_s <= run.measurement.elapsed_s

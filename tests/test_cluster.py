@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from real_servers import site_at, until
 from simulated_specs import planned, small
-from some_work import fill_the_disk, refuse, tell_who
+from some_work import Texts, fill_the_disk, refuse
 from test_executors import NAMES, Noting
 from test_loop import Listening, results
 
@@ -31,6 +32,7 @@ from real_cluster import Machines, Wire, machines
 
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
+from storagelab.run.errands import SimulatedRuns
 from storagelab.run.joining import Reach
 
 pytestmark = pytest.mark.slow
@@ -38,9 +40,9 @@ pytestmark = pytest.mark.slow
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, work=tell_who, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines | Wire, errand=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
-    return Cluster(work, Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
+    return Cluster(errand or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +110,20 @@ def test_the_next_task_waits_at_a_worker_that_is_busy_and_is_dealt_again_if_that
 
 
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
-    with pytest.raises(LookupError, match=r"there is no [ab]") as raised:
-        on(two, refuse)[0].execute(Noting("a", "b"))
+    with pytest.raises(RuntimeError, match=r"LookupError: there is no [ab]") as raised:
+        on(two, Texts(refuse))[0].execute(Noting("a", "b"))
     assert "in refuse" in raised.value.__notes__[0]
 
 
 def test_results_are_those_of_one_process_byte_for_byte(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a slice is one run: the drives travel between all of them
-    assert sorted(make(tmp_path, on(two, loop.make_elsewhere)[0]).ended) == list(range(12))
+    assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == list(range(12))
     assert results(tmp_path) == straight
     assert list((tmp_path / loop.STATE_FOLDER).iterdir()) == []
 
 
 def test_a_campaign_begun_on_the_cluster_goes_on_in_one_process_and_the_other_way_round(two, tmp_path, straight):
-    for first, then in (((on(two, loop.make_elsewhere)[0]), None), (None, on(two, loop.make_elsewhere)[0])):
+    for first, then in (((on(two, SimulatedRuns())[0]), None), (None, on(two, SimulatedRuns())[0])):
         folder = tmp_path / ("begun here" if first is None else "begun there")
         with pytest.raises(KeyboardInterrupt):
             make(folder, first, Listening(stop_after=5))
@@ -133,7 +135,7 @@ def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, stra
     said: list[str] = []
     tls = {f"distributed.comm.tls.{name}": "/nowhere.pem" for name in ("ca-file", "scheduler.cert", "client.cert")}
     with dask.config.set({"distributed.comm.require-encryption": True, **tls}):  # for other clusters
-        make(tmp_path, Cluster(loop.make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
+        make(tmp_path, Cluster(SimulatedRuns(), Reach(None, 2), said.append, limit_s=60.0))
     assert results(tmp_path) == straight
     listed = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
     assert "--multiprocessing-fork" not in listed
@@ -145,7 +147,7 @@ def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, stra
 
 def test_a_worker_killed_at_its_work_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    executor, said = on(two, loop.make_elsewhere)
+    executor, said = on(two, SimulatedRuns())
     make(tmp_path / "r", executor, Reacting(3, two.workers[-1].kill))
     assert results(tmp_path / "r") == straight
     assert any("is gone" in line for line in said)
@@ -171,7 +173,7 @@ def _kill_when_busy(cluster: Machines, executor: Cluster) -> None:
 
 def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    executor, said = on(two, loop.make_elsewhere)
+    executor, said = on(two, SimulatedRuns())
 
     def restart() -> None:
         two.scheduler.kill()
@@ -189,7 +191,7 @@ def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, mon
 def test_a_client_that_is_cut_off_comes_back_and_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
     with Wire(two) as wire:
-        executor, said = on(wire, loop.make_elsewhere)
+        executor, said = on(wire, SimulatedRuns())
         listener = make(tmp_path / "r", executor, Reacting(4, lambda: wire.cut(for_s=2.0)))
     assert results(tmp_path / "r") == straight
     assert sorted(listener.ended) == list(range(12))
@@ -204,12 +206,12 @@ def test_a_client_that_is_killed_goes_on_with_what_is_stored(two, tmp_path, stra
     assert client.exitcode == -signal.SIGKILL
     stored = results(tmp_path)
     assert 3 <= len(stored) < len(straight)
-    assert sorted(make(tmp_path, on(two, loop.make_elsewhere)[0]).ended) == sorted(straight.keys() - stored.keys())
+    assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == sorted(straight.keys() - stored.keys())
     assert results(tmp_path) == straight
 
 
 def _killed_after(runs: int, folder: Path, address: str) -> None:
-    executor = Cluster(loop.make_elsewhere, Reach(address, 1), lambda _: None, limit_s=60.0)
+    executor = Cluster(SimulatedRuns(), Reach(address, 1), lambda _: None, limit_s=60.0)
     make(folder, executor, Reacting(runs, lambda: os.kill(os.getpid(), signal.SIGKILL)))
 
 
@@ -262,7 +264,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     host = two.add_worker(*mounting)
     until(two.all_are_there, timeout_s=90)
     jobs = Noting(*NAMES)
-    executor, said = on(two, fill_the_disk)
+    executor, said = on(two, Texts(fill_the_disk))
     refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
 
     def deal(*, ahead: bool = False, host: str = "") -> str | None:  # there is work until the host has had some
@@ -282,13 +284,29 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
 # --- who may work ----------------------------------------------------------------------------------------------------
 
 
+def without_storagelab(folder: Path) -> Path:
+    """A folder for Python's path that stands before any storagelab that is installed."""
+    none = folder / "none"
+    none.mkdir()
+    (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")
+    return none
+
+
+def test_a_scheduler_needs_no_storagelab(tmp_path, straight):
+    with_it = os.pathsep.join(filter(None, sys.path))
+    without = os.pathsep.join([str(without_storagelab(tmp_path)), with_it])
+    with machines(tmp_path / "cluster", workers=0, PYTHONPATH=without) as cluster:
+        cluster.add_worker(PYTHONPATH=with_it)
+        until(cluster.all_are_there, timeout_s=90)
+        make(tmp_path / "r", on(cluster, SimulatedRuns())[0])
+    assert results(tmp_path / "r") == straight
+
+
 def test_workers_with_another_storagelab_or_none_are_refused_by_name_and_one_like_ours_is_welcome(tmp_path):
     other = tmp_path / "other" / "storagelab"
     shutil.copytree(Path(version.__file__).parent, other, ignore=shutil.ignore_patterns("__pycache__"))
     (other / "version.py").write_text('__version__ = "0.0.9"\n')
-    none = tmp_path / "none"
-    none.mkdir()
-    (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")  # before any installed one
+    none = without_storagelab(tmp_path)
     with machines(tmp_path / "cluster", workers=0) as cluster:
         for folder in (other.parent, none):
             cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))

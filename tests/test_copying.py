@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from storagelab.targets import copying
-from storagelab.targets.copying import content_of, copy_folder
+from storagelab.targets import copying, descriptors
 
 
 @pytest.fixture
@@ -60,6 +61,20 @@ def test_a_full_disk_is_not_hidden_by_a_second_try(folder, tmp_path, monkeypatch
     monkeypatch.setattr(copying.shutil, "copyfileobj", lambda *_: pytest.fail("it tried again"))
     with pytest.raises(OSError, match="No space left"):
         copy_folder(folder, tmp_path / "copy")
+
+
+def copy_folder(source: Path, copy: Path) -> int:
+    """Copies a folder under its name, and renames the copy."""
+    with descriptors.folder(source.parent) as here, tempfile.TemporaryDirectory(dir=copy.parent) as beside:
+        with descriptors.folder(beside) as there:
+            shared = copying.copy_folder(source.name, here, there)
+        Path(beside, source.name).rename(copy)
+    return shared
+
+
+def content_of(folder: Path) -> copying.Content:
+    with descriptors.folder(folder) as opened:
+        return copying.content_of(opened)
 
 
 def refusing(number: int):

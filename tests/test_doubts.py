@@ -79,6 +79,10 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (kinds.FewWaitSamples(passes=40, limit=100), ["40 looks", "measure.sample_hz"]),
     (
+        kinds.Throttled(who="server", throttled_s=27.8, share=0.85, limit=0.01, runs=2),
+        ["held the server back in 2 runs", "85 % of its time", "27.8 s in all", "cpu.max", "cpu.cfs_quota_us"],
+    ),
+    (
         kinds.BusyMachine(others_share=0.32, limit=0.1, runs=9, checked=25),
         ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
     ),
@@ -208,6 +212,13 @@ def test_drift_over_several_blocks_is_why_they_are_not_compared():
     text = words(DRIFT.model_copy(update={"blocks": 2}))
     assert "blocks are not compared" in text
     assert "hardly suffers" not in text
+
+
+def test_a_drift_of_unknown_size_is_said_to_be_one_and_a_huge_one_is_told_as_a_multiple():
+    text = words(DRIFT.model_copy(update={"change": None}))
+    assert "times changed steadily" in text
+    assert "don't tell by how much" in text
+    assert "became 40 times as long" in words(DRIFT.model_copy(update={"change": 39.0}))
 
 
 def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():

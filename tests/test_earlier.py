@@ -9,8 +9,9 @@ from builders import make_experiment, make_measurement, make_plan
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Experiment, Race
 from storagelab.model.workload import Mixed, RandomInsert, RawIo, Work
-from storagelab.run.earlier import config_of_today, measurement_of_today
+from storagelab.run.earlier import config_of_today, experiment_of_today, measurement_of_today
 
 UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,
           "warm_up_s": 0.0, "read_fraction": None}  # fmt: skip
@@ -65,3 +66,14 @@ def test_a_measurement_counts_its_work_in_one_unit():
     for counts in ({}, {"rows": 1, "requests": 1}):
         with pytest.raises(ValueError, match="must have either rows, requests or transactions"):
             Measurement(provenance="measured", elapsed_s=1.0, **counts)
+
+
+def test_a_race_that_began_in_small_worlds_is_read_as_an_experiment_of_which_most_runs_are_missing():
+    experiment = make_experiment({"layout.data_files": [1, 4]})
+    stored = json.loads(experiment.model_dump_json())
+    small = {"scale": 512, "rounds": 3, "runs": 6, "spent_s": 1.5, "log_s": {"c1": 0.1}}
+    of_small_worlds = {**stored, "race": {"within": 0.03, "small": small}}
+    assert Experiment.model_validate(experiment_of_today(of_small_worlds)) == experiment
+    plain = {**stored, "race": {"within": 0.03, "small": None}}
+    assert Experiment.model_validate(experiment_of_today(plain)).race == Race(within=0.03)
+    assert experiment_of_today(stored) == stored

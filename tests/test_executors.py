@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from real_servers import until
 from some_work import TOLD, refuse, tell_often, tell_who
 
 from storagelab.run.executors import Executor, Here, Processes
+from storagelab.stopping import STOPPING
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +160,22 @@ def test_all_ends_within_two_seconds_whatever_the_processes_do(tmp_path: Path, n
         os.kill(first, signal.SIGCONT)  # it can't notice anything earlier
     until(lambda: not group_of(process.pid), timeout_s=2)
     process.communicate()
+
+
+def test_processes_leave_every_signal_to_stop_to_their_parent(tmp_path: Path):
+    """As a terminal sends them to the whole group."""
+    script = tmp_path / "campaign.py"
+    script.write_text(textwrap.dedent(CAMPAIGN))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    with subprocess.Popen(
+        [sys.executable, str(script), "all work"], env=environment, process_group=0, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = int(process.stdout.readline())
+        ignored = int(re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{first}/status").read_text(), re.MULTILINE)[1], 16)
+        process.kill()
+    assert [number.name for number in STOPPING if not ignored >> (number - 1) & 1] == []
+    assert signal.SIGQUIT in STOPPING
 
 
 def group_of(leader: int) -> list[int]:

@@ -8,18 +8,15 @@ import re
 import time
 from importlib import resources
 from pathlib import Path
-from typing import get_args
 
 import jsonschema
 import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.model import Findings
-from storagelab.model.durability import Commits, Loss
-from storagelab.model.measurement import RAW_IO_BESIDE, Check, ObserverCost, Run, TimeSeries
-from storagelab.model.plan import Experiment, Factor, Level
-from storagelab.model.waits import CountedWait, CountedWaits, WaitStat
+from storagelab.model.measurement import RAW_IO_BESIDE, Check, ObserverCost, TimeSeries
+from storagelab.model.plan import Factor, Level
+from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report.export.as_json import plain, to_json
 from storagelab.report.words.secrets import masked
 
@@ -250,64 +247,15 @@ def test_the_same_store_gives_the_same_bytes_in_whatever_order_runs_come():
     assert to_json(experiment, plan, runs, findings) == to_json(experiment, plan, runs[::-1], findings)
 
 
-def test_every_field_of_the_schema_is_described_in_the_docs():
-    described = set(re.findall(r"`([a-z0-9_]+)`", DOCUMENT.read_text("utf-8")))
-
-    def names(part):
-        for name, value in (part.get("properties") or {}).items():
-            yield name
-            yield from names(value)
-        for key in ("items", "else", "then"):
-            if isinstance(part.get(key), dict):
-                yield from names(part[key])
-        for choice in part.get("anyOf", []):
-            yield from names(choice)
-
-    wanted = set(names(SCHEMA)) | {name for part in SCHEMA["$defs"].values() for name in names(part)}
-    assert {"cell_id", "ci95_s", "late_ticks", "held_by"} <= wanted
-    assert wanted - described == set()
-
-
-@pytest.mark.parametrize(
-    ("heading", "part"),
-    [("## At the top", None), ("## A cell", "cell"), ("### Its summary", "summary"), ("## A run", "run"),
-     ("### A wait", "wait"), ("## Findings", "findings"), ("## The answer", "answer"), ("### A gain", "gain"),
-     ("### A cause", "cause")],
-)  # fmt: skip
-def test_a_table_of_the_docs_has_the_fields_of_its_part_and_no_others(heading, part):
-    section = re.split(r"\n##", DOCUMENT.read_text("utf-8").partition(f"\n{heading}\n")[2])[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    described = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    fields = (SCHEMA if part is None else SCHEMA["$defs"][part])["properties"]
-    assert sorted(described) == sorted(fields)
-
-
-def the_model_says(model, field):
-    """The words that a model's field allows."""
-    annotation = model.model_fields[field].annotation
-    return [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
-
-
-@pytest.mark.parametrize(
-    ("place", "model"),
-    [(".order", Experiment), ("run.status", Run), ("wait.method", WaitStat), ("wait.category", WaitStat),
-     ("findings.verdict", Findings), ("findings.compared", Findings), ("findings.fit", Findings)],
-)  # fmt: skip
-def test_schema_and_docs_name_every_word_that_a_model_can_say(place, model):
-    part, _, field = place.partition(".")
-    words = the_model_says(model, field)
-    assert len(words) > 1
-    assert (SCHEMA["$defs"][part] if part else SCHEMA)["properties"][field]["enum"] == words
-    row = next(
-        line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("|") and f"`{field}`" in line
-    )
-    if field != "category":  # described on the page of waits
-        assert [word for word in words if f"`{word}`" not in row] == []
-
-
-def test_what_one_load_concludes_is_part_of_what_a_report_can():
-    of_a_load = SCHEMA["$defs"]["findings"]["properties"]["loads"]["items"]["properties"]["verdict"]["enum"]
-    assert set(of_a_load) < set(the_model_says(Findings, "verdict"))
+def test_every_field_has_a_description_in_the_schema_and_a_line_on_its_page():
+    forms = {**SCHEMA["$defs"], "the top": SCHEMA}
+    assert {"CellForm", "RunForm", "Wait", "FindingsForm", "AnswerForm", "Choice"} <= forms.keys()
+    fields = [(name, form, field) for name, form in forms.items() for field in form["properties"]]
+    assert [
+        (name, field) for name, form, field in fields if not {**form, **form["properties"][field]}.get("description")
+    ] == []
+    listed = set(re.findall(r"`(?:[a-z0-9_]+[.])*([a-z0-9_]+)`", DOCUMENT.read_text("utf-8")))
+    assert {field for _, _, field in fields} - listed == set()
 
 
 def test_what_raw_io_tells_of_a_cell_is_exported_and_nothing_where_there_was_none():
@@ -327,12 +275,6 @@ def test_what_raw_io_tells_of_a_cell_is_exported_and_nothing_where_there_was_non
     (reached,) = summary_with({RAW_IO_BESIDE: beside, "volumes": did})["reached"]
     assert (reached["volume"], reached["unit"], reached["did_per_s"], reached["share"]) == ("a", "ios", 50, 0.5)
     assert {"steady", "reached"} & summary_with({}).keys() == set()
-
-
-def test_schema_names_all_that_a_setting_can_give_up():
-    run = SCHEMA["$defs"]["run"]["properties"]["durability"]["anyOf"][1]["properties"]
-    assert run["commits"]["enum"] == list(get_args(Commits))
-    assert run["settings"]["items"]["properties"]["loses"]["enum"] == [None, *get_args(Loss)]
 
 
 def test_what_survives_a_crash_and_how_long_nothing_was_seen_are_exported():

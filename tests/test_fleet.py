@@ -10,13 +10,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
 from real_servers import open_folder, site_at, until
-from some_work import fabricate
+from some_work import Fabricated
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 from real_cluster import Machines, Wire
@@ -25,7 +24,8 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Run, host_of
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
-from storagelab.run.fleet import make_rounds, making
+from storagelab.run.errands import MeasuredRun
+from storagelab.run.fleet import make_rounds
 from storagelab.run.joining import Reach
 from storagelab.run.rounds import rounds_of, share_out
 from storagelab.run.store import Store
@@ -174,10 +174,8 @@ def test_a_host_that_is_missing_or_has_no_round_is_told_before_anything_starts(r
 
 @pytest.mark.parametrize(("slots", "offers"), [("0", "no slot"), ("4", "4 slots")])
 def test_a_worker_that_does_not_offer_exactly_one_slot_takes_no_part(slots, offers):
-    assert module.no_slot({"slots": slots}) == (
-        f'it offers {offers} for measured runs: start it with --resources "storagelab=1"'
-    )
-    assert module.no_slot({"slots": "1"}) == ""
+    assert module.no_slot(slots) == (f'it offers {offers} for measured runs: start it with --resources "storagelab=1"')
+    assert module.no_slot("1") == ""
 
 
 def test_a_password_stays_on_the_hosts(run, three, monkeypatch):
@@ -219,12 +217,12 @@ class Watching:
     def stored(self, run: Run) -> None: ...
 
 
-def campaign(three: FleetOfHosts, folder: Path, listener: Watching, work=None, rounds: int = 6, limit_s=60.0):
+def campaign(three: FleetOfHosts, folder: Path, listener: Watching, errand=None, rounds: int = 6, limit_s=60.0):
     spec = SPEC.replace("repetitions = 3", f"repetitions = {rounds}")
     experiment = reading.parse(spec, "files.toml")
     plan, said = matrix.expand(experiment), list[str]()
     executor = Cluster(
-        work or partial(fabricate, "db2"),
+        errand or Fabricated("db2"),
         Reach(three.address, 1),
         said.append,
         limit_s=limit_s,
@@ -285,7 +283,7 @@ def test_a_host_that_is_killed_amid_a_run_and_comes_back_goes_on_with_its_round(
 
     with open_folder() as folder:
         killing = Watching("db2", 2, kill_and_start)
-        _, _, runs, _ = campaign(three, folder, killing, work=making("this campaign"), rounds=3)
+        _, _, runs, _ = campaign(three, folder, killing, errand=MeasuredRun("this campaign"), rounds=3)
     assert hosts_of_rounds(runs) == [{"db1"}, {"db2"}, {"db3"}]
     assert [run.attempt for run in runs] == [1] * 6
     assert three.left_behind == [], "nor what the killed one had on its volume"
@@ -310,7 +308,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_its_round_made_on_another(thr
 
     try:
         _, _, runs, said = campaign(
-            three, tmp_path, Watching("db3", 2, fill), work=making("another campaign"), rounds=3
+            three, tmp_path, Watching("db3", 2, fill), errand=MeasuredRun("another campaign"), rounds=3
         )
     finally:
         os.kill(pid, signal.SIGKILL)

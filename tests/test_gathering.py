@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,75 @@ def test_one_folder_alone_or_one_that_is_not_there_is_refused(typed, home):
     assert "two or more campaigns" in typed("gather", "db1/files", "db1/files")[2]
     code, _, err = typed("gather", "db1/files", "db9/files")
     assert (code, "does not exist" in err) == (2, True)
+
+
+def changed(store: Path, statement: str) -> None:
+    connection = sqlite3.connect(store / FILE_NAME, isolation_level=None)
+    connection.execute("DROP TRIGGER experiment_is_never_changed")
+    connection.execute("DROP TRIGGER run_is_never_changed")
+    connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["/elsewhere/deep", "../x", "files/../../x", "a/b", "", ".hidden", "x/small"])
+def test_a_strangers_name_is_no_path(typed, home, name):
+    name = name.replace("/elsewhere", str(home / "elsewhere"))
+    for seed, host in enumerate(("db1", "db2"), 1):
+        made(home, host, seed)
+        changed(home / host / "files", f"UPDATE experiment SET experiment = json_set(experiment, '$.name', '{name}')")
+    before = sorted(home.rglob("*"))
+    code, _, err = typed("gather", "db1/files", "db2/files")
+    assert code == 2
+    assert "can't be the name of a results folder" in err or "small worlds" in err
+    assert [path for path in sorted(home.rglob("*")) if path.name != "__pycache__"] == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "UPDATE experiment SET experiment = json_set(experiment, '$.repetitions', 10000000)",
+            "repetitions: is out of range",
+        ),
+        ("UPDATE experiment SET experiment = json_set(experiment, '$.seed', 1e300)", "seed: "),
+        (
+            "UPDATE experiment SET experiment = json_set(experiment, '$.canonical.listed', 7)",
+            "canonical.listed: is no table",
+        ),
+        (
+            'UPDATE experiment SET experiment = json_set(experiment, \'$.base.volumes\', json(\'{"../a": {"path": "."}}\'))',
+            'volumes."../a": can\'t name a volume',
+        ),
+        (
+            "UPDATE experiment SET experiment = json_set(experiment, '$.canonical.x', json('1' || hex(zeroblob(10))))",
+            "its experiment: x: is a number out of range",
+        ),
+        ("UPDATE run SET repetition = 4000000000000 WHERE rowid = 1", "repetition: is out of range"),
+        ("UPDATE run SET sequence = -1 WHERE rowid = 1", "sequence: is out of range"),
+        ("UPDATE run SET block = 1000000000000 WHERE rowid = 1", "block: is out of range"),
+        ("UPDATE run SET attempt = 4000000000000 WHERE rowid = 1", "attempt: is out of range"),
+        ("UPDATE run SET seed = -1 WHERE rowid = 1", "seed: is out of range"),
+    ],
+)
+def test_a_strangers_values_are_held_to_a_specs_limits(typed, home, statement, words):
+    for seed, host in enumerate(("db1", "db2"), 1):
+        made(home, host, seed)
+    changed(home / "db2" / "files", statement)
+    for command in (
+        ["gather", "db1/files", "db2/files"],
+        ["report", "files", "--results", "db2"],
+        ["compare", "db1/files", "db2/files"],
+    ):
+        code, _, err = typed(*command)
+        assert (code, "is damaged" in err) == (2, True)
+        assert words in err
+
+
+def test_campaigns_of_too_many_repetitions_are_not_gathered(typed, home):
+    for seed, host in enumerate(("db1", "db2"), 1):
+        made(home, host, seed)
+        where = "experiment = json_set(experiment, '$.repetitions', 6000, '$.canonical.repetitions', 6000)"
+        changed(home / host / "files", f"UPDATE experiment SET {where}")
+    code, _, err = typed("gather", "db1/files", "db2/files")
+    assert code == 2
+    assert "12,000 repetitions together, and one may have at most 10,000\n  gather fewer" in err

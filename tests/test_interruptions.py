@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
+"""Ctrl-C, SIGTERM, SIGQUIT and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
 resume."""
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import shortcuts
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
-from bench import faults
+from bench.faults.campaigns import World
+from bench.faults.found import Found
+from bench.faults.kills import kills
+from bench.faults.signals import IN_TIME_S, signals
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Run
 from storagelab.run.store import Store
@@ -125,7 +128,11 @@ def nothing_is_left(home: Path) -> None:
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
+    ids=["Ctrl-C", "SIGTERM", "hang-up", "SIGQUIT"],
+)
 @pytest.mark.parametrize("whom", ["its whole group", pytest.param("the process alone", marks=campaign)])
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()
@@ -269,19 +276,25 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
     nothing_is_left(scratch)
 
 
-# --- at random moments: `make bench ARGS="--only faults"` does a hundred of each -------------------------------------
+# --- at random moments: `make bench ARGS="--only faults"` does hundreds ----------------------------------------------
 
 
 @campaign
-@pytest.mark.parametrize("kind", faults.KINDS)
+@pytest.mark.parametrize("kind", ["simulated", "postgres"])
 def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
-    found = faults.kills(scratch / "faults", kind, count=3, seed=7)
-    assert found == faults.Found(kills=3)
+    found = Found()
+    with World(scratch, kind, own_view=False).open() as world:
+        for more in kills(world, count=3, seed=7):
+            found.add(more)
+    assert (found.kills, found.troubles) == (3, [])
 
 
 @campaign
-@pytest.mark.parametrize("kind", faults.KINDS)
+@pytest.mark.parametrize("kind", ["simulated", "postgres"])
 def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
-    took_s, troubles = faults.signals(scratch / "faults", kind, count=3, seed=7)
-    assert troubles == []
-    assert max(took_s) <= faults.IN_TIME_S
+    found = Found()
+    with World(scratch, kind, own_view=False).open() as world:
+        for more in signals(world, count=4, seed=7):
+            found.add(more)
+    assert found.troubles == []
+    assert max(found.signals_took_s) <= IN_TIME_S

@@ -104,6 +104,7 @@ def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, m
     )
     assert code == 2
     assert "no scheduler answers at tcp://127.0.0.1:9" in err
+    assert "without TLS: whoever has an account on this machine can run programs on all workers" in err
 
 
 # --- encryption ------------------------------------------------------------------------------------------------------
@@ -123,7 +124,10 @@ def test_with_certificates_all_is_encrypted_and_who_has_none_or_others_stays_out
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_listens_everywhere_without_encryption_is_refused_though_it_is_reached_from_here(tmp_path):
+def test_a_scheduler_that_listens_everywhere_without_encryption_is_refused_though_it_is_reached_from_here(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(joining, "_ANSWER_S", 90.0)  # it is still starting
     with machines(tmp_path / "cluster", workers=0, host="") as cluster:
         with pytest.raises(PreflightError, match=r"listens at tcp://\S+ too, which is not encrypted, and whoever"):
             done_by(cluster.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -182,6 +183,10 @@ def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
     assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
 
 
+def test_the_schema_of_the_export_is_that_of_its_form(make_docs):
+    assert json.loads(make_docs.EXPORT_SCHEMA.read_text("utf-8")) == make_docs.document.json_schema()
+
+
 def test_pages_that_other_commands_write_into_have_their_marks():
     """`storagelab validate --write` and `make bench ARGS="--only statistics --write"`."""
     assert "--write docs/records/validation.md" in (existing(DOCS / "records" / "validation.md") or "")
@@ -190,5 +195,5 @@ def test_pages_that_other_commands_write_into_have_their_marks():
     )
     assert sorted(drawn) == [
         "campaigns", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power", "races-cost",
-        "races-lost", "races-named", "races-small", "warm-ups",
+        "races-lost", "races-named", "warm-ups",
     ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_server_killed_amid_a_run_fails_that_run_and_the_next_one_is_well(scra
     during(lambda server: os.kill(server.pid, signal.SIGKILL))
     run = run_of(small(scratch, **LONG), scratch)
     assert run.status == "failed"
-    assert run.reason.startswith("the server died: ")
+    assert run.reason.startswith("the server died: it was killed by signal 9 (SIGKILL)")
     assert "connection" in run.reason.splitlines()[0]
     assert run.measurement is None
     assert left_behind(scratch) == []

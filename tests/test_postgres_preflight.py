@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import left_behind, plan_of, site_at, small
+from real_servers import counted_starts, left_behind, plan_of, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.targets import Preflight, unprivileged
 from storagelab.targets.folders import Folders
-from storagelab.targets.postgres import preflight
+from storagelab.targets.postgres import preflight, settings
 from storagelab.targets.postgres.preflight import check
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
@@ -164,6 +164,36 @@ def test_two_volumes_on_one_drive_share_its_space(scratch):
 @pytest.mark.parametrize("bin_dir", ["nowhere", "/usr/share"])
 def test_a_folder_without_a_server_is_refused_by_key(scratch, bin_dir):
     assert refused(scratch, small(scratch, bin_dir=bin_dir)).key == "target.bin_dir"
+
+
+def test_many_levels_of_a_number_are_checked_with_a_few_starts_of_the_program(scratch, monkeypatch):
+    starts = counted_starts(settings, monkeypatch)
+    sizes = [{"shared_buffers": f"{size}MB"} for size in range(16, 66)]
+    found(scratch, *(small(scratch, connections=1 + n, data_files=1 + n, settings=s) for n, s in enumerate(sizes)))
+    assert len(starts) < 20
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("shared_buffers", "lots"), ("shared_buffers", "1kB"), ("shared_bufers", 1)]
+)
+def test_one_wrong_level_among_many_is_refused_by_key(scratch, name, wrong):
+    sizes = [{"shared_buffers": f"{size}MB"} for size in range(16, 36)]
+    sizes.insert(13, {name: wrong})
+    error = refused(scratch, *(small(scratch, settings=asked) for asked in sizes))
+    assert error.key == f"target.settings.{name}"
+
+
+def test_of_cells_that_share_their_settings_the_one_with_the_most_connections_counts(scratch):
+    cells = [small(scratch, connections=number, settings={"max_connections": 30}) for number in (5, 40, 22)]
+    error = refused(scratch, *cells)
+    assert error.key == "target.settings.max_connections"
+    assert "set at least 48" in error.hint
+
+
+def test_too_few_connections_in_the_middle_of_many_levels_are_refused(scratch):
+    rooms = {5: 20, 12: 19, 20: 40}
+    cells = [small(scratch, connections=number, settings={"max_connections": room}) for number, room in rooms.items()]
+    assert "19 is too few" in refused(scratch, *cells).problem
 
 
 @pytest.mark.parametrize(

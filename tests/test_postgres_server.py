@@ -15,10 +15,11 @@ from real_servers import ask, connect, free_port, left_behind, postgres_processe
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
-from storagelab.targets.postgres import settings
+from storagelab.targets.postgres import settings, shared_memory
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server, stop_orphan
 from storagelab.targets.postgres.settings import check_settings
+from storagelab.targets.private import Refusal, StartFailed
 from storagelab.targets.unprivileged import unprivileged
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
@@ -178,6 +179,29 @@ def broken(scratch: Path, **settings: object) -> str:
     return str(caught.value)
 
 
+def test_a_server_that_is_killed_as_it_starts_is_said_to_be_killed_and_by_what(scratch, monkeypatch):
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
+
+    def killed() -> Refusal:
+        assert private.pid is not None
+        os.kill(private.pid, signal.SIGKILL)
+        until(private.died)
+        return Refusal("it is starting", by_server=False)
+
+    monkeypatch.setattr(private, "_refusal", killed)
+    with pytest.raises(StartFailed) as caught:
+        private.start()
+    private.stop()
+    assert str(caught.value).startswith("the server did not start: it was killed by signal 9 (SIGKILL)")
+    assert left_behind(scratch) == []
+
+
+def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(scratch):
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
+    with pytest.raises(RunFailed, match=r"^sh was killed by signal 11 \(SIGSEGV\)$"):
+        private._run(["sh", "-c", "kill -SEGV $$"])
+
+
 def test_a_library_that_does_not_exist_is_named_from_the_servers_log(scratch):
     reason = broken(scratch, shared_preload_libraries="nonsense")
     assert reason.startswith("the server did not start: FATAL:")
@@ -254,3 +278,48 @@ def test_a_server_on_tcp_is_had_only_by_asking_the_class_itself(scratch):
         assert listening_sockets_of(private.pid) == [f"0100007F:{port:04X}"]
         with psycopg.connect(private.conninfo) as connection:
             assert ask(connection, "SHOW port") == str(port)
+
+
+def shared_memory_of(server: Server) -> tuple[set[Path], int]:
+    """The files of its shared memory, by the kernel, and the number of its System V segment."""
+    maps = Path(f"/proc/{server.pid}/maps").read_text()
+    files = {Path(line.split()[5]) for line in maps.splitlines() if "/dev/shm/PostgreSQL." in line}
+    return files, int((server.data_folder / "postmaster.pid").read_text().splitlines()[6].split()[1])
+
+
+def system_v_segments() -> set[int]:
+    return {int(line.split()[1]) for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
+@pytest.mark.parametrize("by", ["the storagelab that started it", "the next call"])
+def test_the_shared_memory_of_a_server_that_was_killed_is_removed(scratch, by):
+    (scratch / "beside").mkdir(mode=0o711)
+    with running(scratch) as private, running(scratch / "beside") as beside:
+        files, segment = shared_memory_of(private)
+        assert files
+        assert segment in system_v_segments()
+        files_beside, segment_beside = shared_memory_of(beside)
+        for pid in postgres_processes(private.data_folder):
+            os.kill(pid, signal.SIGKILL)
+        until(private.died)
+        assert all(file.exists() for file in files)
+        if by == "the next call":
+            stop_orphan(private.data_folder)
+        else:
+            private.stop()
+        assert not any(file.exists() for file in files)
+        assert segment not in system_v_segments()
+        assert all(file.exists() for file in files_beside)
+        assert segment_beside in system_v_segments()
+
+
+def test_shared_memory_of_another_server_stays(scratch):
+    with running(scratch) as private:
+        files, segment = shared_memory_of(private)
+        forged = scratch / "forged"
+        forged.mkdir()
+        (forged / "postmaster.pid").write_bytes((private.data_folder / "postmaster.pid").read_bytes())
+        shared_memory.remove_left(forged)
+        shared_memory.remove_left(private.data_folder)
+        assert all(file.exists() for file in files)
+        assert segment in system_v_segments()

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
+from real_servers import until
 
 from bench import throttled
 from storagelab.findings.steady import is_steady
@@ -92,7 +93,7 @@ def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, mo
     assert "Input/output error" in run.reason
 
 
-def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file(scratch):
+def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file_and_the_logs(scratch):
     script = f"""
 import sys
 sys.path[:0] = {sys.path!r}
@@ -107,11 +108,16 @@ runs_of(Path({str(scratch)!r}), SPEC.replace('"1s"', '"30s"'))
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "running\n"
+    until(lambda: [*(scratch / "tmp").glob("storagelab-*/fio-*")])
     process.kill()
     process.wait()
     process.stdout.close()
+    (logs,) = (scratch / "tmp").iterdir()
     (folder,) = (path for path in scratch.iterdir() if path.name.startswith("storagelab-raw"))
     still = subprocess.run(["fuser", str(folder / "raw-io-8388608")], capture_output=True, text=True, check=False)
     assert not still.stdout.strip(), "fio ended with storagelab"
-    assert sweep(expand(parsed(scratch)), site_at(scratch)) == [f"removed {folder}, left behind by a killed run"]
+    assert sweep(expand(parsed(scratch)), site_at(scratch)) == [
+        f"removed {left}, left behind by a killed run" for left in (logs, folder)
+    ]
     assert not folder.exists()
+    assert list((scratch / "tmp").iterdir()) == []

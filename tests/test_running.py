@@ -79,10 +79,10 @@ def test_a_program_that_ends_during_the_warm_up_is_told():
         generator_that_ends()
 
 
-def generator_that_ends() -> None:
+def generator_that_ends(how: str = "") -> None:
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto")
     program = Program(
-        title="pgbench", command=lambda *_: [sys.executable, "-c", 'print("progress: 1.0 s, 5.0 tps")'],
+        title="pgbench", command=lambda *_: [sys.executable, "-c", f'print("progress: 1.0 s, 5.0 tps"){how}'],
         read=transactions, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
         inputs={}, per_second=pgbench.per_second,
     )  # fmt: skip
@@ -91,3 +91,8 @@ def generator_that_ends() -> None:
         generator.gather()
     finally:
         generator.close()
+
+
+def test_a_program_that_is_killed_is_said_to_be_killed_and_by_what():
+    with pytest.raises(RunFailed, match=r"pgbench ended early: it was killed by signal 15 \(SIGTERM\)"):
+        generator_that_ends("; import os; os.kill(os.getpid(), 15)")

@@ -65,3 +65,11 @@ def test_a_sample_keeps_its_points_and_its_extremes():
     points = [Point(repetition=number, value=value) for number, value in enumerate([3.0, 1.0, 8.0], start=1)]
     sample = samples.summarise(points)
     assert (sample.median, sample.minimum, sample.maximum, sample.points) == (3.0, 1.0, 8.0, tuple(points))
+
+
+def test_an_interval_that_reaches_further_than_figures_can_be_apart_has_no_ends():
+    bounded = samples.from_logs(1.0, 2.0, 3.0)
+    assert (bounded.value, bounded.low, bounded.high) == (math.e, math.exp(-1.0), math.exp(4.0))
+    for half in (400.0, 1e6, math.inf, math.nan):
+        wild = samples.from_logs(1.0, half)
+        assert (wild.value, wild.low, wild.high) == (math.e, None, None)

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import pickle
+import os
+import zlib
 
+import pytest
 from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop
+from storagelab.run.errands import slice_in, slice_message
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
+from storagelab.targets import open_block, states
 from storagelab.targets.states import Carried, InFile
 
 
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
     state = Carried()
     state.write([b"header\n", bytes(1_000_000)])
-    sent = pickle.dumps(state)
+    sent = state.packed()
     assert len(sent) < 20_000
-    assert pickle.loads(sent).read() == b"header\n" + bytes(1_000_000)
+    assert Carried(sent).read() == b"header\n" + bytes(1_000_000)
 
 
 def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
     state, file = Carried(), InFile(tmp_path / "block-0.bin")
     state.write([b"header\n", bytes(1_000_000)])
-    file.write([pickle.loads(pickle.dumps(state)).kept()])
+    file.write([state.packed()])
     assert file.path.stat().st_size < 20_000
-    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
+    assert file.read() == Carried(Carried(file.kept()).packed()).read() == state.read()
     file.write([file.kept()[:100]])
     assert file.read() == b"", "what is damaged counts as lost"
 
@@ -42,13 +46,50 @@ def test_a_state_in_a_file_is_replaced_whole_and_one_that_is_not_there_is_empty(
     assert [file.name for file in state.path.parent.iterdir()] == ["block-0.bin"]
 
 
+def test_a_state_that_somebody_else_put_there_is_read_only_if_it_is_a_small_file(tmp_path, monkeypatch):
+    state = InFile(tmp_path / "state" / "block-0.bin")
+    state.path.parent.mkdir()
+    os.mkfifo(state.path)
+    assert state.read() == b""
+    state.path.unlink()
+    (tmp_path / "mine").write_bytes(b"mine")
+    state.path.symlink_to(tmp_path.parent / "mine")
+    assert state.read() == b""
+    with pytest.raises(OSError, match="it leads out of"):
+        state.write([b"theirs"])
+    state.path.unlink()
+    monkeypatch.setattr(states, "_MOST_BYTES", 2**20)
+    state.path.write_bytes(zlib.compress(bytes(2**24), level=1))
+    assert state.path.stat().st_size < 2**18
+    assert state.read() == b""
+
+
+def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
+    plan = expand(parse(SMALL.replace(*ONE_BLOCK), str(tmp_path / "small.toml")))
+    (block,) = plan.blocks.values()
+    for lengths in ("[1e400]", "[-5, 5]", "[" * 5000, "7"):
+        state = Carried()
+        state.write([f'{{"identity": "x", "runs_done": 1, "defect": "", "bytes": {lengths}}}\n'.encode()])
+        with open_block(block, site_at(tmp_path), state) as opened:
+            assert opened.needed([0]) == range(1)
+
+
 def made(work: loop.Slice) -> list[str]:
     told: list[object] = []
-    loop.make_elsewhere(pickle.loads(pickle.dumps(work)), told.append)
+    loop.make_elsewhere(slice_in(slice_message(work))[0], told.append)
     (news,) = told
     assert isinstance(news, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)
     return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in news.runs]
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"bytes": [1e999]}', b"[" * 10_000, b'{"bytes": [], "identity": "", "runs_done": 1e999}', b"[]", b"\xff"]
+)
+def test_a_state_that_another_machine_made_up_counts_as_lost(tmp_path, head):
+    (whole,) = loop.slices(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
+    one = whole._replace(wanted={0: 1})
+    assert made(one._replace(state=Carried(head + b"\n"))) == made(one._replace(state=Carried()))
 
 
 def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -17,9 +18,10 @@ from storagelab.verbs import plan
 @pytest.fixture(autouse=True)
 def _as_before():
     """Restores the signal handlers, as a stop request makes the process ignore further signals."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
     before = [signal.getsignal(number) for number in numbers]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would stay ignored
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, too
     yield
     for number, handler in zip(numbers, before, strict=True):
@@ -31,7 +33,7 @@ def struck_by(number: int) -> None:
     time.sleep(5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_stops_what_is_going_on(number):
     with Interruptible() as stopping, pytest.raises(KeyboardInterrupt):
         struck_by(number)
@@ -111,3 +113,25 @@ def test_any_other_fault_is_not_hidden(typed, monkeypatch):
     monkeypatch.setattr(plan, "show", fail)
     with pytest.raises(ValueError, match="a fault of ours"):
         typed("plan", "x.toml")
+
+
+LOADING = """
+import builtins, os, sys
+from storagelab import __main__
+load = builtins.__import__
+
+def struck(name, *rest):
+    if name == "storagelab" and "screen" in (rest[2] or ()):
+        os.kill(os.getpid(), int(sys.argv.pop()))
+    return load(name, *rest)
+
+builtins.__import__ = struck
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_that_comes_while_the_command_is_being_loaded_ends_it_as_one_that_comes_later(number):
+    command = [sys.executable, "-c", LOADING, "doctor", str(int(number))]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (130, "", "")

@@ -19,7 +19,8 @@ from builders import make_experiment, make_plan, make_run, make_runs
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment
-from storagelab.run.store import FILE_NAME, SCHEMA_VERSION, Store, StoreChanged
+from storagelab.run.opening import SCHEMA_VERSION
+from storagelab.run.store import FILE_NAME, Store, StoreChanged
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
 PLAN = make_plan(EXPERIMENT)

@@ -40,7 +40,7 @@ def kept(config, scratch, text="data") -> Template:
     template = Template(config, site_at(scratch))
     assert not template.exists
     template.keep()
-    assert all(folders.content(folder) == [] for folder in folders.paths)
+    assert all(os.listdir(folder) == [".storagelab.json"] for folder in folders.paths)
     return template
 
 

@@ -20,7 +20,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 TESTS_OF_THE_WHOLE = {
     "article_a", "determinism", "explore_in_browser", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults",
     "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "recipes", "rooms", "sim_skin",
-    "simulated_refusals", "tidy",
+    "simulated_refusals", "tidy", "stopped_anywhere",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
@@ -120,7 +120,7 @@ def names_of(path: Path) -> set[str]:
 
 def test_every_test_module_is_named_after_a_module():
     modules = set().union(*(names_of(path) for path in PACKAGE.rglob("*") if path.is_dir() or path.suffix == ".py"))
-    modules |= {path.stem for folder in ("bench", "tools") for path in (ROOT / folder).glob("*.py")}
+    modules |= {path.stem for folder in ("bench", "tools") for path in (ROOT / folder).rglob("*.py")}
     named = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     assert named - modules - TESTS_OF_THE_WHOLE == set()
 

@@ -59,6 +59,18 @@ def test_each_kind_of_server_is_tried_once(scratch, started):
     assert len(started) == 2
 
 
+def test_of_many_kinds_that_differ_in_numbers_those_with_the_least_and_the_most_are_tried(scratch, started):
+    try_starting(scratch, *(small(scratch, connections=number) for number in (4, 6, 1, 9, 2, 8, 3, 5, 7, 10)))
+    assert [server.settings["max_connections"] for server in started] == [9, 18]
+
+
+def test_the_last_of_many_kinds_is_refused_if_it_does_not_start(scratch):
+    reserved = {"superuser_reserved_connections": 16}
+    many = [small(scratch, connections=number, settings=reserved) for number in range(20, 6, -1)]
+    with pytest.raises(PreflightError, match="superuser_reserved_connections"):
+        try_starting(scratch, *many)
+
+
 def test_an_attached_server_is_never_tried(scratch, started):
     try_starting(scratch, small(scratch, dsn="host=/nowhere"))
     assert started == []

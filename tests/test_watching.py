@@ -144,3 +144,13 @@ def test_a_moment_in_which_nothing_was_seen_counts_once_though_a_look_was_late_a
     pace.saw_stopped()
     pace.ticked()
     assert 0.35 <= pace.cost().blind_s <= time.monotonic() - began
+
+
+def test_what_was_not_seen_after_the_run_had_ended_is_no_part_of_it():
+    pace = Pace(50, 0.04, at_random=False)
+    pace.begin(lambda: 0.0)
+    time.sleep(0.6)
+    pace.halt()
+    assert pace.cost().blind_s == pace.blind_s(60.0) >= 0.5
+    assert pace.blind_s(0.3) <= 0.3
+    assert pace.blind_s(0.0) == 0.0

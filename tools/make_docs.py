@@ -10,6 +10,7 @@ them comes from the models, the command line or the engines' vocabularies, so it
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import declared
 from storagelab.profiles.declared import default_of
+from storagelab.report.export import document
 from storagelab.spec import keys
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
@@ -35,10 +37,12 @@ from storagelab.targets.sqlserver import events as sqlserver
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
+EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BEYOND_SAYING = 2**53
 """Bounds too large to matter; the tables leave them out."""
 Row = Sequence[str]
+Schema = Mapping[str, Any]
 Field = tuple[str, FieldInfo]
 
 
@@ -173,13 +177,76 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == "" or value == () or value == {}:
         return ""
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else _figure(value)
-        if isinstance(value, int | float)
-        else str(value)
-    )
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return _figure(value)
+        case tuple():
+            return f"`{json.dumps(value)}`"
+    return str(value)
+
+
+# --- The export -------------------------------------------------------------------------------------------------------
+
+_OWN_TABLES = (
+    "CellForm",
+    "RunForm",
+    "Wait",
+    "Summary",
+    "FindingsForm",
+    "AnswerForm",
+    "Choice",
+    "Gain",
+    "Cause",
+    "Estimate",
+)
+"""Parts that the page describes in a table, or a sentence, of their own."""
+
+
+def fields_of(part: str) -> str:
+    """The fields of one part of the export; "" is its top."""
+    whole = document.json_schema()
+    return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
+
+
+def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
+    for name, field in part["properties"].items():
+        inside = _inside(field, whole)
+        yield [f"`{before}{name}`", " ".join((_meaning(field), *_words(field))).strip()]
+        if inside is not None and all("description" in one for one in inside["properties"].values()):
+            yield from _fields(inside, whole, f"{before}{name}.")
+        elif inside is not None:
+            yield from _named(inside, whole, f"{before}{name}.")
+
+
+def _named(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
+    """The fields of a part that is described as a whole, and of the parts in it."""
+    yield [", ".join(f"`{before}{name}`" for name in part["properties"]), _meaning(part)]
+    for name, field in part["properties"].items():
+        if (inside := _inside(field, whole)) is not None:
+            yield from _named(inside, whole, f"{before}{name}.")
+
+
+def _meaning(field: Schema) -> str:
+    return " ".join(field.get("description", "").split())
+
+
+def _words(field: Schema) -> Iterator[str]:
+    """The words that a field allows, where its description leaves some out."""
+    choices = [field, *field.get("anyOf", ()), field.get("items", {})]
+    words = [word for choice in choices for word in choice.get("enum", ())]
+    if left := [f"`{word}`" for word in words if f"`{word}`" not in field.get("description", "")]:
+        yield "One of " + ", ".join(left) + "." if len(left) == len(words) else "Also " + ", ".join(left) + "."
+
+
+def _inside(field: Schema, whole: Schema) -> Schema | None:
+    """The table that a field holds, or a list of such tables, unless the page describes it in its own place."""
+    for one in (field, *field.get("anyOf", ()), field.get("items", {}), field.get("additionalProperties") or {}):
+        name = one.get("$ref", "").rpartition("/")[2] if isinstance(one, dict) else ""
+        if name and name not in _OWN_TABLES:
+            return dict(whole["$defs"][name])
+    return None
 
 
 # --- The command line -------------------------------------------------------------------------------------------------
@@ -277,6 +344,21 @@ GENERATED: dict[str, Callable[[], str]] = {
     "command line": command_line,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*declared.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,
+    **{
+        f"export: {name}": lambda part=part: fields_of(part)
+        for name, part in {
+            "top": "",
+            "cell": "CellForm",
+            "summary": "Summary",
+            "run": "RunForm",
+            "wait": "Wait",
+            "findings": "FindingsForm",
+            "answer": "AnswerForm",
+            "choice": "Choice",
+            "gain": "Gain",
+            "cause": "Cause",
+        }.items()
+    },
     "waits of PostgreSQL": lambda: waits_of(postgres),
     "waits of MariaDB": lambda: waits_of(mariadb),
     "waits of SQL Server": lambda: waits_of(sqlserver),
@@ -291,6 +373,10 @@ def written(text: str) -> str:
 def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
+    schema = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
+    if schema != EXPORT_SCHEMA.read_text("utf-8"):
+        EXPORT_SCHEMA.write_text(schema, "utf-8")
+        changed.append(EXPORT_SCHEMA)
     for page in sorted(DOCS.rglob("*.md")):
         before = page.read_text("utf-8")
         after = written(before)

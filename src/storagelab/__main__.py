@@ -1,7 +1,8 @@
 """Where the command starts: `storagelab`, or `python -m storagelab`.
 
-Little is imported here, so that a Ctrl-C while the rest is being loaded ends as quietly as one later. It ends all at once
-then: there is nothing to clean up, and what is raised amid an import may be lost in one of the import system's own callbacks.
+Little is imported here, so that a Ctrl-C, or another signal to stop, while the rest is being loaded ends as quietly as one
+later. It ends all at once then: there is nothing to clean up, and what is raised amid an import may be lost in one of the
+import system's own callbacks.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ import signal
 import sys
 from types import FrameType
 
+from storagelab.stopping import STOPPING
+
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Load the verbs and run them."""
     try:
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.SIG_IGN:  # as in the background of a shell without job control
-            signal.signal(signal.SIGINT, _end)
+        before = {number: signal.getsignal(number) for number in STOPPING}
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # as in the background of a shell without job control, or under nohup
+                signal.signal(number, _end)
         from storagelab import screen
 
         screen.prepare()
         from storagelab import cli
 
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         cli.main()
     except KeyboardInterrupt:
         _end_at_once()

@@ -89,14 +89,6 @@ def run_(
             "--budget", metavar="2h", help="Repeat the layouts still in the race until so much time is spent on runs."
         ),
     ] = None,
-    small_worlds: Annotated[
-        int | None,
-        typer.Option(
-            "--small-worlds",
-            metavar="SCALE",
-            help="Simulations: first judge most layouts in worlds this many times smaller than life-size.",
-        ),
-    ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
         typer.Option(
@@ -129,10 +121,10 @@ def run_(
     from storagelab.verbs import elsewhere, race, run
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
-    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget, small_worlds=small_worlds)
+    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
     if not run.run(
         spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
-        small_worlds=small_worlds, elsewhere=cluster,
+        elsewhere=cluster,
     ):  # fmt: skip
         raise typer.Exit(1)
 

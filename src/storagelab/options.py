@@ -19,7 +19,9 @@ ResultsOption = Annotated[
         help="Folder that holds the results, one subfolder for each experiment.",
     ),
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write; for all charts, the folder.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+]
 FitOption = Annotated[
     FitKind,
     typer.Option(

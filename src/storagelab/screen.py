@@ -36,15 +36,16 @@ def say(text: str, *, stdout: bool = False) -> None:
     print(escaped(text), file=sys.stdout if stdout else sys.stderr, flush=True)
 
 
-def write(text: str) -> None:
-    """Write a whole document to stdout, in UTF-8 whatever the terminal's encoding: a program may read it."""
-    content = escaped(text if text.endswith("\n") else text + "\n")
+def write(content: str | bytes) -> None:
+    """Write a whole document to stdout, text in UTF-8 whatever the terminal's encoding: a program may read it."""
+    if isinstance(content, str):
+        content = escaped(content if content.endswith("\n") else content + "\n").encode()
     sys.stdout.flush()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.buffer.write(content.encode())
+        sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     else:
-        sys.stdout.write(content)
+        sys.stdout.write(content.decode(errors="replace"))
 
 
 def prepare() -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _AGAIN_S = 0.02
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks storagelab to stop: Ctrl-C, a system that shuts down, a terminal that goes away."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+r"""What asks storagelab to stop: Ctrl-C, a system that shuts down, a terminal that goes away, Ctrl-\."""
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class Interruptible:
-    """The first Ctrl-C, SIGTERM or hang-up stops cleanly; further ones can't break the cleaning up."""
+    """The first Ctrl-C, SIGTERM, hang-up or SIGQUIT stops cleanly; further ones can't break the cleaning up."""
 
     def __init__(self) -> None:
         self.asked = False

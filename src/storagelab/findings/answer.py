@@ -347,8 +347,7 @@ def _unable(findings: Findings) -> Iterator[Unable]:
         yield findings.verdict
     if "missing-runs" in there:
         yield "not-finished"
-    ruled_out = findings.ruled_out
-    if any(one.elapsed_s is None and one.cell_id not in ruled_out for one in findings.cells) or findings.not_compared:
+    if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
         yield "not-compared"
     if "unverified" in there:
         yield "unverified"
@@ -366,8 +365,8 @@ def _sets_place(factor: Factor) -> bool:
 
 
 _WEIGHTS = (
-    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "drift", "step", "outlier", "observer-cost",
-    "conservation",
+    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "throttled", "drift", "step", "outlier",
+    "observer-cost", "conservation",
     "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
     "allocation-latches",
 )  # fmt: skip

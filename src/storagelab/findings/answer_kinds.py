@@ -27,62 +27,63 @@ class Pattern(Frozen):
 
 
 class Pick(Frozen):
-    """The cheapest of the tied layouts. `decided_by` = the preferences that left others out, in their order."""
+    """The cheapest of the tied layouts, by the spec's `prefer`."""
 
-    cell_id: str
-    levels: dict[str, JsonValue]
-    decided_by: tuple[Preference, ...]
-    at_most_slower: float | None = Field(None, description="than the truly fastest, at 95 %, as a ratio of times")
-    capacity_bytes: float | None = None
-    keeps: str | None = Field(None, description="the factor on which the capacity of the drives depends")
+    cell_id: str = Field(description="Its id.")
+    levels: dict[str, JsonValue] = Field(description="Its levels.")
+    decided_by: tuple[Preference, ...] = Field(description="The preferences that left others out, in their order.")
+    at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
+    capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
+    keeps: str | None = Field(None, description="The factor on which that capacity depends.")
     capacities: tuple[tuple[JsonValue, float], ...] = Field(
-        (), description="that factor's levels and what each keeps, in bytes"
+        (), description="That factor's levels, each with its capacity in bytes."
     )
 
 
 class Choice(Frozen):
-    """What to use, under all `loads` alike: `loads` = the levels of each; empty if only layouts are varied.
+    """What to use, under all `loads` alike."""
 
-    `tied` = the best set, by the ids of its cells; `meant` = those of them that the pattern describes, with a cell for each
-    load. Of these are the pick, the range of times or rates from `lowest` to `highest` (under one load), and
-    `at_most_slower`: the most that any takes against the truly fastest, as a ratio, at 95 %. `same` = whether that is
-    within the margin `indifferent`. `next_slower` = the nearest layout that is told apart, `leads` = its ratio of times;
-    over several loads the smallest and the largest.
-    """
-
-    loads: tuple[dict[str, JsonValue], ...]
-    verdict: Verdict
-    layouts: int
-    tied: tuple[str, ...]
-    meant: tuple[str, ...]
-    pattern: Pattern
-    pick: Pick | None
-    lowest: Estimate | None = None
-    highest: Estimate | None = None
-    at_most_slower: float | None = None
-    same: bool = False
-    next_slower: str | None = None
-    leads: tuple[Estimate, ...] = ()
+    loads: tuple[dict[str, JsonValue], ...] = Field(
+        description="The levels of the loads that it holds for; empty if only layouts are varied."
+    )
+    verdict: Verdict = Field(description="The verdict under these loads.")
+    layouts: int = Field(description="How many layouts were compared.")
+    tied: tuple[str, ...] = Field(description="The ids of the best set.")
+    meant: tuple[str, ...] = Field(description="Those of them that `pattern` describes, with a cell for each load.")
+    pattern: Pattern = Field(
+        description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors whose levels don't matter."
+    )
+    pick: Pick | None = Field(description="The cheapest of `meant`, by the spec's `prefer`.")
+    lowest: Estimate | None = Field(
+        None, description="The shortest mean time of `meant`, or the lowest rate; `null` over several loads."
+    )
+    highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
+    at_most_slower: float | None = Field(
+        None,
+        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 %.",
+    )
+    same: bool = Field(False, description="Whether that is within `indifferent`.")
+    next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
+    leads: tuple[Estimate, ...] = Field(
+        (), description="Its ratio of times to the fastest; over several loads the smallest and the largest."
+    )
 
 
 class Gain(Frozen):
-    """What the good levels of a factor save against `reference`, all else the same: ratios of time from `best` to `worst`.
+    """What the good levels of a factor save, all else the same. A factor without good levels is compared with its first."""
 
-    A factor without good levels (any will do) is compared with its first level. `seen` = whether any of the differences is
-    told apart from chance, `sure` = whether all are; `same` = whether all are within the margin. `depends_on` = factors on
-    which the size of it depends.
-    """
-
-    factor: str
-    levels: tuple[JsonValue, ...]
-    reference: JsonValue
-    best: Estimate
-    worst: Estimate
-    seen: bool
-    sure: bool
-    same: bool = False
-    untested: bool = False
-    depends_on: tuple[str, ...] = ()
+    factor: str = Field(description="The factor.")
+    levels: tuple[JsonValue, ...] = Field(description="Its good levels. If any level will do: all but the first.")
+    reference: JsonValue = Field(description="The level that they are compared with.")
+    best: Estimate = Field(description="The smallest ratio of time to the reference, with its joint interval.")
+    worst: Estimate = Field(description="The largest one.")
+    seen: bool = Field(description="Whether any of the differences is told apart from chance.")
+    sure: bool = Field(description="Whether all are.")
+    same: bool = Field(False, description="Whether all intervals lie within `indifferent`.")
+    untested: bool = Field(False, description="The levels were run in different blocks.")
+    depends_on: tuple[str, ...] = Field(
+        (), description="Factors on which the size of the effect, or the best level, depends."
+    )
 
 
 class Limit(Frozen):
@@ -95,21 +96,20 @@ class Limit(Frozen):
 
 
 class Cause(Frozen):
-    """The wait that changed most from one level of a factor to others: seconds per connection, all other factors averaged.
+    """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are those of a
+    connection, all other factors averaged."""
 
-    Where a volume's limit sets the pace there is no such wait, but a `limit`, and the seconds are the least that the volumes
-    allow. `total_from_s` and `total_to_s` are the connection's whole time.
-    """
-
-    factor: str
-    before: tuple[JsonValue, ...]
-    after: tuple[JsonValue, ...]
-    wait: str | None
-    limit: Limit | None = None
-    from_s: float
-    to_s: float
-    total_from_s: float
-    total_to_s: float
+    factor: str = Field(description="The factor.")
+    before: tuple[JsonValue, ...] = Field(description="From these levels ...")
+    after: tuple[JsonValue, ...] = Field(description="... to those.")
+    wait: str | None = Field(
+        description="The wait that changed most in the direction of the time; `null` where a volume's limit sets the pace."
+    )
+    limit: Limit | None = Field(None, description="That limit, or `null`.")
+    from_s: float = Field(description="Seconds in the wait before; with a limit, the least that the volumes allow.")
+    to_s: float = Field(description="The same after.")
+    total_from_s: float = Field(description="Seconds in all before.")
+    total_to_s: float = Field(description="Seconds in all after.")
 
 
 Unable = Literal[

@@ -6,7 +6,7 @@ two: a ratio tells whether times differ, not what made them.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in `stats`,
 a layout differs only if it also does by the scatter of its own runs alone, so that a wild layout among quiet ones does not
-look different. How often equal campaigns are told apart: docs/explanation/statistics.md.
+look different. How often equal campaigns are told apart: docs/records/monte-carlo.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storagelab.findings import stats
 from storagelab.findings.basis import Basis
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, from_logs
 from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
 from storagelab.findings.times import latency_of
 from storagelab.model.plan import Experiment
@@ -321,8 +321,7 @@ def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -
         tested.tail(_standardised(value, error), df),
         min(1.0, t_tail(_standardised(value, own_error), own_df) * tested.caution),
     )
-    ratio = Estimate(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
-    return ratio, min(1.0, p_value * ALPHA / alpha)
+    return from_logs(value, half), min(1.0, p_value * ALPHA / alpha)
 
 
 def _standardised(value: float, error: float) -> float:

@@ -127,10 +127,11 @@ class RunInBlocks(_Doubt):
 
 
 class Drift(_Doubt):
-    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end."""
+    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; None if it is not known how large it
+    is."""
 
     kind: Literal["drift"] = "drift"
-    change: float
+    change: float | None
     p_value: float
     order: Order
     blocks: int
@@ -200,6 +201,18 @@ class BusyMachine(_Doubt):
     limit: float
     runs: int
     checked: int
+
+
+class Throttled(_Doubt):
+    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the worst of
+    `runs` that took `throttled_s`, summed over CPUs, a `share` of the run."""
+
+    kind: Literal["throttled"] = "throttled"
+    who: str
+    throttled_s: float
+    share: float
+    limit: float
+    runs: int
 
 
 class CpuSaturated(_Doubt):
@@ -323,6 +336,6 @@ Caution = (
     FailedRuns | MissingRuns | Unverified | Unsettled | BehindRate | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
-    | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
+    | BusyMachine | Throttled | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
     | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast | UnlikeHosts
 )  # fmt: skip

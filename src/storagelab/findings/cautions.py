@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings import irregular, raw_io_doubts, unlike_hosts
+from storagelab.findings import irregular, raw_io_doubts, taken_cpu, unlike_hosts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, Measurement, host_of
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED, Check, Measurement, host_of
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import InsertLoad
@@ -31,9 +31,6 @@ DRIFT_LEAST = 0.02
 DRIFT_P_VALUE = 0.01
 OBSERVER_CORE_SHARE_MOST = 0.04
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
-OTHERS_SHARE_MOST = 0.10
-OTHERS_RUNS_MOST = 0.10
-"""An occasional disturbed run is normal; more than a tenth of the runs means a busy machine."""
 CPU_SHARE_MOST = 0.9
 UNVERIFIED_MOST = 10
 
@@ -78,7 +75,7 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
     for cell_id, run, measurement in evidence.measurements():
         whats = [
             (check.name, check.asked, check.got, check.read_from)
-            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE)
+            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, THROTTLED)
         ]  # fmt: skip
         if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]
@@ -190,7 +187,11 @@ def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
     drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
     step = irregular.step(log_s, cells, sequence)
     severity: kinds.Severity = "note" if order == "randomised" and blocks == 1 else "caution"
-    drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
+    drifted = (
+        drift is not None
+        and drift.p_value < DRIFT_P_VALUE
+        and (drift.change is None or abs(drift.change) > DRIFT_LEAST)
+    )
     jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
     if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
         yield kinds.Step(
@@ -202,9 +203,10 @@ def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """The length of a block, from its first run to its last, in places of the order."""
+    """The length of a block, from its first run made to its last, in places of the order. What a campaign that was stopped
+    has still to do is no part of it: nobody knows whether times go on as they began."""
     places: dict[int, list[int]] = defaultdict(list)
-    for run in evidence.plan.runs:
+    for run in evidence.runs:
         places[run.block].append(run.sequence)
     return float(max(max(of_block) - min(of_block) for of_block in places.values()))
 
@@ -290,31 +292,6 @@ def _has_split(measurement: Measurement) -> bool:
 # ---------------------------------------------------------------------------------------------------------------------
 # The machine and the server
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def busy_machine(evidence: Evidence) -> Iterator[kinds.BusyMachine]:
-    """Others, or the hypervisor, took CPU time from the runs.
-
-    A load average would not do: it can't separate others from the server under test. The share is of the time in the same
-    counters, because they are read over a little more than the run.
-    """
-    shares: dict[str, float] = {}
-    checked = runs = 0
-    for cell_id, _, m in evidence.measurements():
-        spent = m.counters.get("cpu", {})
-        all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
-        if "others_s" not in spent or all_s <= 0:
-            continue
-        checked += 1
-        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s
-        if share > OTHERS_SHARE_MOST:
-            runs += 1
-            shares[cell_id] = max(share, shares.get(cell_id, 0.0))
-    if runs > OTHERS_RUNS_MOST * checked:
-        yield kinds.BusyMachine(
-            cells=evidence.named(shares), others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
-            checked=checked,
-        )  # fmt: skip
 
 
 def cpu_saturated(evidence: Evidence) -> Iterator[kinds.CpuSaturated]:
@@ -474,7 +451,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     few_wait_samples,
     unexplained_time,
     no_split,
-    busy_machine,
+    *taken_cpu.CHECKS,
     cpu_saturated,
     virtual_disks,
     durability_off,

@@ -23,7 +23,7 @@ from scipy import special
 
 from storagelab.findings import irregular, stats
 from storagelab.findings.model import Estimate, Fleet, HostSummary
-from storagelab.findings.samples import ALPHA, CONFIDENCE
+from storagelab.findings.samples import ALPHA, CONFIDENCE, from_logs
 from storagelab.findings.studentized import t_point
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Plan
@@ -174,7 +174,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
         apart, half = against(host, [other for other in range(len(counted)) if other != host])
         if not df:
             return Estimate(value=math.exp(apart))
-        return Estimate(value=math.exp(apart), low=math.exp(apart - half), high=math.exp(apart + half))
+        return from_logs(apart, half)
 
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)

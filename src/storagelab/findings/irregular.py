@@ -17,6 +17,7 @@ from scipy import special
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import VARIANCE_FLOOR, Matrix
 from storagelab.findings.studentized import t_point
+from storagelab.model.values import MOST
 
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05
@@ -107,6 +108,8 @@ def without(log_s: Matrix, runs: Sequence[Outlier]) -> Matrix:
 # Change along the way
 # ---------------------------------------------------------------------------------------------------------------------
 
+TOO_WIDE = math.log(100)
+"""An interval of a change whose ends are a hundred times apart says nothing of its size."""
 PERMUTATIONS = 199
 STEP_T_LEAST = 2.5
 """Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
@@ -114,9 +117,10 @@ STEP_T_LEAST = 2.5
 
 @dataclass(frozen=True)
 class Drift:
-    """A linear trend of times: `change` = relative change from the first run to the last, of all or of a block."""
+    """A linear trend of times: `change` = relative change from the first run made to the last, of all or of a block; None if
+    the runs don't tell how large it is."""
 
-    change: float
+    change: float | None
     p_value: float
     explained: float
     """Share of the runs' scatter within cells."""
@@ -137,8 +141,9 @@ def drift(
 ) -> Drift | None:
     """The linear trend of times on place in the order, each cell measured against itself; None if it can't be estimated.
 
-    The slope is that within cells. The change is that over the whole order, even if each cell saw only a part of it, or
-    over the `length` of a block if each block begins anew.
+    The slope is that within cells. The change is that over all runs given, even if each cell saw only a part of them, or
+    over the `length` of a block if each block begins anew. A slope seen in a few neighbouring runs says little of many: if
+    the 95 % interval of the change is too wide to say, or it is more than times can differ, the change is unknown.
     Rounds are NOT removed here: they would absorb the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
@@ -149,8 +154,10 @@ def drift(
     slope = float(at @ times) / spread
     rest = max(total - slope**2 * spread, 0.0) / df
     standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
+    length = max(sequence) - min(sequence) if length is None else length
+    log_change, half = slope * length, t_point(df, ALPHA) * standard_error * length
     return Drift(
-        change=math.expm1(slope * (max(sequence) - min(sequence) if length is None else length)),
+        change=math.expm1(log_change) if abs(log_change) <= math.log(MOST) and 2 * half <= TOO_WIDE else None,
         p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
         explained=slope**2 * spread / max(total, VARIANCE_FLOOR),
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Estimate
-from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
+from storagelab.findings.samples import ALPHA, CONFIDENCE, FURTHEST, VALUES_LEAST
 from storagelab.findings.studentized import t_point
 from storagelab.model.latency import BIN_ERROR, Latency, merged
 
@@ -85,4 +85,6 @@ def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estima
     error = math.sqrt((runs - 1) / runs * math.fsum((one - centre) ** 2 for one in logs))
     # A percentile is the middle of a bin, and may be anywhere in it.
     half = t_point(runs - 1, ALPHA) * error + (BIN_ERROR if name in PERCENTILES else 0.0)
+    if half > FURTHEST:
+        return Estimate(value=value)
     return Estimate(value=value, low=value * math.exp(-half), high=value * math.exp(half), confidence=CONFIDENCE)

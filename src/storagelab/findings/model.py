@@ -25,7 +25,8 @@ finished, while others worked; "unaccounted": what waits, CPU and idle time leav
 
 
 class Estimate(Frozen):
-    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs."""
+    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
+    don't bound it."""
 
     value: float
     low: float | None = None
@@ -333,32 +334,6 @@ class LoadVerdict(Frozen):
     at_most_slower: float | None = None
 
 
-class SmallBias(Frozen):
-    """How the times of small worlds compare with those of the spec's scale, over the layouts that ran at both."""
-
-    pairs: int
-    mean: float = Field(
-        description="the time in the small world over that at the spec's scale, geometric mean over layouts"
-    )
-    sd: float = Field(description="the scatter of its logarithm over layouts")
-    limit: float = Field(
-        description="a layout left if its time in the small world, over the mean, was more than this many times that of the "
-        "layout in front"
-    )
-
-
-class SmallSummary(Frozen):
-    """What a race did in worlds smaller than the spec's: `runs` there, and the cells that `left`, surely slower, without any
-    run at the spec's scale. `biases` has one entry for each load, and none where too few layouts ran at both scales."""
-
-    scale: int
-    rounds: int
-    runs: int
-    spent_s: float
-    left: tuple[str, ...]
-    biases: tuple[SmallBias, ...]
-
-
 class RaceSummary(Frozen):
     """How an experiment was raced: what was spent, who left and after which round, and who may still be the fastest.
 
@@ -371,9 +346,8 @@ class RaceSummary(Frozen):
     runs_of_all: int = Field(description="runs if every cell had all repetitions of the spec")
     left: tuple[tuple[str, int], ...] = Field(description="(cell_id, round) of cells that are surely slower")
     open: tuple[str, ...]
-    spent_s: float = Field(description="of runs in small worlds, too")
+    spent_s: float
     of_all_s: float
-    small: SmallSummary | None = None
 
 
 class HostSummary(Frozen):
@@ -467,11 +441,6 @@ class Findings(Frozen):
         default_factory=dict,
         description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",
     )
-
-    @property
-    def ruled_out(self) -> tuple[str, ...]:
-        """The cells that a race ruled out in small worlds, so that they have no runs here."""
-        return self.race.small.left if self.race and self.race.small else ()
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)

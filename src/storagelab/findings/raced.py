@@ -4,30 +4,25 @@ What layouts are compared under one load is a heat. Heats whose runs alternate m
 stretch, so that costly factors change as rarely as ever; simulated blocks make one stretch together, as no time passes
 between them. All heats share the error. Whoever leaves does so at the end of a round, and for all later ones, so that the
 drives have the same past for all that are compared in a round.
-
-A race may have begun in small worlds (`scales`). Then only the gauges and leaders of a heat run in its first rounds, and of
-the others those join that small worlds could not rule out. Half of the error belongs to small worlds.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import racing, scales, stats
-from storagelab.findings.model import RaceSummary, SmallBias, SmallSummary
+from storagelab.findings import racing, stats
+from storagelab.findings.model import RaceSummary
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.scales import Sifted
 from storagelab.findings.stats import Difference, Fit, Matrix
 from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of, wall_time_s
 from storagelab.findings.verdicts import loads_of
-from storagelab.model.plan import Experiment, Plan, PlannedRun, SmallWorlds
+from storagelab.model.plan import Experiment, Plan, PlannedRun
 
 ROUNDS_OF_A_BUDGET = 20
 """With a budget, layouts may be repeated up to this many times as often as the spec says."""
@@ -35,22 +30,10 @@ ROUNDS_OF_A_BUDGET = 20
 
 @dataclass(frozen=True)
 class Heat:
-    """Layouts raced against each other, by their places in the plan's cells, and how they stand.
-
-    `waiting` = those that have run in small worlds alone so far, and `gauges` those by which they will be judged; `sifted` =
-    what became of them.
-    """
+    """Layouts raced against each other, by their places in the plan's cells, and how they stand."""
 
     cells: tuple[int, ...]
     standing: Standing
-    waiting: tuple[int, ...] = ()
-    gauges: tuple[int, ...] = ()
-    sifted: Sifted | None = None
-
-    @property
-    def rounds_missed(self) -> int:
-        """The rounds in which not all layouts of the heat ran."""
-        return scales.ROUNDS if self.gauges else 0
 
 
 @dataclass(frozen=True)
@@ -84,10 +67,6 @@ class _Racing:
     def __init__(self, experiment: Experiment, whole: Plan, laps: Iterable[Lap], budget_s: float | None) -> None:
         self._experiment, self._whole, self._budget_s = experiment, whole, budget_s
         self._margin = experiment.race.within if experiment.race else 0.0
-        small = experiment.race.small if experiment.race else None
-        self._small = {} if small is None else {
-            place: small.log_s[cell.cell_id] for place, cell in enumerate(whole.cells) if cell.cell_id in small.log_s
-        }  # fmt: skip
         self._laps: dict[tuple[str, int], Lap] = {}
         self._made = sorted(laps, key=lambda lap: lap.attempt)
         for lap in self._made:
@@ -121,8 +100,7 @@ class _Racing:
                 self._plan(wanted)
                 if left := [run for run in self._runs if (run.cell_id, run.repetition) not in self._laps]:
                     self._heats += [*now, *(heat for of_stretch in heats.values() for heat in of_stretch)]
-                    waiting = {self._whole.cells[place].cell_id for heat in now for place in heat.waiting}
-                    return self._course((*left, *self._later(stretch, turn, running | waiting, list(heats))))
+                    return self._course((*left, *self._later(stretch, turn, running, list(heats))))
                 now = self._looked(now, turn, max(families, 1))
             self._heats += now
         return self._course(())
@@ -137,20 +115,16 @@ class _Racing:
         there = {*every, *(run.cell_id for turn in stretch.values() for run in turn)}
         for _, cells in loads_of(self._experiment.factors, self._whole.cells):
             inside = tuple(cell for cell in cells if self._whole.cells[cell].cell_id in there)
-            gauges = scales.gauges(inside, self._small, self._experiment.seed) if inside else ()
-            if gauges:
-                first = sorted((*gauges, *scales.leaders(inside, self._small, gauges)))
-                waiting = tuple(cell for cell in inside if cell not in first)
-                yield Heat(inside, Standing(tuple(first)), waiting, gauges)
-            elif inside:
+            if inside:
                 yield Heat(inside, Standing(inside))
 
     def _running(self, heats: Sequence[Heat], turn: int) -> set[str]:
         """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
         as the spec says."""
         last = self._experiment.repetitions
-        there = [heat for heat in heats if self._budget_s is not None or turn <= last + heat.rounds_missed]
-        cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in there)
+        if self._budget_s is None and turn > last:
+            return set()
+        cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in heats)
         return {self._whole.cells[place].cell_id for of_heat in cells for place in of_heat}
 
     def _wanted(self, stretch: Mapping[int, Sequence[PlannedRun]], turn: int, running: set[str]) -> list[PlannedRun]:
@@ -198,18 +172,10 @@ class _Racing:
         trended = self._experiment.order == "as-listed" and not self._simulated
         so_far = self._whole.model_copy(update={"runs": tuple(self._runs)})
         fit = racing.fitted(log_s, self._blocks, places_of(so_far, rounds) if trended else None)
-        return [self._judged(heat, fit, families) if heat.standing.running else heat for heat in heats]
-
-    def _judged(self, heat: Heat, fit: Fit, families: int) -> Heat:
-        shares = families * (2 if heat.gauges else 1)
-        standing = racing.look(heat.standing, fit, shares, self._margin)
-        if not heat.waiting or standing.rounds < scales.ROUNDS:
-            return replace(heat, standing=standing)
-        error = ALPHA * racing.SHARE / shares
-        first = standing.racing[0] if standing.racing else heat.gauges[0]
-        sifted = scales.sift(heat.waiting, self._small, heat.gauges, fit.cells, first, error)
-        joining = [cell for cell in heat.waiting if cell not in sifted.left]
-        return replace(heat, standing=standing.joined(joining), waiting=(), sifted=sifted)
+        return [
+            Heat(heat.cells, racing.look(heat.standing, fit, families, self._margin)) if heat.standing.running else heat
+            for heat in heats
+        ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -223,7 +189,6 @@ class ByRace:
     def __init__(self, heats: Sequence[Heat], fitted: Fit) -> None:
         self._of = {cell: heat.standing for heat in heats for cell in heat.cells}
         self._times = fitted.cells
-        self.outside = frozenset(cell for heat in heats if heat.sifted for cell in heat.sifted.left)
 
     def fastest(self, cells: Sequence[int]) -> int | None:
         """The one in front; of several heats, the one that takes the least time."""
@@ -266,7 +231,6 @@ def raced(
     for lap in laps:
         walls.setdefault(lap.cell_id, []).append(lap.wall_s)
     of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
-    small = _in_small_worlds(experiment.race.small, plan, so_far.heats) if experiment.race else None
     return Raced(
         judging=ByRace(so_far.heats, fitted),
         complete=stats.fit(log_s[:, complete], blocks),
@@ -281,29 +245,10 @@ def raced(
             open=tuple(
                 plan.cells[cell].cell_id
                 for heat in so_far.heats
-                if heat.standing.running or heat.waiting
-                for cell in (*heat.standing.racing, *heat.waiting)
+                if heat.standing.running
+                for cell in heat.standing.racing
             ),
-            spent_s=sum(map(sum, walls.values())) + (small.spent_s if small else 0.0),
+            spent_s=sum(map(sum, walls.values())),
             of_all_s=experiment.repetitions * of_round_s,
-            small=small,
-        ),
-    )
-
-
-def _in_small_worlds(small: SmallWorlds | None, plan: Plan, heats: Sequence[Heat]) -> SmallSummary | None:
-    if small is None:
-        return None
-    sifted = [heat.sifted for heat in heats if heat.sifted is not None]
-    return SmallSummary(
-        scale=small.scale,
-        rounds=small.rounds,
-        runs=small.runs,
-        spent_s=small.spent_s,
-        left=tuple(plan.cells[cell].cell_id for one in sifted for cell in one.left),
-        biases=tuple(
-            SmallBias(pairs=one.pairs, mean=math.exp(one.mean), sd=one.sd, limit=math.exp(one.limit))
-            for one in sifted
-            if one.mean is not None and one.sd is not None and one.limit is not None
         ),
     )

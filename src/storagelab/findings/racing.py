@@ -10,7 +10,7 @@ matter how often a race is looked at, when it ends, or who decides to go on: all
 A race is a function of the times of its complete rounds. An interrupted race decides the same when it goes on.
 
 After two rounds, two runs of a layout say nothing about its own scatter. So any of them may be five times as noisy as the
-typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/explanation/statistics.md,
+typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/records/monte-carlo.md,
 drawn by `make bench ARGS="--only races"`.
 """
 
@@ -62,8 +62,7 @@ class Standing:
 
     `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
     `silent` = those that left because no run of theirs succeeded. `cleared` = for each cell that was ever in front, those of
-    which it is known that they are not faster than it by more than the race's margin. `late` = cells that joined after the
-    first rounds, with the number of rounds that they missed.
+    which it is known that they are not faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]
@@ -72,16 +71,6 @@ class Standing:
     silent: tuple[int, ...] = ()
     differences: Mapping[int, Difference] = field(default_factory=dict)
     cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    late: Mapping[int, int] = field(default_factory=dict)
-
-    def joined(self, cells: Sequence[int]) -> Standing:
-        """The same with further cells, which run from the next round on."""
-        late = {**self.late, **dict.fromkeys(cells, self.rounds)}
-        return replace(self, racing=(*self.racing, *cells), late=late)
-
-    def rounds_of(self, cell: int) -> int:
-        """The rounds that a cell has run in."""
-        return self.rounds - self.late.get(cell, 0)
 
     @property
     def everybody(self) -> tuple[int, ...]:
@@ -114,26 +103,17 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
         return replace(standing, rounds=rounds)
     ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
     standing = replace(standing, rounds=rounds, silent=(*standing.silent, *silent))
-    racing = sorted(
-        (cell for cell in standing.racing if cell not in silent),
-        key=lambda cell: (cell in standing.late and standing.rounds_of(cell) <= FIRST_LOOK, float(fit.cells[cell])),
-    )
+    racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
     standing = replace(standing, racing=tuple(racing))
     if not racing:
         return standing
     first = next((cell for cell in racing if cell in ran), racing[0])
-    # Two runs of a layout, at the first look or just joined, are judged in a way of their own, by a part of the error.
-    fresh = [cell for cell in racing if standing.rounds_of(cell) == FIRST_LOOK]
-    later = rounds > FIRST_LOOK
-    error = error_of(rounds) / (2 if fresh and later else 1)
-    apart = stats.far_from_best(fit, first, error / families, NOISIEST) if fresh else []
-    compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION) if later else []
-    found = {
-        cell: difference
-        for cell in racing
-        if standing.rounds_of(cell) >= FIRST_LOOK
-        and (difference := (apart if cell in fresh else compared)[cell]) is not None
-    }
+    error = error_of(rounds)
+    if rounds == FIRST_LOOK:  # two runs of a layout are judged in a way of their own
+        compared = stats.far_from_best(fit, first, error / families, NOISIEST)
+    else:
+        compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)
+    found = {cell: one for cell in racing if (one := compared[cell]) is not None}
     leaving = [cell for cell, one in found.items() if one.distinguishable and one.ratio.value > 1]
     staying = {cell: one for cell, one in found.items() if cell not in leaving}
     near = {cell for cell, one in staying.items() if one.ratio.low is not None and one.ratio.low * (1 + within) >= 1}

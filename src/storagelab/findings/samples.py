@@ -8,11 +8,26 @@ from collections.abc import Sequence
 
 from storagelab.findings.model import Estimate, Point, Sample
 from storagelab.findings.studentized import t_point
+from storagelab.model.values import MOST
 
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 VALUES_LEAST = 3
 """With fewer values an interval reflects Student's t more than the runs: for two values it is 13 standard errors wide."""
+
+FURTHEST = 5 * math.log(MOST)
+"""No difference of log times is surely other than 0 and has an interval that reaches so far, as figures are below `MOST`."""
+
+
+def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
+    """e^`value` with the 95 % interval from e^(value - down) to e^(value + up); `up` is `down` if not given.
+
+    An interval that reaches further than any figures can be apart has no ends: the runs don't bound the value.
+    """
+    up = down if up is None else up
+    if not max(abs(value - down), abs(value + up)) <= FURTHEST:
+        return Estimate(value=math.exp(value))
+    return Estimate(value=math.exp(value), low=math.exp(value - down), high=math.exp(value + up), confidence=CONFIDENCE)
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:

@@ -18,7 +18,7 @@ misleads:
 
 A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
 no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
-name a loser anyway, and how often a real difference is found: docs/explanation/statistics.md, drawn by
+name a loser anyway, and how often a real difference is found: docs/records/monte-carlo.md, drawn by
 `make bench ARGS="--only statistics"`.
 """
 
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from storagelab.findings.model import Estimate
-from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
+from storagelab.findings.samples import ALPHA, FURTHEST, VALUES_LEAST, from_logs
 from storagelab.findings.studentized import CAUTION, MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
@@ -108,8 +108,9 @@ class Fit:
 class Difference:
     """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
 
-    Neither exists if fewer than two rounds are common. A test at a stricter level than 5 % has its p-value scaled to that
-    level, and a correspondingly wider interval. `pairs` = the number of within-round ratios behind it.
+    Neither exists if fewer than two rounds are common. Runs so wild that they bound nothing give a p-value alone. A test at a
+    stricter level than 5 % has its p-value scaled to that level, and a correspondingly wider interval. `pairs` = the number
+    of within-round ratios behind it.
     """
 
     ratio: Estimate
@@ -239,7 +240,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     up = math.hypot(down, math.sqrt(picked * of_cell))
     lean = fitted.skewness * math.sqrt(of_cell / runs) * (1 + 2 * point**2) / 6
     down, up = down + max(-lean, 0.0), up + max(lean, 0.0)
-    return Estimate(value=math.exp(value), low=_exp(value - down), high=_exp(value + up), confidence=CONFIDENCE)
+    return from_logs(value, down, up)
 
 
 def variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
@@ -310,7 +311,7 @@ def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], 
     """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
     The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
-    of Statistics 12). A cell that can't be compared with all of `among` has none.
+    of Statistics 12). A cell that can't be compared with all of `among`, or whose runs don't bound it, has none.
     """
     asked = tuple(cells), tuple(sorted(among)), families
     if asked not in fitted.bounds:
@@ -335,7 +336,8 @@ def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: i
     moderated = _points(against.moderated_df[others], lambda df: maximum_point(len(others), df, alpha))
     cautious = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
     half = np.maximum(moderated * against.moderated_errors[others], cautious * against.own_errors[others])
-    return _exp(max(0.0, float((half - against.log_ratios[others]).max())))
+    log_bound = max(0.0, float((half - against.log_ratios[others]).max()))
+    return math.exp(log_bound) if log_bound <= FURTHEST else None
 
 
 def _points(df: Matrix, point: Callable[[float], float]) -> Matrix:
@@ -431,11 +433,6 @@ def _average(rows: Matrix) -> Matrix:
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
 
-def _exp(value: float) -> float:
-    """e^value, capped near the largest float."""
-    return math.exp(min(value, 700.0))
-
-
 @dataclass(frozen=True)
 class _Error:
     """A standard error and its degrees of freedom."""
@@ -493,5 +490,4 @@ def _judged(
     for one in errors:
         half = max(half, family.point(one.df, alpha) * one.error)
         p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
-    ratio = Estimate(value=math.exp(value), low=_exp(value - half), high=_exp(value + half), confidence=CONFIDENCE)
-    return Difference(ratio, min(1.0, p_value * ALPHA / alpha), pairs)
+    return Difference(from_logs(value, half), min(1.0, p_value * ALPHA / alpha), pairs)

@@ -45,11 +45,6 @@ class Judged:
 class Judging(Protocol):
     """How cells under one load are compared; cells by their places in the plan."""
 
-    @property
-    def outside(self) -> frozenset[int]:
-        """Cells that take no part, as they were ruled out without runs."""
-        ...
-
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
@@ -69,7 +64,6 @@ class _OfAllRuns:
     fitted: stats.Fit
     families: int
     alpha: float
-    outside: frozenset[int] = frozenset()
 
     def fastest(self, cells: Sequence[int]) -> int | None:
         log_s = np.full_like(self.fitted.log_s, np.nan)
@@ -179,7 +173,6 @@ def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None
 
 def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
     """The verdict over `cells`, all under one load."""
-    cells = [cell for cell in cells if cell not in samples.judging.outside]
     fastest, worst = samples.judging.fastest(cells), _worst_of(samples.fitted, cells)
     comparisons = _comparisons(samples, fastest, cells)
     best = samples.cell_id(fastest)

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from storagelab.machine import host
+from storagelab.machine.control_groups import control_groups
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
 from storagelab.machine.procfs import TaskView
+from storagelab.machine.throttling import read_group
 from storagelab.model.values import Frozen
 
 State = Literal["yes", "no", "partly"]
@@ -68,6 +70,7 @@ def abilities(
         "places": lambda: [place(name, path, kernel) for name, path in places.items()],
         "drives": lambda: drives(places, kernel),
         "quiet": lambda: quiet(host.load_1min(), host.usable_cpus(kernel)),
+        "CPU quota": lambda: cpu_quota(kernel),
         "clock": lambda: clock(kernel),
         "CPU frequency": lambda: cpu_frequency(kernel),
         "open files": open_files,
@@ -262,6 +265,21 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
         "CPU frequency",
         f"governor {', '.join(sorted(governors))}: speed follows the load",
         "as root: cpupower frequency-set --governor performance",
+    )
+
+
+def cpu_quota(kernel: Kernel = HERE) -> Ability:
+    """Checks whether control groups limit the CPU time of this process, and whether they have held it back so far."""
+    quota = host.cpu_quota(kernel)
+    if quota is None:
+        return _yes("CPU quota", "none is in force for storagelab and what it starts")
+    groups = [held for group in control_groups("cpu", kernel) if (held := read_group(group)) is not None]
+    held_s = max((held.throttled_s for held in groups), default=0.0)
+    return _partly(
+        "CPU quota",
+        f"control groups allow {quota:g} CPUs, and have held processes of this group back for {held_s:.1f} s so far: a run "
+        "that loses more than a tenth of its time is unverified",
+        "raise or remove it: cpu.max, or cpu.cfs_quota_us, of the control group; docker run --cpus",
     )
 
 

@@ -30,6 +30,8 @@ SETTLED = "throughput"
 """The name of the check that fails if the warm-up was to be found, and throughput did not settle in time."""
 BEHIND_RATE = "rate"
 """The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
+THROTTLED = "CPU quota"
+"""The name of the check that fails if control groups held back the server or its load for a large part of the run."""
 Status = Literal["ok", "failed", "unverified"]
 
 
@@ -167,19 +169,41 @@ class Measurement(Frozen):
         return tuple(check for check in self.checks if check.ok is not True)
 
 
+HELD_BACK: Mapping[str, str] = {"server": "the server", "load": "the load's own program", "storagelab": "storagelab"}
+"""Whom control groups can hold back: a word of the counters, and what it means."""
+
+
+def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tuple[float, float]]:
+    """Whom a CPU quota held back, by the run's counters of CPU time: the seconds, summed over CPUs, and the share of the run.
+
+    One busy CPU loses as much of the run as it was held back. Of several, what counts is the share of the CPU time that they
+    wanted: what they got and what was held back. Neither can be more than the run lost, so the smaller share is told.
+    """
+    found = {}
+    for who in HELD_BACK:
+        throttled_s = counters.get(f"{who}_throttled_s", 0.0)
+        if throttled_s > 0:
+            wanted_s = throttled_s + counters.get(f"{who}_group_cpu_s", 0.0)
+            found[who] = throttled_s, throttled_s / max(elapsed_s, wanted_s)
+    return found
+
+
 NO_TIME = "no time passed between its first start and its last finish"
 """Why a run fails whose elapsed time is zero, so that nothing can be divided by it."""
+
+
+_MOST_RUNS = 1_000_000_000
 
 
 class Run(Frozen):
     """One run in the store. `measurement` is None when the run failed before there was one."""
 
     cell_id: str
-    repetition: int
-    attempt: int = 1
-    sequence: Count
-    block: Count = 0
-    seed: int = 0
+    repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
+    attempt: int = Field(1, ge=1, le=_MOST_RUNS)
+    sequence: int = Field(ge=0, le=_MOST_RUNS)
+    block: int = Field(0, ge=0, le=_MOST_RUNS)
+    seed: int = Field(0, ge=0, lt=2**63)
     status: Status
     reason: str = ""
     started_at: str = Field(description="ISO 8601, UTC")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -38,27 +37,11 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
 
 
-class SmallWorlds(Frozen):
-    """What is known of a race's layouts, before it begins, from worlds that are smaller than the spec's.
-
-    `rounds` of `runs` in all were made at `scale`. `log_s` = the log time of each cell there, as cells are compared; it lacks
-    cells whose runs failed.
-    """
-
-    scale: int
-    rounds: int
-    runs: int
-    spent_s: float
-    log_s: dict[str, float]
-
-
 class Race(Frozen):
     """Layouts that are surely slower leave, and the rest go on. `within` = the margin within which a layout is as good as
-    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `small` = the small worlds in which most layouts are
-    judged, if any."""
+    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin."""
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
-    small: SmallWorlds | None = None
 
 
 class FleetConfig(Frozen):
@@ -76,6 +59,9 @@ class FleetConfig(Frozen):
     )
 
 
+MOST_REPETITIONS = 10_000
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -87,7 +73,7 @@ class Experiment(Frozen):
     repetitions: int = Field(
         3,
         ge=1,
-        le=10_000,
+        le=MOST_REPETITIONS,
         description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
     )
     order: Order = Field(
@@ -184,20 +170,35 @@ class PlannedBlock:
         return self.cells[planned.cell_id]
 
     @cached_property
-    def _packed(self) -> bytes:
-        return pickle.dumps(
-            ([tuple(getattr(planned, name) for name in PlannedRun.model_fields) for planned in self.runs], self.cells)
-        )
+    def packed(self) -> bytes:
+        """As JSON. `unpacked` is the other way round."""
+        runs = tuple(tuple(getattr(planned, name) for name in _OF_RUN) for planned in self.runs)
+        return _Packed(runs=runs, cells=tuple(self.cells.values())).model_dump_json().encode()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpacked, (self._packed,)
+        return unpacked, (self.packed,)
+
+
+_OF_RUN = tuple(PlannedRun.model_fields)
+
+
+class _Packed(Frozen):
+    """A block with runs as rows: a third of the bytes, and of the time."""
+
+    runs: tuple[tuple[int, int, str, int, int], ...]
+    cells: tuple[Cell, ...]
 
 
 @lru_cache(16)
-def _unpacked(packed: bytes) -> PlannedBlock:
-    runs, cells = pickle.loads(packed)  # noqa: S301 - our own
-    names = tuple(PlannedRun.model_fields)
-    return PlannedBlock(tuple(PlannedRun.model_construct(**dict(zip(names, run, strict=True))) for run in runs), cells)
+def unpacked(packed: bytes) -> PlannedBlock:
+    """Raises ValueError if that is no block."""
+    read = _Packed.model_validate_json(packed)
+    cells = {cell.cell_id: cell for cell in read.cells}
+    rows = (dict[str, Any](zip(_OF_RUN, run, strict=True)) for run in read.runs)
+    runs = tuple(PlannedRun.model_construct(**row) for row in rows)
+    if not runs or any(run.cell_id not in cells for run in runs):
+        raise ValueError("a block needs runs, and a cell for each")
+    return PlannedBlock(runs, cells)
 
 
 MANY_RUNS = 5_000

@@ -1,15 +1,14 @@
 """Write a report, in any of its forms.
 
-write_report(folder, ...)     report.html in the experiment's results folder
-render("md", ...)             the same findings in another form, as text
-write_charts(folder, "png")   each chart as a file
-write_chart("waits", file)    one of them
+write_report(folder, ...)                report.html in the experiment's results folder
+render("md", ...)                        the same findings in another form, as text
+write_charts(None, folder, "png", ...)   each chart as a file
+write_chart("waits", file, ...)          one of them
+write(file, content)                     any of these, wherever the name leads
 """
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings
+from storagelab.machine.outputs import descriptor_of, write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import wide_specs
@@ -32,6 +32,8 @@ from storagelab.version import __version__
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
 TABLES_FILE = "tables.sqlite"
+CHARTS_FOLDER = "charts"
+STDOUT = Path("-")
 
 
 def render(
@@ -74,78 +76,88 @@ def write_report(
 ) -> Path:
     """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE
-    write_atomically(file, render("html", experiment, plan, runs, findings, embed_data=embed_data))
+    write(file, render("html", experiment, plan, runs, findings, embed_data=embed_data), within=folder)
     return file
 
 
-def write_tables(file: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> None:
-    """Write a SQLite file for queries, with the tables runs, waits, series and cells."""
+def write_tables(
+    output: Path | None, folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
+) -> None:
+    """Write a SQLite file for queries, with the tables runs, waits, series and cells, by default into `folder`, and say
+    where."""
     tables = {name: make() for name, make in all_of(experiment, plan, runs, findings).items()}
-    write_atomically(file, sqlite_file(tables))
+    _write_and_tell(output, folder, TABLES_FILE, sqlite_file(tables))
 
 
-def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> list[Path]:
-    """Write each chart that has data into `folder`, as "png" or "svg"; return the files, in reading order."""
+def write_charts(output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
+    """Write each chart that has data into a folder, by default one in `folder`, as "png" or "svg", and say where, in reading
+    order. Raises StoragelabError if `output` is no folder."""
+    place = output or folder / CHARTS_FOLDER
+    if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):
+        hint = "name a folder with --output, or write one chart alone: --chart completion-time"
+        raise StoragelabError(f"{place} is no folder, and each chart is a file\n  {hint}")
     specs = wide_specs(findings, runs)
-    files = {name: folder / f"{name}.{format_}" for name in specs}
-    for name, file in files.items():
-        _write_chart(file, format_, specs[name])
-    return list(files.values())
+    for name, spec in specs.items():
+        file = place / f"{name}.{format_}"
+        write(file, _drawn(spec, format_), within=folder if output is None else place)
+        tell(file)
 
 
-def write_chart(name: str, file: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
-    """Write one chart. Raises StoragelabError with the charts that there are if none has that name."""
+def write_chart(
+    name: str, output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]
+) -> None:
+    """Write one chart, and say where. Raises StoragelabError with the charts that there are if none has that name."""
     specs = wide_specs(findings, runs)
     if name not in specs:
         known = ", ".join(specs) or "none, as nothing was measured"
         raise StoragelabError(f"this experiment has no chart {name!r}\n  its charts: {known}")
-    _write_chart(file, format_, specs[name])
+    _write_and_tell(output, folder, f"{CHARTS_FOLDER}/{name}.{format_}", _drawn(specs[name], format_))
 
 
-def _write_chart(file: Path, format_: str, spec: Spec) -> None:
-    write_atomically(file, to_png(spec) if format_ == "png" else to_svg(spec))
+def _drawn(spec: Spec, format_: str) -> str | bytes:
+    return to_png(spec) if format_ == "png" else to_svg(spec)
+
+
+def _write_and_tell(output: Path | None, folder: Path, name: str, content: str | bytes) -> None:
+    """Into `output` if it is given, which may lie anywhere, else into the file of that name in `folder`."""
+    file = output or folder / name
+    if write(file, content, within=folder if output is None else None):
+        tell(file)
 
 
 def deliver(text: str, output: Path | None) -> None:
-    """Write to a file or to stdout."""
-    if output is None:
-        screen.write(text)
-    else:
-        write_atomically(output, text)
+    """Write to a file or to stdout, and say on stderr which file."""
+    if write(output or STDOUT, text):
         screen.say(f"written: {output}")
 
 
-def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write `file` completely or not at all: write a temporary file beside it, then rename that.
+def tell(file: Path) -> None:
+    """Say on stdout which file was written."""
+    screen.say(str(file), stdout=True)
 
-    Raises StoragelabError if the folder can't be written.
+
+def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bool:
+    """Write a file completely or not at all; to stdout for "-", and to devices and pipes. Returns whether the data is
+    elsewhere than on stdout or stderr, so that words about it can be printed.
+
+    `within`: the folder that links in it must not lead out of, as somebody else may have made them. Raises StoragelabError if
+    it can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content
+    number = 1 if file == STDOUT else descriptor_of(file)
+    if isinstance(content, bytes) and number is not None and os.isatty(number):
+        raise StoragelabError(
+            "a terminal can't show this data\n  name a file with --output, or give it to a program: | ..."
+        )
+    if file == STDOUT:
+        screen.write(content)
+        return False
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _remove_half_written(file)
-        path = file.with_name(f".{file.name}.{os.getpid()}")
-        path.unlink(missing_ok=True)
-        with path.open("xb") as temporary:  # never through an existing link
-            try:
-                temporary.write(data)
-                temporary.flush()
-                os.fsync(temporary.fileno())
-                path.chmod(0o644)
-                path.replace(file)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                raise
+        write_whole(file, [data], within=within)
+    except BrokenPipeError:
+        raise  # the reader has had enough
     except OSError as error:
         reason = error.strerror or str(error)
         hint = "make room, or name another place with --output"
         raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None
-
-
-def _remove_half_written(file: Path) -> None:
-    """What processes left that were killed amid this: each wrote beside the file, under its own number."""
-    for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
-        number = left.suffix.removeprefix(".")
-        if number.isdecimal() and not Path(f"/proc/{number}").exists():
-            left.unlink(missing_ok=True)
+    return number not in (1, 2)

@@ -9,44 +9,37 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import pickle
 import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from distributed import Client, Future
 
 from storagelab.errors import PreflightError
-from storagelab.run.executors import Jobs, Work, sendable
-from storagelab.run.joining import HOST, QUESTION, RESOURCE, SLOTS, Identity, Reach, is_safe, joined, refusal
+from storagelab.run.asking import failure, heard, introduction_in, no_slot, submitted
+from storagelab.run.executors import Jobs
+from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
+from storagelab.run.messages import Answer, Errand, words
 
-CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
-"""Text, so that the scheduler needs no storagelab."""
+_INTRODUCING = Introducing()
 _LOOK_S = 1.0
 _PATIENCE_S = 600.0
 """For how long a scheduler that is gone may stay away."""
 _SILENT_S = 5.0
 _AWAY_S = 60.0
 """For how long a host of a fleet may be away before others make its rounds: Dask restarts a worker in some seconds."""
-_FETCH_S = 60.0
 _FETCHERS = 16
+_MOST_THREADS = 1024
 _TOGETHER = 256
 """At most so many answers are heard before tasks are dealt again."""
 
-Task = TypeVar("Task")
+T = TypeVar("T")
+E = TypeVar("E")
 News = TypeVar("News")
-
-
-class Answer(NamedTuple):
-    """What a worker sends back: its news; or an error of the work, or, in words, of its machine."""
-
-    news: tuple[Any, ...] = ()
-    broke: BaseException | None = None
-    machine: str = ""
 
 
 class _Lost(Exception):
@@ -54,8 +47,8 @@ class _Lost(Exception):
 
 
 @dataclass
-class _Sent(Generic[Task]):
-    task: Task
+class _Sent(Generic[T]):
+    task: T
     worker: _Worker
     future: Future
     since_s: float | None = None
@@ -82,12 +75,12 @@ class _Worker:
         return self.at_work[self.slots :]
 
 
-class Cluster(Generic[Task, News]):
+class Cluster(Generic[T, News]):
     """Works on all workers that the scheduler has at the time."""
 
     def __init__(
         self,
-        work: Work[Task, News],
+        errand: Errand[T, News],
         reach: Reach,
         say: Callable[[str], None],
         *,
@@ -95,15 +88,19 @@ class Cluster(Generic[Task, News]):
         tick_s: float = 0.5,
         fleet: Collection[str] = (),
     ) -> None:
-        """`work` must be a function that another process can find by name. A task that takes `limit_s` hangs. `fleet` = the
+        """`errand`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
         hosts to which tasks are dealt by name, one at a time to each; without it, all workers are alike."""
-        self._work, self._reach, self._say, self._limit_s, self._tick_s = work, reach, say, limit_s, tick_s
+        self._errand, self._reach, self._limit_s, self._tick_s = errand, reach, limit_s, tick_s
+        self._tell = say
         self._fleet, self._seen = fleet, dict[str, float]()
         self._workers: dict[str, _Worker] = {}
         self._refused: dict[str, str] = {}
-        self._sent: dict[str, _Sent[Task]] = {}
+        self._sent: dict[str, _Sent[T]] = {}
         self._numbered = 0
         self._clock = _Clock()
+
+    def _say(self, line: str) -> None:
+        self._tell(words(line))
 
     @property
     def at_once(self) -> int:
@@ -125,7 +122,7 @@ class Cluster(Generic[Task, News]):
     def _hanging(self) -> int:
         return sum(sent.given_up for sent in self._sent.values())
 
-    def execute(self, jobs: Jobs[Task, News]) -> None:
+    def execute(self, jobs: Jobs[T, News]) -> None:
         """Any error here, or Ctrl-C, leaves the cluster. What its workers are amid is forgotten, and they go on with others'
         work; the processes of a local cluster end."""
         away_since: float | None = None
@@ -158,14 +155,14 @@ class Cluster(Generic[Task, News]):
         if client.dashboard_link:
             self._say(f"dashboard: {client.dashboard_link}")
 
-    def _forget(self, jobs: Jobs[Task, News]) -> None:
+    def _forget(self, jobs: Jobs[T, News]) -> None:
         """All that was sent is to be made again."""
         for sent in self._sent.values():
             if not sent.given_up:
                 jobs.ended(sent.task)
         self._sent, self._workers, self._refused = {}, {}, {}
 
-    def _work_with(self, client: Client, jobs: Jobs[Task, News]) -> None:
+    def _work_with(self, client: Client, jobs: Jobs[T, News]) -> None:
         done = threading.Event()
         self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
         looking = threading.Thread(target=_look, args=(client, self._events, done), daemon=True)
@@ -180,7 +177,7 @@ class Cluster(Generic[Task, News]):
 
     # --- dealing -----------------------------------------------------------------------------------------------------
 
-    def _deal(self, jobs: Jobs[Task, News]) -> bool:
+    def _deal(self, jobs: Jobs[T, News]) -> bool:
         """Send a task to each free thread, then one to wait there. Whether there is anything to wait for."""
         nothing = False
         for ahead in (False, True):
@@ -202,12 +199,11 @@ class Cluster(Generic[Task, News]):
     def _hangs(self, worker: _Worker) -> bool:
         return any(self._sent[key].given_up for key in worker.at_work)
 
-    def _send(self, worker: _Worker, task: Task) -> None:
+    def _send(self, worker: _Worker, task: T) -> None:
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
-        payload = pickle.dumps((self._work, task))
         slot = {RESOURCE: 1} if self._fleet else None
-        future = self._submit(worker.address, key, CALL, {"payload": payload}, resources=slot)
+        future = self._submit(worker.address, key, self._errand, task, slot)
         self._sent[key] = _Sent(task, worker, future)
         worker.at_work.append(key)
         self._note_begun(worker)
@@ -215,7 +211,7 @@ class Cluster(Generic[Task, News]):
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):  # it has been shut down
-                fetchers.submit(lambda: events.put(("answered", key, _fetched(ended))))
+                fetchers.submit(lambda: events.put(("answered", key, heard(ended, self._errand, task, worker.host))))
 
         future.add_done_callback(fetch)
 
@@ -224,7 +220,7 @@ class Cluster(Generic[Task, News]):
             if self._sent[key].since_s is None:
                 self._sent[key].since_s = self._clock.now_s
 
-    def _take_back(self, jobs: Jobs[Task, News], worker: _Worker) -> None:
+    def _take_back(self, jobs: Jobs[T, News], worker: _Worker) -> None:
         """What waits there goes to others."""
         for key in worker.waiting:
             sent = self._sent.pop(key)
@@ -232,11 +228,11 @@ class Cluster(Generic[Task, News]):
             sent.future.cancel()
             jobs.ended(sent.task)
 
-    def _submit(self, address: str, key: str, *what: object, resources: Mapping[str, int] | None = None) -> Future:
+    def _submit(
+        self, address: str, key: str, errand: Errand[E, Any], task: E, resources: Mapping[str, int] | None = None
+    ) -> Future:
         try:
-            return self._client.submit(
-                eval, *what, key=key, workers=[address], pure=False, retries=0, resources=resources
-            )
+            return submitted(self._client, address, key, errand, task, resources)
         except (OSError, RuntimeError, ValueError) as error:
             raise self._gone(error) from None
 
@@ -246,7 +242,7 @@ class Cluster(Generic[Task, News]):
 
     # --- hearing -----------------------------------------------------------------------------------------------------
 
-    def _hear(self, jobs: Jobs[Task, News]) -> None:
+    def _hear(self, jobs: Jobs[T, News]) -> None:
         """All that has come. Answers that come together are told together."""
         for kind, events in itertools.groupby(self._heard(), key=lambda event: event[0]):
             if kind == "answered":
@@ -271,7 +267,7 @@ class Cluster(Generic[Task, News]):
                 heard.append(self._events.get_nowait())
         return heard
 
-    def _answered(self, jobs: Jobs[Task, News], answers: Sequence[tuple[str, Answer | BaseException]]) -> None:
+    def _answered(self, jobs: Jobs[T, News], answers: Sequence[tuple[str, Answer[News] | BaseException]]) -> None:
         over = [(sent, answer) for key, answer in answers if (sent := self._over(jobs, key, answer)) is not None]
         good = [answer for _, answer in over if isinstance(answer, Answer) and not answer.machine]
         if news := [one for answer in good for one in answer.news]:
@@ -279,17 +275,17 @@ class Cluster(Generic[Task, News]):
         for broke in (answer.broke for answer in good if answer.broke is not None):
             raise broke
         for sent, answer in over:
-            if why := _failure(answer):
-                self._refuse(sent.worker, f"it failed: {why}")
+            if why := failure(answer):
+                self._refuse(sent.worker, why)
                 self._check_for_workers()
             jobs.ended(sent.task)
 
-    def _over(self, jobs: Jobs[Task, News], key: str, answer: Answer | BaseException) -> _Sent[Task] | None:
+    def _over(self, jobs: Jobs[T, News], key: str, answer: Answer[News] | BaseException) -> _Sent[T] | None:
         """What was sent and is over; None if it was dealt again meanwhile."""
         sent = self._sent.get(key)
         if sent is None:
             return None
-        if _failure(answer):
+        if failure(answer):
             self._take_back(jobs, sent.worker)
         del self._sent[key]
         sent.worker.at_work.remove(key)
@@ -299,7 +295,7 @@ class Cluster(Generic[Task, News]):
         self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
         return None
 
-    def _see(self, jobs: Jobs[Task, News], threads: Mapping[str, int]) -> None:
+    def _see(self, jobs: Jobs[T, News], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
             worker = self._workers.pop(address)
             self._refused = {other: why for other, why in self._refused.items() if why != _second(worker.host)}
@@ -333,40 +329,41 @@ class Cluster(Generic[Task, News]):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
             return
-        asked = self._submit(address, f"storagelab-who-{time.time_ns()}-{address}", QUESTION)
+        asked = self._submit(address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
         self._workers[address] = _Worker(address, slots, asked)
         events, fetchers = self._events, self._fetchers
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):
-                fetchers.submit(lambda: events.put(("identity", address, _fetched_as_is(ended))))
+                fetchers.submit(lambda: events.put(("identity", address, heard(ended, _INTRODUCING, None, ""))))
 
         asked.add_done_callback(fetch)
 
-    def _meet(self, address: str, told: object) -> None:
+    def _meet(self, address: str, told: Answer[Introduction] | BaseException) -> None:
         worker = self._workers.get(address)
         if worker is None:
             return
         if isinstance(told, CancelledError):
             del self._workers[address]  # it is greeted again if it is still there
             return
-        if not isinstance(told, dict):
-            why = f"it can't load this storagelab ({type(told).__name__}: {told})"
+        introduced = introduction_in(told)
+        if isinstance(introduced, str):
+            why = introduced
         else:
-            why = refusal(told)
+            why = refusal(introduced.identity)
             if not why and self._fleet:
-                why = self._refusal_of_host(told)
-                worker.host, worker.slots = told[HOST], 1
+                why = self._refusal_of_host(introduced)
+                worker.host, worker.slots = introduced.host, 1
         if why:
             self._refuse(worker, why)
             self._check_for_workers()
         else:
             worker.welcome = True
 
-    def _refusal_of_host(self, told: Identity) -> str:
+    def _refusal_of_host(self, told: Introduction) -> str:
         """Why a worker can't make a fleet's runs; "" if it can."""
-        host = told[HOST]
-        if why := no_slot(told):
+        host = told.host
+        if why := no_slot(told.slots):
             return why
         if host not in self._fleet:
             return f"{host or 'its host'} was not among the hosts when `run` began"
@@ -383,7 +380,7 @@ class Cluster(Generic[Task, News]):
 
     # --- what takes too long -----------------------------------------------------------------------------------------
 
-    def _look_at_clock(self, jobs: Jobs[Task, News]) -> None:
+    def _look_at_clock(self, jobs: Jobs[T, News]) -> None:
         if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
         begun = [(sent, sent.since_s) for sent in self._sent.values() if sent.since_s is not None and not sent.given_up]
@@ -394,14 +391,6 @@ class Cluster(Generic[Task, News]):
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
                 self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
                 jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
-
-
-def no_slot(told: Identity) -> str:
-    """Why a worker can't make measured runs by what it offers; "" if it can: one at a time."""
-    if told[SLOTS] == "1":
-        return ""
-    offers = f"{told[SLOTS]} slots" if told[SLOTS] != "0" else "no slot"
-    return f'it offers {offers} for measured runs: start it with --resources "{RESOURCE}=1"'
 
 
 def _second(host: str) -> str:
@@ -436,52 +425,11 @@ def _look(client: Client, events: queue.SimpleQueue[tuple[str, Any, Any]], done:
         try:
             if client.status != "running":
                 raise OSError("the connection broke")
-            events.put(("workers", dict(client.nthreads()), None))
+            events.put(("workers", _workers_of(client), None))
         except Exception as error:  # noqa: BLE001 - whatever its libraries break with: the connection is lost
             events.put(("gone", None, error))
             return
 
 
-def _failure(answer: Answer | BaseException) -> str:
-    """What is wrong with the worker, in words. A connection that broke is nobody's fault, and `_look` finds out."""
-    if isinstance(answer, Answer):
-        return answer.machine
-    return "" if isinstance(answer, CancelledError) else f"{type(answer).__name__}: {answer}"
-
-
-def _fetched(future: Future) -> Answer | BaseException:
-    told = _fetched_as_is(future)
-    if not isinstance(told, bytes):
-        return told if isinstance(told, BaseException) else CancelledError()
-    answer: Answer = pickle.loads(told)  # noqa: S301 - of a worker, which runs our code
-    return answer
-
-
-def _fetched_as_is(future: Future) -> object:
-    """The result, or the error. One that can't be had is as good as cancelled."""
-    try:
-        if future.status not in ("finished", "error"):
-            return CancelledError()
-        return future.result(timeout=_FETCH_S)
-    except (OSError, TimeoutError) as error:
-        return error if future.status == "error" else CancelledError()
-    except BaseException as error:  # noqa: BLE001 - the worker's own
-        return error
-
-
-# --- on the worker ---------------------------------------------------------------------------------------------------
-
-
-def perform(payload: bytes) -> bytes:
-    """Do the task in the payload; an Answer."""
-    news: list[Any] = []
-    try:
-        work, task = pickle.loads(payload)  # noqa: S301 - of a client, which may run anything here
-        work(task, news.append)
-    except (OSError, MemoryError) as error:
-        return pickle.dumps(Answer(machine=f"{type(error).__name__}: {error}"))
-    except PreflightError as error:
-        return pickle.dumps(Answer(machine=str(error)))
-    except BaseException as error:  # noqa: BLE001 - it is raised again by the client
-        return pickle.dumps(Answer(broke=sendable(error)))
-    return pickle.dumps(Answer(tuple(news)))
+def _workers_of(client: Client) -> dict[str, int]:
+    return {str(address): min(int(threads), _MOST_THREADS) for address, threads in client.nthreads().items()}

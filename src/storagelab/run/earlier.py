@@ -1,7 +1,7 @@
 """Converts what earlier versions stored to the form of this one. Pure.
 
 Stores of versions 1 and 2 gave every run the keys of all kinds of workload, most of them unused, and called the requests
-of raw I/O rows.
+of raw I/O rows. Earlier versions could judge most layouts of a race in small simulated worlds.
 """
 
 from __future__ import annotations
@@ -33,3 +33,12 @@ def measurement_of_today(text: str, kind: str) -> str:
             case {"rows": int(requests)}:
                 return json.dumps({**measurement, "rows": None, "requests": requests})
     return text
+
+
+def experiment_of_today(experiment: Any) -> Any:
+    """A stored experiment. A race that began in small worlds is read as an experiment of all repetitions, most of them not
+    made: its runs are shown, and only the layouts that ran are compared."""
+    match experiment:
+        case {"race": {"small": small, **race}}:
+            return {**experiment, "race": None if small else race}
+    return experiment

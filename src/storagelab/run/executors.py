@@ -19,9 +19,9 @@ from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from storagelab.machine.kills import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
 _TUNABLES = "GLIBC_TUNABLES"
@@ -120,7 +120,7 @@ class Processes(Generic[Task, News]):
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
-        self._killed_before = _killed_for_memory()
+        self._kills = Kills("the campaign began")
         try:
             self._deal(jobs)
             while any(worker.task is not None for worker in self._workers):
@@ -188,17 +188,8 @@ class Processes(Generic[Task, News]):
 
     def _why(self, code: int | None) -> str:
         """How a process ended, as far as that can be known."""
-        if code is None or code >= 0:
-            return f"its process exited on its own (exit code {code})"
-        why = f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
-        if code != -signal.SIGKILL:
-            return why
-        before, now = self._killed_before, _killed_for_memory()
-        if before is None or now is None:
-            return f"{why}, as the kernel does when memory runs out"
-        if now > before:
-            return f"{why}: memory ran out, for which the kernel has killed {now - before} since the campaign began"
-        return f"{why}, but not by the kernel for lack of memory"
+        killed = self._kills.words(code)
+        return f"its process was {killed}" if killed else f"its process exited on its own (exit code {code})"
 
 
 class _Gone:
@@ -240,16 +231,6 @@ class _Worker(Generic[Task]):
         if self.process.exitcode is None:  # its pipe is closed, but it still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
-
-
-def _killed_for_memory() -> int | None:
-    """How many processes the kernel has killed since boot because memory ran out; None if it doesn't say."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return None
 
 
 @contextmanager

@@ -6,23 +6,32 @@ are each host's own; relative paths start at the folder in which its worker was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from storagelab.errors import PreflightError
 from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.model.values import Frozen
 from storagelab.run.dealing import Slice
-from storagelab.run.executors import Executor, Work
+from storagelab.run.executors import Executor
 from storagelab.run.loop import make_slice
 from storagelab.run.making import failed_run
 from storagelab.run.rounds import Round, RoundDealer
 from storagelab.run.store import Store
-from storagelab.targets import Preflight, Site, preflight, remove_templates, server_abilities, sweep, try_starting
+from storagelab.targets import (
+    Preflight,
+    Site,
+    preflight,
+    remove_templates,
+    server_abilities,
+    sweep,
+    try_starting,
+    volumes_locked,
+)
 
 # --- dealing, where the store is -------------------------------------------------------------------------------------
 
@@ -47,7 +56,7 @@ def make_rounds(
     at_once: int,
 ) -> None:
     """Make what is left of each round, at most so many runs `at_once`, and append each run as it ends. The executor works by
-    `making`. Relative paths of `site` are the hosts' own."""
+    `make_on_host`. Relative paths of `site` are the hosts' own."""
     executor.execute(_Campaign(plan, RoundDealer(todo, at_once, site), executor, store, listener))
 
 
@@ -95,26 +104,25 @@ _swept: set[tuple[str, int]] = set()
 """Campaigns and their blocks for which this process has removed what killed ones left."""
 
 
-def making(campaign: str) -> Work[Slice, Run]:
-    """Makes a run on a host. `campaign` distinguishes this one from those that the host's worker served before."""
-    return partial(_make_on_host, campaign)
+def make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
+    """Make a run on this host. `campaign` distinguishes this one from those that the host's worker served before.
 
-
-def _make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
-    """Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone."""
+    Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone.
+    """
     plan = Plan(cells=tuple(work.block.cells.values()), runs=())
-    if (campaign, work.number) not in _swept:
-        sweep(plan, work.site)
-        _swept.add((campaign, work.number))
     runs: list[Run] = []
-    make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+    with volumes_locked(plan, work.site):  # run by run: another worker of this campaign may share the volumes, in turns
+        if (campaign, work.number) not in _swept:
+            sweep(plan, work.site)
+            _swept.add((campaign, work.number))
+        make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
     if any(run.status == "failed" for run in runs):
         preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:
         tell(run)
 
 
-class Asked(NamedTuple):
+class Asked(Frozen):
     """What each host is asked before anything starts."""
 
     plan: Plan
@@ -123,7 +131,7 @@ class Asked(NamedTuple):
     """Settings may run programs and load code."""
 
 
-class Found(NamedTuple):
+class Found(Frozen):
     """What a host says: what its check found and what it can measure, or why it can't make the runs."""
 
     preflight: Preflight | None
@@ -131,22 +139,22 @@ class Found(NamedTuple):
     refusal: str = ""
 
 
-def look_around(asked: Asked, tell: Callable[[Found], None]) -> None:
+def look_around(asked: Asked) -> Found:
     """The checks of `run` and `doctor` on this host."""
     volumes: dict[str, Path] = {}
     try:
         experiment = Experiment(name=asked.site.experiment)
         found = preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
+        with volumes_locked(asked.plan, asked.site):
+            pass  # nobody else is there
         try_starting(asked.plan, asked.site)
         for cell in asked.plan.cells:
             volumes |= asked.site.volume_paths(cell.config)
     except PreflightError as error:
-        tell(Found(None, refusal=str(error)))
-        return
-    tell(Found(found, (*server_abilities(), *doctor.abilities(volumes, None))))
+        return Found(preflight=None, refusal=str(error))
+    return Found(preflight=found, abilities=(*server_abilities(), *doctor.abilities(volumes, None)))
 
 
-def clean_up(asked: Asked, tell: Callable[[Mapping[str, str]], None]) -> None:
+def clean_up(asked: Asked) -> None:
     """Remove the templates of a campaign that is over."""
     remove_templates(asked.plan, asked.site)
-    tell({})

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Run, host_of
-from storagelab.model.plan import Experiment
+from storagelab.model.plan import MOST_REPETITIONS, Experiment
 from storagelab.run.stored import Stored
 from storagelab.spec import reading
 
@@ -42,9 +42,13 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
             )
     for part in parts:
         _check(part)
-    experiment = reading.with_repetitions(
-        first.experiment, sum(part.experiment.repetitions for part in parts), f"gathered from {len(parts)} campaigns"
-    )
+    repetitions = sum(part.experiment.repetitions for part in parts)
+    if repetitions > MOST_REPETITIONS:
+        raise StoreError(
+            f"the campaigns have {repetitions:,} repetitions together, and one may have at most {MOST_REPETITIONS:,}\n"
+            "  gather fewer of them"
+        )
+    experiment = reading.with_repetitions(first.experiment, repetitions, f"gathered from {len(parts)} campaigns")
     runs: list[Run] = []
     before = length = burnt_in = 0
     for part in parts:
@@ -65,6 +69,8 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
 
 def _check(part: Stored) -> None:
     """Raises StoreError if the part is no campaign of real servers that knows its host."""
+    if "/" in part.experiment.name:
+        raise StoreError(f"{part.folder} holds the small worlds of a race\n  gather measured campaigns")
     if part.experiment.race is not None:
         raise StoreError(f"{part.folder} is a race, which is decided round by round on one host\n  run all repetitions")
     measured = [run for run in part.runs if run.measurement is not None]

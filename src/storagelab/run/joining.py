@@ -11,8 +11,12 @@ import functools
 import hashlib
 import ipaddress
 import logging
+import os
 import platform
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -20,27 +24,26 @@ from typing import NamedTuple
 
 import dask
 import distributed
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.machine.host import describe_host
 from storagelab.model.measurement import name_of_host
-from storagelab.run.executors import tunables
+from storagelab.model.values import Frozen
+from storagelab.run import data_only, local_cluster
+from storagelab.run.local_cluster import unencrypted
+from storagelab.run.messages import words
 from storagelab.version import __version__
 
 _ANSWER_S = 10.0
 _SCHEMES = ("tcp", "tls")
 _SETTINGS = "ca-file", "client.cert", "client.key"
-_LOCAL = "127.0.0.1"
+_ENDING_S = 10.0
 _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
 _QUIET = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
-    "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
-    # What Dask watches itself by takes time from runs in local workers, which take over these settings.
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1s",
-    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.diagnostics.computations.nframes": 0,  # no lines of our programs are sent along
 }
 logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
 
@@ -113,16 +116,16 @@ def _check_certificates(address: str) -> None:
 def joined(reach: Reach) -> Iterator[Client]:
     """A client of the cluster; the local one ends with it. Raises PreflightError if no scheduler answers."""
     with dask.config.set(_QUIET), contextlib.ExitStack() as stack:
+        data_only.close()
         if reach.address is None:
-            cluster = stack.enter_context(contextlib.closing(_started(reach.processes)))
-            address, security = cluster.scheduler_address, _unencrypted()
+            address, security = stack.enter_context(_started(reach.processes)), unencrypted()
         else:
             address, security = reach.address, Security()
         try:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False, security=security)
             stack.callback(_left, client)
             listens = str(client.scheduler_info()["address"])
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a message of another's making breaks with
             reason = next(iter(str(error.__cause__ or error).splitlines()), type(error).__name__)
             raise PreflightError(
                 f"no scheduler answers at {address}: {reason}",
@@ -136,40 +139,63 @@ def joined(reach: Reach) -> Iterator[Client]:
         yield client
 
 
-def _unencrypted() -> Security:
-    """For processes of one machine that no other reaches, whatever certificates Dask's settings name."""
-    return Security(require_encryption=False, tls_ca_file=None)
-
-
 def _left(client: Client) -> None:
     with contextlib.suppress(OSError, TimeoutError):
         client.close(timeout=1)
 
 
-def _started(processes: int) -> LocalCluster:
-    """Processes of this machine, which no other can reach."""
-    return LocalCluster(
-        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_unencrypted(),
-        dashboard_address=f"{_LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
-        env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
-    )  # fmt: skip
+@contextmanager
+def _started(processes: int) -> Iterator[str]:
+    """The address of a cluster of local processes, in a process of its own: what others can reach has none of our rights to
+    the store, and this process serves nobody."""
+    program = [sys.executable, "-m", local_cluster.__name__, str(processes)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        try:
+            address = running.stdout.readline().decode().strip()
+            if not address:
+                raise PreflightError("the cluster of local processes did not start", key="--executor")
+            yield address
+        finally:
+            running.stdin.close()
+            try:
+                running.wait(_ENDING_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 # --- whether workers are of the same kind ----------------------------------------------------------------------------
 
-Identity = dict[str, str]
-QUESTION = "__import__('storagelab.run.joining', fromlist=['introduction']).introduction()"
-"""Text, so that any worker, and any scheduler, can read it, whatever it has."""
-
-
-HOST, SLOTS = "host", "slots"
 RESOURCE = "storagelab"
 """Dask's resource by which a worker offers to make runs of real servers."""
+Identity = dict[str, str]
 
 
-def introduction() -> Identity:
-    """A worker's identity, the name of its HOST, "" if it has none that lasts, and how many SLOTS it offers."""
-    return {**identity(), HOST: name_of_host(describe_host()), SLOTS: _slots()}
+class Introduction(Frozen):
+    """What a worker says of itself: its identity, the name of its host, "" if it has none that lasts, and how many slots for
+    measured runs it offers."""
+
+    identity: Identity
+    host: str
+    slots: str
+
+
+class Introducing:
+    """The errand of a new worker."""
+
+    entry = "storagelab.run.worker:introduce"
+
+    def message(self, task: None) -> bytes:  # noqa: ARG002 - nothing to tell
+        return b""
+
+    def news(self, task: None, host: str, parts: Sequence[bytes]) -> tuple[Introduction, ...]:  # noqa: ARG002
+        (told,) = parts
+        return (Introduction.model_validate_json(told),)
+
+
+def introduction() -> Introduction:
+    return Introduction(identity=identity(), host=name_of_host(describe_host()), slots=_slots())
 
 
 def identity() -> Identity:
@@ -203,6 +229,8 @@ def refusal(told: Identity) -> str:
     """Why a worker of this identity is refused; "" if it is not."""
     ours = identity()
     differing = [
-        f"its {name} is {told.get(name, 'unknown')}, here {own}" for name, own in ours.items() if told.get(name) != own
+        f"its {name} is {words(told.get(name, 'unknown'))}, here {own}"
+        for name, own in ours.items()
+        if told.get(name) != own
     ]
     return "; ".join(differing)

@@ -6,6 +6,7 @@ store. A run gives the same result wherever it is made, because the state of its
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -296,6 +297,8 @@ def _make_state_folder(results: Path) -> None:
     folder = results / STATE_FOLDER
     try:
         folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "it is a link")
     except OSError as error:
         hint = "storagelab saves drives there: move away what has that name"
         raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
@@ -306,7 +309,9 @@ def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
 
     This process holds the lock on the results: no other writes there.
     """
+    if (results / STATE_FOLDER).is_symlink():
+        return  # somebody else's, as storagelab makes none
     with suppress(FileNotFoundError, NotADirectoryError):
         for file in (results / STATE_FOLDER).iterdir():
-            if file not in but and file.name.startswith("block-"):
+            if file not in but and file.name.startswith(("block-", ".block-")):
                 file.unlink(missing_ok=True)

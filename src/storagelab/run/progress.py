@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
@@ -223,7 +225,11 @@ class _Log(logging.FileHandler):
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
-        self._tell, self._told = tell, False
+        self._tell, self._told, self._folder = tell, False, file.parent
+
+    def _open(self) -> TextIOWrapper:
+        file = open_to_append(Path(self.baseFilename), within=self._folder)
+        return TextIOWrapper(file, encoding=self.encoding, errors=self.errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

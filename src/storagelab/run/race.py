@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from storagelab.errors import SpecError
-from storagelab.findings import scales
 from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, Course, course
 from storagelab.findings.times import Lap, lap_of
 from storagelab.model.measurement import Run
@@ -33,8 +32,7 @@ class Racing:
             )
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
-        missed = scales.ROUNDS if experiment.race is not None and experiment.race.small is not None else 0
-        self._whole = whole(experiment, rounds + missed)
+        self._whole = whole(experiment, rounds)
         self._laps: list[Lap] = [lap_of(run) for run in runs]
         self.course = self._course()
 

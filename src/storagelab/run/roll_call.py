@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from distributed import Client, Future
 
 from storagelab.errors import PreflightError
-from storagelab.run.cluster import CALL, Answer, no_slot
-from storagelab.run.executors import Work
-from storagelab.run.joining import HOST, QUESTION, RESOURCE, Reach, is_safe, joined, refusal
+from storagelab.run.asking import heard, introduction_in, no_slot, submitted
+from storagelab.run.data_only import told_by
+from storagelab.run.joining import RESOURCE, Introducing, Reach, is_safe, joined, refusal
+from storagelab.run.messages import Answer, Errand, NoMessage
 
+T = TypeVar("T")
 _SOON_S, _LOOK_S = 5.0, 0.05
 _NO_NAME = "its host has no name that lasts, as it is a container: start it with STORAGELAB_HOST set"
 START = f'dask worker ADDRESS --nthreads 1 --memory-limit 0 --resources "{RESOURCE}=1"'
@@ -34,14 +35,15 @@ def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Pres
         addresses = list(client.nthreads())
         others = {one: "it is not encrypted" for one in addresses if not (reach.insecure or is_safe(one))}
         asked = [one for one in addresses if one not in others]
-        told = _ask(client, dict.fromkeys(asked, (QUESTION,)), say, patience_s)
+        told = _ask(client, asked, Introducing(), None, say, patience_s)
     address_of: dict[str, str] = {}
-    for address, identity in told.items():
-        if not isinstance(identity, dict):
-            others[address] = f"it can't load this storagelab ({type(identity).__name__}: {identity})"
+    for address, answer in told.items():
+        introduced = introduction_in(answer)
+        if isinstance(introduced, str):
+            others[address] = introduced
             continue
-        host = identity.get(HOST, "")
-        why = refusal(identity) or no_slot(identity) or ("" if host else _NO_NAME)
+        host = introduced.host
+        why = refusal(introduced.identity) or no_slot(introduced.slots) or ("" if host else _NO_NAME)
         if why:
             others[f"{address} on {host}" if host else address] = why
         elif host in address_of:
@@ -55,34 +57,37 @@ def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Pres
 
 
 def ask_each(
-    reach: Reach, address_of: Mapping[str, str], work: Work[Any, Any], task: object, say: Callable[[str], None],
+    reach: Reach, address_of: Mapping[str, str], errand: Errand[T, Any], task: T, say: Callable[[str], None],
     patience_s: float,
 ) -> dict[str, object]:  # fmt: skip
     """What each host reports on the task: its one piece of news, or an error."""
-    payload = pickle.dumps((work, task))
     with joined(reach) as client:
-        told = _ask(client, dict.fromkeys(address_of.values(), (CALL, {"payload": payload})), say, patience_s)
+        told = _ask(client, tuple(address_of.values()), errand, task, say, patience_s)
     return {host: _news(told[address]) for host, address in address_of.items()}
 
 
-def _news(told: object) -> object:
-    if not isinstance(told, bytes):
-        return told
-    answer: Answer = pickle.loads(told)  # noqa: S301 - of a worker, which runs our code
-    if answer.machine or answer.broke is not None:
-        return PreflightError(answer.machine or f"{type(answer.broke).__name__}: {answer.broke}")
-    return answer.news[0]
+def _news(told: Answer[Any] | BaseException) -> object:
+    if isinstance(told, NoMessage):
+        return PreflightError(f"it sent what is no answer: {told}")
+    if isinstance(told, BaseException):
+        return PreflightError(told_by(told))
+    if told.machine or told.broke is not None:
+        return PreflightError(told.machine or str(told.broke))
+    return told.news[0]
 
 
 def _ask(
-    client: Client, what: Mapping[str, Sequence[object]], say: Callable[[str], None], patience_s: float
-) -> dict[str, object]:
+    client: Client,
+    addresses: Sequence[str],
+    errand: Errand[T, Any],
+    task: T,
+    say: Callable[[str], None],
+    patience_s: float,
+) -> dict[str, Answer[Any] | BaseException]:
     """The answer of each worker, or an error. A worker amid another campaign's run answers when that is over."""
     asked: dict[str, Future] = {
-        address: client.submit(
-            eval, *words, key=f"storagelab-{time.time_ns()}-{address}", workers=[address], pure=False
-        )
-        for address, words in what.items()
+        address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", errand, task)
+        for address in addresses
     }
     began, told = time.monotonic(), False
     while (busy := [one for one, future in asked.items() if not future.done()]) and _passed_s(began) < patience_s:
@@ -90,16 +95,10 @@ def _ask(
             say(f"waiting for {', '.join(busy)} to answer")
             told = True
         time.sleep(_LOOK_S)
-    return {address: _answer(future, patience_s) for address, future in asked.items()}
-
-
-def _answer(future: Future, patience_s: float) -> object:
-    if not future.done():
-        return TimeoutError(f"no answer in {patience_s:.0f} s")
-    try:
-        return future.result(timeout=_SOON_S)
-    except Exception as error:  # noqa: BLE001 - the worker's own
-        return error
+    return {
+        address: heard(future, errand, task, "") if future.done() else TimeoutError(f"no answer in {patience_s:.0f} s")
+        for address, future in asked.items()
+    }
 
 
 def _passed_s(began: float) -> float:

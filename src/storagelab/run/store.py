@@ -1,4 +1,4 @@
-"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. The only file that knows SQLite.
+"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. Only this file and `opening` know SQLite.
 
 Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in
 progress.
@@ -15,22 +15,21 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
-from storagelab.errors import StoreError
+from storagelab.errors import SpecError, StoreError
+from storagelab.machine import holders
+from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
+from storagelab.run import opening, received
 from storagelab.run.damage import Shared, damaged, read_run, reason_of
+from storagelab.run.earlier import experiment_of_today
 from storagelab.version import __version__
 
-SCHEMA_VERSION = 3
-_READABLE = (1, 2, SCHEMA_VERSION)
-"""Version 1 judged every repetition: its table takes none below 1. `earlier` reads the runs of versions 1 and 2."""
 FILE_NAME = "experiment.sqlite"
-_APPLICATION_ID = 0x736C6162  # "slab"
-_BUSY_TIMEOUT_S = 15.0
+LOCK_FILE = ".lock"
 _ELSEWHERE = "keep the results in another folder with --results"
 _RUN_COLUMNS = (
     "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
@@ -41,7 +40,6 @@ _READ = _COLUMNS.replace(
     "measurement",
     "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', '$.waiting_tasks'), measurement)",
 )
-_MOST_ROWS = 10_000_000
 _LEAST_ROW_BYTES = 200
 _MOST_S = 1e9
 
@@ -49,7 +47,7 @@ _MOST_S = 1e9
 class Store:
     """An open store. Get one by `reading` or `writing`."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, set_aside: Path | None = None) -> None:
+    def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
         """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
@@ -68,16 +66,14 @@ class Store:
     def salvaging(cls, folder: Path) -> Iterator[Self]:
         """Like `reading`, but of a store that may be damaged: see `salvage`."""
         file = folder / FILE_NAME
-        if not file.is_file():
-            if os.path.lexists(file):
-                raise StoreError(f"{file} is not a readable file\n  move it away and run again")
+        if not os.path.lexists(file):
             raise NothingStored(folder)
         # Not opened read-only: after a kill during a write, the first reader must repair the file.
-        with contextlib.closing(_connect(file, "rw")) as connection:
-            if _is_empty(connection, file):
+        with contextlib.closing(opening.connect(file, "rw")) as connection:
+            if opening.is_empty(connection, file):
                 raise NothingStored(folder)
-            _check_version(connection, file)
-            _ask(connection, file, "PRAGMA query_only = ON")
+            opening.check_made_by_us(connection, file)
+            opening.ask(connection, file, "PRAGMA query_only = ON")
             yield cls(folder, connection)
 
     @classmethod
@@ -93,13 +89,13 @@ class Store:
             raise StoreError(f"{folder} can't be created: {error.strerror}\n  {_ELSEWHERE}") from error
         with _exclusive(folder):
             set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
-            with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
+            with contextlib.closing(opening.connect(folder / FILE_NAME, "rwc")) as connection:
                 _make_or_check(connection, folder / FILE_NAME, experiment)
                 yield cls(folder, connection, set_aside)
 
     def check_whole(self) -> None:
         """Raises StoreError if SQLite finds a damaged page."""
-        _check_whole(self._connection, self.folder / FILE_NAME)
+        opening.check_whole(self._connection, self.folder / FILE_NAME)
 
     # --- using -------------------------------------------------------------------------------------------------------
 
@@ -109,7 +105,7 @@ class Store:
 
     def append(self, *runs: Run) -> None:
         """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
-        with _told_plainly(self.folder / FILE_NAME), self._connection:
+        with opening.told_plainly(self.folder / FILE_NAME), self._connection:
             for run in runs:
                 self._insert(run)
 
@@ -133,7 +129,7 @@ class Store:
         Time series and waiting tasks, which are most of a run, are left out of all repetitions after those `in_detail`.
         """
         shared: Shared = {}
-        with self._as_bytes(), _told_plainly(self.folder / FILE_NAME):
+        with self._as_bytes(), opening.told_plainly(self.folder / FILE_NAME):
             rows = self._connection.execute(f"SELECT {_READ} FROM run ORDER BY rowid", [in_detail])
             read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
@@ -148,7 +144,8 @@ class Store:
         lost = [one for one in found if isinstance(one, str)]
         with self._as_bytes():
             try:
-                self._connection.execute(f"SELECT {_COLUMNS} FROM run").fetchall()
+                for _ in self._connection.execute(f"SELECT {_COLUMNS} FROM run"):
+                    pass
             except sqlite3.Error as error:
                 lost.append(str(error))
         return tuple(run for run in found if isinstance(run, Run)), lost
@@ -161,11 +158,12 @@ class Store:
                     yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
 
     def _last_number(self) -> int:
-        """The last row's number; if it can't be read, as many rows as the file has room for."""
+        """The last row's number, or as many rows as the file has room for."""
+        most = (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
         with contextlib.suppress(sqlite3.Error):
             ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
-            return min(int(last), _MOST_ROWS)
-        return (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
+            return min(int(last), most)
+        return most
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
@@ -198,46 +196,26 @@ class Store:
         return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
 
     def _rows(self, statement: str) -> list[Any]:
-        return _ask(self._connection, self.folder / FILE_NAME, statement)
+        return opening.ask(self._connection, self.folder / FILE_NAME, statement)
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
-
-
-def _connect(file: Path, mode: str) -> sqlite3.Connection:
-    with _told_plainly(file):
-        uri = f"{file.absolute().as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
-
-
-@contextlib.contextmanager
-def _told_plainly(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise StoreError(f"{file}: {error}\n  stored runs never change, and each run is stored only once") from error
-    except sqlite3.Error as error:
-        raise StoreError(f"{file}: {error}\n  is the disk full, the file not writable, or damaged?") from error
-
-
-def _ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
-    with _told_plainly(file):
-        return connection.execute(statement).fetchall()
 
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder's lock file. The kernel drops the lock when its holder dies, however it dies."""
     try:
-        file = (folder / ".lock").open("a+")
+        file = open_to_append(folder / LOCK_FILE, within=folder)
     except OSError as error:
-        raise StoreError(f"{folder} is not writable: {error.strerror}\n  {_ELSEWHERE}") from error
+        raise StoreError(f"{folder} is not writable: {LOCK_FILE}: {error.strerror}\n  {_ELSEWHERE}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            holder = holders.told(folder / LOCK_FILE) or "one that can't be seen from here, such as on another machine"
             raise StoreError(
-                f"another storagelab is running this experiment in {folder}\n"
+                f"another storagelab is running this experiment in {folder}: {holder}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"
             ) from error
         except OSError as error:
@@ -249,11 +227,11 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
     """Move a store of another spec that has no usable run to the first free `FILE.failed-N`, and say where it is."""
     if not file.is_file():
         return None
-    with contextlib.closing(_connect(file, "rw")) as connection:
-        if _is_empty(connection, file):
+    with contextlib.closing(opening.connect(file, "rw")) as connection:
+        if opening.is_empty(connection, file):
             return None
-        _check_version(connection, file)
-        _check_whole(connection, file)
+        opening.check_made_by_us(connection, file)
+        opening.check_whole(connection, file)
         if not _is_failure_of_another(connection, file, experiment):
             return None
     numbers = itertools.count(1)
@@ -265,18 +243,17 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
     return place
 
 
-def _is_failure_of_another(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> bool:
-    ((usable,),) = _ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
+def _is_failure_of_another(connection: opening.Connection, file: Path, experiment: Experiment) -> bool:
+    ((usable,),) = opening.ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
     stored = _experiment(connection, file)
     return usable == 0 and (stored.sha256, stored.race) != (experiment.sha256, experiment.race)
 
 
-def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:
-    if _is_empty(connection, file):
-        with _told_plainly(file):
+def _make_or_check(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
+    if opening.is_empty(connection, file):
+        with opening.told_plainly(file):
             _make(connection, experiment)
-        return
-    _check_version(connection, file)
+    opening.check_made_by_us(connection, file)
     stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256:
         raise StoreChanged(file, stored)
@@ -291,29 +268,29 @@ def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Exper
 def _kind(experiment: Experiment) -> str:
     if experiment.race is None:
         return "results of all repetitions, not of a race"
-    within, small = experiment.race.within, experiment.race.small
-    margin = f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
-    return margin + (f" that began in worlds {small.scale} times smaller than life-size" if small else "")
+    within = experiment.race.within
+    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
 
 
 def _options(experiment: Experiment) -> str:
     if experiment.race is None:
         return ""
-    within, small = experiment.race.within, experiment.race.small
-    margin = f" --within {100 * within:g}%" if within else ""
-    return " --find-best" + margin + (f" --small-worlds {small.scale}" if small else "")
+    within = experiment.race.within
+    return " --find-best" + (f" --within {100 * within:g}%" if within else "")
 
 
-def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
+def _experiment(connection: opening.Connection, file: Path) -> Experiment:
     text = _only_row(connection, file, "experiment")
     try:
-        return Experiment.model_validate_json(text)
-    except ValueError as error:
+        return received.checked(Experiment.model_validate(experiment_of_today(json.loads(text))))
+    except SpecError as error:
+        raise damaged(file, [f"its experiment: {error.key}: {error.problem}"], None) from None
+    except (ValueError, RecursionError) as error:
         raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
 
 
-def _only_row(connection: sqlite3.Connection, file: Path, column: str) -> Any:
-    rows = _ask(connection, file, f"SELECT {column} FROM experiment")
+def _only_row(connection: opening.Connection, file: Path, column: str) -> Any:
+    rows = opening.ask(connection, file, f"SELECT {column} FROM experiment")
     if len(rows) != 1:
         raise damaged(file, [f"its experiment: is stored {len(rows)} times"], None)
     return rows[0][0]
@@ -342,15 +319,14 @@ class StoreChanged(StoreError):
         )
 
 
-def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
+def _make(connection: opening.Connection, experiment: Experiment) -> None:
     """Schema and experiment in one transaction: a store is complete or absent."""
-    schema = resources.files("storagelab.run").joinpath("schema.sql").read_text(encoding="utf-8")
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
-    for statement in _statements(schema):
+    for statement in opening.schema_statements():
         connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {opening.SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
     connection.execute(
         "INSERT INTO experiment VALUES (1, ?, ?, ?, ?, ?, ?)",
         [
@@ -364,57 +340,3 @@ def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
     )
     connection.execute("COMMIT")
     connection.isolation_level = "DEFERRED"
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The script's statements one by one: SQLite's own script call would commit in between."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is no store yet, or only one whose making was cut off. Raises StoreError if the file is no database."""
-    with _told_plainly(file):
-        try:
-            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,))
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            if _begins_as_a_store(file):
-                raise damaged(file, [str(error)], None) from error
-            raise StoreError(f"{file} is not a storagelab store: {error}\n  move it away and run again") from error
-
-
-def _begins_as_a_store(file: Path) -> bool:
-    """Whether the file is a storagelab store, by the application number in its header, which survives most damage."""
-    with file.open("rb") as content:
-        return content.read(72)[68:] == _APPLICATION_ID.to_bytes(4, "big")
-
-
-def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
-    """Run SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
-    try:
-        found = connection.execute("PRAGMA quick_check(5)").fetchall()
-    except sqlite3.OperationalError:
-        with _told_plainly(file):
-            raise
-    except sqlite3.DatabaseError as error:
-        raise damaged(file, [str(error)], None) from error
-    if found != [("ok",)]:
-        raise damaged(file, [line for (said,) in found for line in str(said).splitlines()], None)
-
-
-def _check_version(connection: sqlite3.Connection, file: Path) -> None:
-    ((version,),) = _ask(connection, file, "PRAGMA user_version")
-    ((application,),) = _ask(connection, file, "PRAGMA application_id")
-    if application != _APPLICATION_ID:
-        raise StoreError(f"{file} is not a storagelab store\n  move it away and run again")
-    if version not in _READABLE:
-        raise StoreError(
-            f"{file} was written with schema version {version}; this storagelab reads version {SCHEMA_VERSION}\n"
-            "  use the storagelab that wrote it, or keep new results elsewhere with --results"
-        )

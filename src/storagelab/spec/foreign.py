@@ -41,6 +41,16 @@ def refuse_foreign(raw: Tables, text: str) -> None:
         _refuse_foreign_value(parts, value)
 
 
+def refuse_odd_values(raw: Tables) -> None:
+    """Refuses too many entries, and values that no key takes, in what somebody stored. Raises SpecError naming the key.
+
+    Characters that can't be shown are no reason: earlier versions stored them, and all output escapes them.
+    """
+    _refuse_too_much(raw, ())
+    for parts, value in _leaves(raw, ()):
+        _refuse_foreign_value(parts, value)
+
+
 def _refuse_too_much(value: object, parts: Parts) -> None:
     if not isinstance(value, dict | list):
         return

@@ -180,15 +180,19 @@ def _header(raw: Tables, source: str) -> Experiment:
         hint = 'Write it as a share of the time: indifferent = "3%"'
         raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
     header = checked(Experiment, {"name": Path(source).stem, **said})
-    if _NAME.fullmatch(header.name) is None:
-        whose = "" if "name" in said else ", taken from the file's name"
+    refuse_odd_name(header.name, "" if "name" in said else ", taken from the file's name")
+    return header
+
+
+def refuse_odd_name(name: str, whose: str = "") -> None:
+    """Raises SpecError if an experiment can't have that name."""
+    if _NAME.fullmatch(name) is None:
         raise SpecError(
-            f"{shown(header.name)}{whose}, can't be the name of a results folder",
+            f"{shown(name)}{whose}, can't be the name of a results folder",
             key="name",
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
             + 'name = "files-and-log-place"',
         )
-    return header
 
 
 def _fleet(table: Tables) -> FleetConfig:
@@ -212,12 +216,17 @@ def _base(raw: Tables) -> dict[str, Any]:
     for problem in problems(Written, base):
         if problem.kind != "missing":
             raise error_for(problem, Written, base)
+    refuse_odd_places(base)
+    return base
+
+
+def refuse_odd_places(base: Tables) -> None:
+    """Raises SpecError if volumes or drives can't have their names."""
     for table, what in (("volumes", "volume"), ("drives", "drive")):
         for name in base.get(table, ()):
             if _VOLUME_NAME.fullmatch(name) is None:
                 hint = f"Use letters, digits, _ and -, at most 32: [{table}.ssd-1]"
                 raise SpecError(f"can't name a {what}", key=dotted((table, name)), hint=hint)
-    return base
 
 
 def _refuse_missing_keys(base: Tables, factors: tuple[Factor, ...]) -> None:

@@ -18,6 +18,7 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedBlock, PlannedRun
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
+from storagelab.targets.looking import Tell, told_to
 
 Progress = Callable[[int], None]
 """Is called a few times a second with the amount of work done so far, in the unit of the run's workload."""
@@ -74,25 +75,30 @@ def preflight(
     site: Site,
     *,
     allow_commands: bool = False,
+    tell: Tell | None = None,
 ) -> Preflight:
     """Make every check that touches nothing, over all cells. Raises PreflightError.
 
-    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted.
+    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell` is told
+    how far the checks have come.
     """
     from storagelab.targets.engines import check
 
-    return check(plan, site, allow_commands=allow_commands)
+    with told_to(tell):
+        return check(plan, site, allow_commands=allow_commands)
 
 
-def try_starting(plan: Plan, site: Site) -> None:
-    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it.
+def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
+    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it. `tell` is told how
+    far that has come.
 
     Raises PreflightError with the server's own words for one that does not start.
     """
     from storagelab.targets.engines import kinds
     from storagelab.targets.trial import try_kinds
 
-    try_kinds(kinds(plan, site))
+    with told_to(tell):
+        try_kinds(kinds(plan, site))
 
 
 class State(Protocol):
@@ -123,6 +129,13 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     return opening(config, site)
 
 
+def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
+    """Keeps other campaigns off the plan's volumes on this machine. Entering raises PreflightError if one is there."""
+    from storagelab.targets import locking
+
+    return locking.volumes_locked(plan, site)
+
+
 def sweep(plan: Plan, site: Site) -> list[str]:
     """Remove what a killed run of this experiment, and in the temporary folder of any, left behind; says what was removed.
 
@@ -148,6 +161,6 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "Preflight", "Progress", "Site", "State", "Target", "VolumeNeed", "open_block", "open_target",
-    "preflight", "remove_templates", "server_abilities", "sweep", "try_starting",
+    "Block", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block", "open_target",
+    "preflight", "remove_templates", "server_abilities", "sweep", "try_starting", "volumes_locked",
 ]  # fmt: skip

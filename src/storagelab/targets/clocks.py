@@ -67,28 +67,38 @@ class Clocks:
         begun, ended = self._begun, self._ended
         return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
 
+    @property
+    def _step_s(self) -> float:
+        """By how much the server's clock was set forward between the two readings; below zero: back."""
+        return self._ended.server_s - self._begun.server_s - self._passed_s
+
+    @property
+    def _tolerance_s(self) -> float:
+        begun, ended = self._begun, self._ended
+        unsure_s = (begun.answered_s - begun.asked_s + ended.answered_s - ended.asked_s) / 2
+        return unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
+
     def _refuse_negative(self, loops: Sequence[Loop]) -> None:
         shortest_s = min(loop.finished_s - loop.started_s for loop in loops)
         elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
         if shortest_s < 0 or elapsed_s <= 0:
+            how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
             raise RunFailed(
-                f"the server's clock was set back during the run: by it, work ended {abs(shortest_s):.2f} s before it began, "
+                f"the server's clock was set back {how}: by it, work ended {abs(shortest_s):.2f} s before it began, "
                 f"while {self._passed_s:.2f} s passed by storagelab's own clock"
             )
 
     def _check_agreement(self, loops: Sequence[Loop]) -> list[Check]:
-        begun, ended = self._begun, self._ended
-        by_server_s = ended.server_s - begun.server_s
-        unsure_s = (begun.answered_s - begun.asked_s + ended.answered_s - ended.asked_s) / 2
-        tolerance_s = unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
-        step_s = by_server_s - self._passed_s
-        if abs(step_s) > tolerance_s:
-            got = f"{by_server_s:.2f} s: it was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.2f} s in the run"
-        elif any(
-            not begun.server_s - tolerance_s <= moment_s <= ended.server_s + tolerance_s
-            for loop in loops for moment_s in (loop.started_s, loop.finished_s)
-        ):  # fmt: skip
-            got = "moments outside these: it was set during the run, and then again"
+        begun, ended, step_s = self._begun, self._ended, self._step_s
+        early_s = begun.server_s - min(moment_s for loop in loops for moment_s in (loop.started_s, loop.finished_s))
+        late_s = max(moment_s for loop in loops for moment_s in (loop.started_s, loop.finished_s)) - ended.server_s
+        if abs(step_s) > self._tolerance_s:
+            way = "forward" if step_s > 0 else "back"
+            got = f"{step_s + self._passed_s:.2f} s: it was set {way} by {abs(step_s):.2f} s in the run"
+        elif max(early_s, late_s) > self._tolerance_s:
+            way, again = ("forward", "back") if late_s > early_s else ("back", "forward")
+            size = f"at least {max(early_s, late_s):.2f} s"
+            got = f"moments outside these: it was set {way} by {size} in the run, and then {again}"
         else:
             return []
         return [

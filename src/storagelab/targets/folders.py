@@ -6,9 +6,8 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,13 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen
 from storagelab.spec.keys import shown
+from storagelab.targets import descriptors
 
 if TYPE_CHECKING:
     from storagelab.profiles import Shelf
 
 _MARKER = ".storagelab.json"
+_LONGEST_MARKER_BYTES = 4096
 _PATIENCE_S = 2.0
 
 
@@ -86,21 +87,46 @@ class Folders:
     def paths(self) -> tuple[Path, ...]:
         return tuple(sorted(set(self._folders.values())))
 
-    def content(self, folder: Path) -> list[Path]:
-        """What was put into one of them."""
-        return [entry for entry in sorted(folder.iterdir()) if entry.name != _MARKER]
+    @contextlib.contextmanager
+    def held(self, folder: Path) -> Iterator[int]:
+        """The descriptor of one of them. Raises OSError unless this experiment made it: others may have put a folder or a
+        link there."""
+        with descriptors.folder(folder) as opened:
+            if not _is_ours(opened, self.site):
+                raise FileExistsError(errno.EEXIST, "this experiment did not make it", str(folder))
+            yield opened
+
+    def content(self, folder: int) -> list[str]:
+        """The names of what was put into one of them that is held."""
+        return sorted(name for name in os.listdir(folder) if name != _MARKER)
 
     def make(self, *, again: bool = False) -> None:
         """Raises RunFailed if a folder can't be made; two volumes with one path share their folder. `again`: some may be
-        there already."""
+        there already. What a failed run before could not remove is removed now, or its cause is named."""
+        if not again:
+            self._remove_what_is_left()
         for folder in set(self._folders.values()):
             try:
-                folder.mkdir(exist_ok=again)
-                folder.chmod(0o711)  # whatever the umask: a server without root's rights passes through it
-                marker = {"experiment": self.site.experiment, "identity": self.site.identity, "made_by": "storagelab"}
-                (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")
+                with contextlib.suppress(*([FileExistsError] if again else [])):
+                    folder.mkdir(mode=0o700)
+                with self.held(folder) as made:
+                    os.fchmod(made, 0o711)  # whatever the umask: a server without root's rights passes through it
+                    marker = {
+                        "experiment": self.site.experiment,
+                        "identity": self.site.identity,
+                        "made_by": "storagelab",
+                    }
+                    descriptors.write(_MARKER, made, json.dumps(marker).encode())
             except OSError as error:
                 raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
+
+    def _remove_what_is_left(self) -> None:
+        left = " and ".join(str(folder) for folder in self.paths if os.path.lexists(folder))
+        try:
+            if left:
+                self.remove()
+        except RunFailed as error:
+            raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
         """Folders that an earlier run of this experiment left behind (it was killed).
@@ -109,25 +135,25 @@ class Folders:
         """
         found = []
         for folder in sorted(set(self._folders.values())):
-            if not folder.exists():
+            if not os.path.lexists(folder):
                 continue
-            if not _is_ours(folder, self.site):
+            try:
+                with self.held(folder):
+                    found.append(folder)
+            except OSError as error:
                 raise PreflightError(
                     f"{folder} is in the way, and this experiment did not make it",
                     hint="move it away; storagelab removes only what it made itself",
-                )
-            found.append(folder)
+                ) from error
         return found
 
     def leftover_bytes(self) -> dict[int, int]:
         """Disk space that `leftovers` take, by file system (st_dev). Raises as `leftovers` does."""
         held: dict[int, int] = {}
         for folder in self.leftovers():
-            for root, _, names in os.walk(folder):  # skips folders that it may not enter
-                for name in names:
-                    with contextlib.suppress(OSError):  # a server that still runs removes its own files
-                        facts = os.lstat(os.path.join(root, name))
-                        held[facts.st_dev] = held.get(facts.st_dev, 0) + facts.st_blocks * 512
+            with contextlib.suppress(OSError), self.held(folder) as opened:
+                for facts in descriptors.content_of(opened):
+                    held[facts.st_dev] = held.get(facts.st_dev, 0) + facts.st_blocks * 512
         return held
 
     def remove(self) -> None:
@@ -135,20 +161,23 @@ class Folders:
         problems = []
         for folder in sorted(set(self._folders.values())):
             try:
-                if folder.exists() and _is_ours(folder, self.site):
-                    _remove_patiently(folder)
+                with descriptors.folder(folder) as opened:
+                    if _is_ours(opened, self.site):
+                        _remove_patiently(folder, opened)
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # there is none; a link of another user's is not ours to remove
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
             raise RunFailed("; ".join(problems))
 
 
-def _remove_patiently(folder: Path) -> None:
+def _remove_patiently(folder: Path, opened: int) -> None:
     """Removes a folder, trying for a while: a program that was just stopped may still write its last file."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            _remove(folder)
+            _remove(folder, opened)
             return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
@@ -156,24 +185,34 @@ def _remove_patiently(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: Path, opened: int) -> None:
     """Removes a folder, its marker last, so that an interrupted removal is recognised and resumed."""
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != _MARKER:
-            entry.unlink(missing_ok=True)
-    (folder / _MARKER).unlink(missing_ok=True)
+    descriptors.empty(opened, but=(_MARKER,))
+    descriptors.empty(opened)
     folder.rmdir()
 
 
-def _is_ours(folder: Path, site: Site) -> bool:
-    """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted."""
+def _is_ours(folder: int, site: Site) -> bool:
+    """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted.
+
+    Another user's doesn't count, whatever its marker says, except the volume's owner's, who may do there what he likes.
+    """
+    if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
+        return False
     try:
-        marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+        marker = json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))
     except (FileNotFoundError, ValueError):
-        return {entry.name for entry in folder.iterdir()} <= {_MARKER}
+        return set(os.listdir(folder)) <= {_MARKER}
     except OSError:
         return False
     theirs = marker if isinstance(marker, dict) else {}
     return bool(theirs.get("made_by") == "storagelab" and theirs.get("identity") == site.identity)
+
+
+def experiments_on(volume: Path) -> list[str]:
+    """The experiments that have folders on a volume now, as far as this user may see them."""
+    found = set()
+    for place in volume.glob("storagelab-*") if volume.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:
+            found.add(str(json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))["experiment"]))
+    return sorted(found)

@@ -283,7 +283,8 @@ class LoadingTarget(Lifetime, Generic[C]):
             time.sleep(0.05)
         if not self.server.died() and not self.log_tells_of_sessions:
             return words
-        died = "the server died: " if self.server.died() else ""
+        how = f"it was {self.server.killed}; " if self.server.killed else ""
+        died = f"the server died: {how}" if self.server.died() else ""
         return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
 
     # --- what a run needs --------------------------------------------------------------------------------------------
@@ -359,7 +360,12 @@ class LoadingTarget(Lifetime, Generic[C]):
                 sampler.start()
                 clocks.begin()
                 workers.release()
-                loops = workers.wait(lambda: self._on_poll(progress, _so_far(workers, sampler)))
+
+                def on_poll() -> None:
+                    machine.look()
+                    self._on_poll(progress, _so_far(workers, sampler))
+
+                loops = workers.wait(on_poll)
                 clocks.end()
             finally:
                 sampled = sampler.stop()
@@ -374,6 +380,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         checkpoint_s = self._checkpoint()
         if self.counts_this_machine:
             counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
+            checks += machine.checks(done.elapsed_s)
         after, after_checks = self._raw_io_beside("after", seed)
         checks += [*raw_checks, *after_checks]
         return self._measurement(done, sampled, counters | raw | after, checkpoint_s, environment, checks)
@@ -429,6 +436,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     ) -> Measurement:
         elapsed_s, busy_s, connections = done.elapsed_s, sum(done.connection_s), len(done.connection_s)
         waits = sampled.waits(elapsed_s, busy_s, connections) if self.config.measure.waits else None
+        observer = sampled.observed(elapsed_s)
         return Measurement(
             provenance="measured",
             elapsed_s=elapsed_s,
@@ -443,8 +451,8 @@ class LoadingTarget(Lifetime, Generic[C]):
             series=done.series,
             environment=environment,
             durability=judged(environment),
-            checks=(*self._layout_checks(), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
-            observer=sampled.observer,
+            checks=(*self._layout_checks(), *checks, *check_watching(sampled.error, observer, elapsed_s)),
+            observer=observer,
             setup_s=self.setup_s,
         )
 

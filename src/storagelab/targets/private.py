@@ -9,14 +9,15 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import descriptors, marks, temporary
 from storagelab.targets.programs import Programs, environment, run
 from storagelab.targets.unprivileged import as_server, make_folder
 
@@ -24,6 +25,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 SHUT_DOWN_TIMEOUT_S = 900.0
 """How long a server may write out what it holds in memory."""
+_LONGEST_PID_FILE_BYTES = 4096
 
 Settings = Mapping[str, Scalar]
 P = TypeVar("P", bound=Programs)
@@ -51,6 +53,16 @@ def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
         )
 
 
+def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
+    """All settings of several servers one after the other, each as it becomes another than the server's before."""
+    now: dict[str, str] = {}
+    for settings in of:
+        for name, value in settings.items():
+            if now.get(name) != text(value):
+                now[name] = text(value)
+                yield name, now[name]
+
+
 class PrivateServer(ABC, Generic[P]):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
 
@@ -58,8 +70,6 @@ class PrivateServer(ABC, Generic[P]):
     """Matches the lines of its log that report trouble."""
     telling_lines: ClassVar[int]
     """How many of these lines explain why it did not start."""
-    variables: ClassVar[tuple[str, ...]]
-    """Prefixes of the environment variables that its programs read."""
     stop_signal: ClassVar[signal.Signals]
     """The signal that ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
     shut_down_signal: ClassVar[signal.Signals]
@@ -82,6 +92,8 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
+        self._mark = marks.new()
+        self._kills = Kills("the server was started")
 
     @abstractmethod
     def _make_database(self) -> None:
@@ -133,11 +145,12 @@ class PrivateServer(ABC, Generic[P]):
         if code != 0:
             raise self._failed(f"the server did not shut down in order (exit code {code})")
         self._process = None
+        marks.end(self._mark)
         self._remove_socket_folder()
         self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop at once."""
+        """Stop at once, with every program that its SQL or its settings have started."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -148,6 +161,7 @@ class PrivateServer(ABC, Generic[P]):
                 process.kill()
                 process.wait()
         self._stop_sessions()
+        marks.end(self._mark)
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
@@ -159,6 +173,11 @@ class PrivateServer(ABC, Generic[P]):
 
     def died(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+    @property
+    def killed(self) -> str:
+        """How its process was killed: "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:
         self._socket_folder = temporary.short_path("socket")  # noted before it is made, for the clean-up
@@ -180,26 +199,37 @@ class PrivateServer(ABC, Generic[P]):
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program that makes the database."""
-        return run(command, self._in_child(), environment=environment(*self.variables))
+        """Run a program that makes the database. Raises RunFailed if it is killed."""
+        kills = Kills("it was started")
+        said = run(command, self._in_child(), environment=environment())
+        if killed := kills.words(said.returncode):
+            raise RunFailed(f"{Path(command[0]).name} was {killed}")
+        return said
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
-        with self.server_log.open("ab") as log, uninterrupted():  # otherwise it could run unnoticed
+        self._kills = Kills("the server was started")
+        with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
-                env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),
+                env={**environment(), marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
             if self.died():
-                said = self._own_words(self.log_of_trouble(self.telling_lines))
-                raise self._failed(f"the server did not start: {said}")
+                raise self._failed(f"the server did not start: {self._why_ended()}")
             if refusal.by_server:
                 raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
             if time.monotonic() > deadline:
                 raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
+
+    def _why_ended(self) -> str:
+        if self.killed:
+            return f"it was {self.killed}"
+        code = self._process.returncode if self._process is not None else None
+        said = self._own_words(self.log_of_trouble(self.telling_lines))
+        return said or f"it ended with exit code {code}, and its log does not say why"
 
     def _failed(self, reason: str) -> StartFailed:
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
@@ -207,7 +237,7 @@ class PrivateServer(ABC, Generic[P]):
     def log_tail(self, lines: int = 8) -> str:
         """The last lines of the server's log, or why there are none."""
         try:
-            text = self.server_log.read_text(encoding="utf-8", errors="replace")
+            text = descriptors.read_file(self.server_log).decode("utf-8", "replace")
         except OSError as error:
             return f"(no log: {error})"
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
@@ -220,12 +250,17 @@ class PrivateServer(ABC, Generic[P]):
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
     """Stop the server that a killed storagelab left, by the server's own PID file, if its process was started with
-    `argument`. True if there was one."""
+    `argument`. True if there was one.
+
+    Whoever owns the folder may have written any number: only processes of that user are stopped.
+    """
     try:
-        pid = int(pid_file.read_text(encoding="utf-8").split(maxsplit=1)[0])
+        with descriptors.folder(pid_file.parent) as folder:
+            owner = os.fstat(folder).st_uid
+            pid = int(descriptors.read(pid_file.name, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return False
-    if not _runs_with(pid, argument):
+    if not (runs_as(pid, owner) and _runs_with(pid, argument)):
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
@@ -233,6 +268,16 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
     while _runs_with(pid, argument) and time.monotonic() < deadline:
         time.sleep(0.02)
     return True
+
+
+def runs_as(pid: int, user: int) -> bool:
+    """Whether all of a process's user ids are this one."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    return set(ids) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:

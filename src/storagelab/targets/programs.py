@@ -9,16 +9,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen
 from storagelab.stopping import uninterrupted
+from storagelab.targets import marks
 from storagelab.targets.folders import Site
 from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
+PASSED_ON = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
+"""The caller's variables that every program gets."""
+_NO_HOME = "/"
 _POLL_S = 0.25
 _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts")
 
@@ -42,60 +47,77 @@ def installation(program: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([program.parent, *filter(Path.is_dir, beside)]))
 
 
-def environment(*read_by_programs: str) -> dict[str, str]:
-    """The caller's environment without variables that would quietly change what is measured, by their prefixes."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(read_by_programs)}
-    return kept | {"LC_ALL": "C"}
+def environment(*more: str) -> dict[str, str]:
+    """The environment of a program that runs a spec's SQL, scripts or settings: few of the caller's variables, as any other
+    may hold a secret, or quietly change what is measured. `more` are patterns of further names."""
+    wanted = (*PASSED_ON, *more)
+    kept = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, one) for one in wanted)}
+    return {"HOME": _NO_HOME, **kept, "LC_ALL": "C"}
 
 
 def run(
     command: Sequence[str],
     in_child: Callable[[], None] | None,
     *,
+    environment: Mapping[str, str],
     timeout_s: float | None = None,
-    environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
     reads: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab. `meanwhile` is called a few
     times a second; `reads` is the file that it reads as its standard input.
 
-    If the run is interrupted, everything that the program started ends with it. Raises OSError, or SubprocessError as
-    subprocess does.
+    Everything that the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
     """
-    process = None
+    process, mark = None, marks.new()
     try:
         # An exception raised by a signal while Python forks would be lost, or come before the process is known.
         with (reads or Path(os.devnull)).open("rb") as given, uninterrupted():
             process = subprocess.Popen(
                 command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="replace", cwd=folder, env=environment, preexec_fn=in_child, start_new_session=True,
+                errors="replace", cwd=folder, env={**environment, marks.VARIABLE: mark}, preexec_fn=in_child,
+                start_new_session=True,
             )  # fmt: skip
-        said, troubles = _communicate(process, timeout_s, meanwhile)
+        said, troubles = _communicate(process, mark, timeout_s, meanwhile)
     except BaseException:
         if process is not None:
             with uninterrupted():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+                with process:  # closes its pipes, and waits
+                    pass
         raise
+    finally:
+        with uninterrupted():
+            marks.end(mark)
     return subprocess.CompletedProcess(command, process.returncode, said, troubles)
 
 
 def _communicate(
-    process: subprocess.Popen[str], timeout_s: float | None, meanwhile: Callable[[], None] | None
+    process: subprocess.Popen[str], mark: str, timeout_s: float | None, meanwhile: Callable[[], None]
 ) -> tuple[str, str]:
-    """What the program says until it ends."""
+    """What the program says until it ends. Others that it has left may keep its output open, and are not waited for."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while meanwhile is not None:
+    while True:
         try:
             return process.communicate(timeout=_POLL_S)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
+            if process.poll() is not None:
+                marks.end(mark)
+                return _said_so_far(process, error)
             if deadline is not None and time.monotonic() > deadline:
-                raise
+                raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0) from None
             meanwhile()
-    return process.communicate(timeout=timeout_s)
+
+
+def _said_so_far(process: subprocess.Popen[str], error: subprocess.TimeoutExpired) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=_POLL_S)
+    except subprocess.TimeoutExpired as late:
+        said, troubles = late.stdout or error.stdout or b"", late.stderr or error.stderr or b""
+        with process:  # closes its pipes
+            return said.decode(errors="replace"), troubles.decode(errors="replace")
 
 
 def version_said(program: Path, *options: str) -> str:
@@ -103,7 +125,7 @@ def version_said(program: Path, *options: str) -> str:
     without root's rights. Raises PreflightError if it does not run."""
     command = [str(program), *options, "--version"]
     try:
-        said = run(command, as_server(*installation(program)), timeout_s=20)
+        said = run(command, as_server(*installation(program)), environment=environment(), timeout_s=20)
         said.check_returncode()
         return said.stdout
     except PreflightError as error:

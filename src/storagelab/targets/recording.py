@@ -36,6 +36,12 @@ class Seen:
     rows_done: int
     raw_waits: RawWaitsOf | None = None
     error: str = ""
+    blind_s: Callable[[float], float] = lambda _: 0.0
+    """For how long nothing was seen of a run of so many seconds."""
+
+    def observed(self, elapsed_s: float) -> ObserverCost:
+        """The cost of observing, and what was not seen of the run itself: watching ends after it."""
+        return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
         """The raw waits, given times by the server's clock; None if waits were not watched. `busy_s` is the sum over
@@ -128,4 +134,5 @@ class Recording:
             events=self._tallies.frozen(event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self.moments.tasks, series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=rows_done, raw_waits=raw_waits, error=self._watch.error,
+            blind_s=self.pace.blind_s,
         )  # fmt: skip

@@ -7,13 +7,18 @@ is why a file may hold either.
 from __future__ import annotations
 
 import os
+import stat
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab.machine.outputs import write_whole
+
 _PACKED = b"\x78\x01"
 """How zlib's fastest level begins, and no state does: states are JSON first."""
+_MOST_BYTES = 2**32
+"""Larger ones count as damaged: zlib can pack a thousand times as much, and the file may be somebody else's."""
 
 
 class InFile(NamedTuple):
@@ -26,19 +31,17 @@ class InFile(NamedTuple):
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The same, packed or not."""
+        """The same, packed or not. Only a regular file is read: a FIFO may have no writer, and a device may never end."""
         try:
-            return self.path.read_bytes()
+            with open(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                facts = os.fstat(file.fileno())
+                return file.read() if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MOST_BYTES else b""
         except OSError:
             return b""
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Writes beside the file and then replaces it, so that a kill leaves the old or the new state. Raises OSError."""
-        beside = self.path.with_suffix(f".{os.getpid()}.part")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.writelines(parts)
-        beside.replace(self.path)
+        """A kill leaves the old or the new state. Raises OSError."""
+        write_whole(self.path, parts, within=self.path.parents[1], synced=False)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -60,8 +63,10 @@ class Carried:
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Carried, (_packed(self.kept()),)
+    def packed(self) -> bytes:
+        """As it travels."""
+        kept = self.kept()
+        return kept if not kept or is_packed(kept) else zlib.compress(kept, level=1)
 
     def __str__(self) -> str:
         return "memory"
@@ -70,13 +75,17 @@ class Carried:
 Kept = InFile | Carried
 
 
-def _packed(kept: bytes) -> bytes:
-    return kept if not kept or kept.startswith(_PACKED) else zlib.compress(kept, level=1)
+def is_packed(kept: bytes) -> bool:
+    return kept.startswith(_PACKED)
 
 
 def _plain(kept: bytes) -> bytes:
-    """Unpacked; nothing if it is damaged."""
+    """Unpacked; nothing if it is damaged, or larger than any drives are."""
+    if not is_packed(kept):
+        return kept
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(kept) if kept.startswith(_PACKED) else kept
+        plain = unpacking.decompress(kept, _MOST_BYTES)
     except zlib.error:
         return b""
+    return plain if unpacking.eof else b""

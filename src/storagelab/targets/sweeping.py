@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.plan import Plan
-from storagelab.targets import templates, temporary
+from storagelab.targets import marks, templates, temporary
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import places_of
 
@@ -19,8 +19,9 @@ def _stop_orphan(data_folder: Path) -> bool:
 
 
 def sweep_temporary() -> list[str]:
-    """Remove what killed runs of any experiment left in the temporary folder; says what was removed."""
-    removed = []
+    """End the programs that killed runs of any experiment left, and remove what is theirs in the temporary folder; says what
+    was done."""
+    removed = marks.end_left_behind()
     for owned in temporary.left_behind():
         stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
         removed += [f"stopped the server left running in {place}" for place in stopped]

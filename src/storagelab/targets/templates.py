@@ -7,8 +7,9 @@ A template lives as long as its campaign. What is there belongs to it, as `sweep
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import shutil
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,7 +20,8 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
 from storagelab.model.prepared import distinct, name_of
-from storagelab.targets.copying import Content, content_of, copy_folder
+from storagelab.targets import descriptors
+from storagelab.targets.copying import Content, content_of, copy_folder, together
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import by_server, check_same
 
@@ -97,41 +99,57 @@ class Template:
 
     @property
     def exists(self) -> bool:
-        return all(place.is_dir() for place in self._places.values())
+        return all(self._is_kept(place) for place in self._places.values())
+
+    def _is_kept(self, place: Path) -> bool:
+        with contextlib.suppress(OSError), self._kept.held(place.parent) as kept:
+            return place.name in os.listdir(kept)
+        return False
 
     def keep(self) -> None:
         """Move what the run's folders hold aside; its server must be shut down. Raises OSError."""
         self._kept.make(again=True)
         for folder, place in self._places.items():
-            shutil.rmtree(place, ignore_errors=True)  # of an attempt that failed amid this
-            unfinished = place.with_name(f"{place.name}.unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir()
-            for entry in self._runs.content(folder):
-                entry.rename(unfinished / entry.name)
+            unfinished = _unfinished(place)
+            with self._kept.held(place.parent) as kept, self._runs.held(folder) as run:
+                for name in (place.name, unfinished):
+                    descriptors.remove(name, kept)  # of an attempt that failed amid this
+                os.mkdir(unfinished, 0o700, dir_fd=kept)
+                with descriptors.folder(unfinished, kept) as aside:
+                    for name in self._runs.content(run):
+                        os.rename(name, name, src_dir_fd=run, dst_dir_fd=aside)
         for place in self._places.values():
-            place.with_name(f"{place.name}.unfinished").rename(place)
+            with self._kept.held(place.parent) as kept:
+                os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
     def restore(self) -> Restored:
         """Copy the template into the run's empty folders, and write it out. Raises RunFailed if that fails."""
-        shared = 0
+        shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
             try:
-                for entry in sorted(place.iterdir()):
-                    shared += copy_folder(entry, folder / entry.name)
+                with (
+                    self._kept.held(place.parent) as kept,
+                    descriptors.folder(place.name, kept) as template,
+                    self._runs.held(folder) as run,
+                ):
+                    asked.append(content_of(template))
+                    for name in sorted(os.listdir(template)):
+                        shared += copy_folder(name, template, run)
+                        with descriptors.folder(name, run) as copy:
+                            got.append(content_of(copy))
                 host.sync_filesystem(folder)
             except OSError as error:
-                raise RunFailed(_no_copy(error, folder, place)) from error
-        names = {folder: [entry.name for entry in place.iterdir()] for folder, place in self._places.items()}
-        return Restored(
-            content_of(*self._places.values()),
-            content_of(*(folder / name for folder, inside in names.items() for name in inside)), shared,
-        )  # fmt: skip
+                raise RunFailed(_no_copy(error, folder, asked[-1] if asked else None)) from error
+        return Restored(together(asked), together(got), shared)
 
 
-def _no_copy(error: OSError, folder: Path, place: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        size, free = content_of(place).bytes / 2**30, host.free_bytes(folder.parent) / 2**30
+def _unfinished(place: Path) -> str:
+    return f"{place.name}.unfinished"
+
+
+def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
+        size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
         return (
             f"{folder.parent} lacks space to restore the data from its template ({size:.2f} GiB; {free:.2f} GiB are left): "
             'free some, or set between_runs.data = "rebuild"'

@@ -10,12 +10,12 @@ import contextlib
 import os
 import re
 import secrets
-import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from storagelab.targets import descriptors
 
 _LONGEST_SOCKET = 107
 _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
@@ -27,7 +27,7 @@ _PATIENCE_S = 2.0
 
 def path(kind: str) -> Path:
     """A place for something of this kind. Call `prepare` first and `remove` last, whatever happened in between."""
-    return Path(tempfile.gettempdir()) / _name(os.getpid()) / f"{kind}-{secrets.token_hex(4)}"
+    return Path(tempfile.gettempdir()) / own_name() / f"{kind}-{secrets.token_hex(4)}"
 
 
 def short_path(kind: str) -> Path:
@@ -40,16 +40,19 @@ def short_path(kind: str) -> Path:
 def prepare(place: Path) -> None:
     """Make the folder of this process that `place` is to stand in. Raises OSError."""
     with contextlib.suppress(FileExistsError):
-        place.parent.mkdir(mode=0o711)
-        place.parent.chmod(0o711)  # whatever the umask: servers pass through it, as another user
-    if not _is_own(place.parent):
-        raise PermissionError(f"{place.parent} is in the way, and another user made it")
+        place.parent.mkdir(mode=0o700)
+    try:
+        with _own(place.parent) as opened:
+            os.fchmod(opened, 0o711)  # whatever the umask: servers pass through it, as another user
+    except (NotADirectoryError, PermissionError) as error:
+        raise PermissionError(f"{place.parent} is in the way, and another user made it") from error
 
 
 def remove(place: Path) -> None:
     """Remove `place`, and the folder around it if nothing else is in it. Never raises."""
-    shutil.rmtree(place, ignore_errors=True)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _own(place.parent) as opened:
+        with contextlib.suppress(OSError):
+            descriptors.remove(place.name, opened)
         place.parent.rmdir()
 
 
@@ -73,33 +76,41 @@ def left_behind() -> list[Path]:
     found = []
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
-            found += [
-                place for place in sorted(base.glob("storagelab-*")) if _is_own(place) and _is_nobodys(place.name)
-            ]
+            found += [place for place in sorted(base.glob("storagelab-*")) if is_nobodys(place.name) and _is_own(place)]
     return found
 
 
 def remove_left_behind(place: Path) -> bool:
     """Remove such a folder, patiently: a server that is about to end may still write there. False if that fails."""
     deadline = time.monotonic() + _PATIENCE_S
-    while place.exists():
-        shutil.rmtree(place, ignore_errors=True)
+    while os.path.lexists(place):
+        with contextlib.suppress(OSError), _own(place) as opened:
+            descriptors.empty(opened)
+            place.rmdir()
+            continue
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
 
 
+@contextlib.contextmanager
+def _own(place: Path) -> Iterator[int]:
+    """The descriptor of a folder of this user's. Raises OSError for anything else."""
+    with descriptors.folder(place) as opened:
+        if os.fstat(opened).st_uid != os.geteuid():
+            raise PermissionError(f"{place} is another user's")
+        yield opened
+
+
 def _is_own(place: Path) -> bool:
-    try:
-        facts = place.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
+    with contextlib.suppress(OSError), _own(place):
+        return True
+    return False
 
 
-def _is_nobodys(name: str) -> bool:
-    """Is the process gone that this folder is named after, as far as can be known from here?"""
+def is_nobodys(name: str) -> bool:
+    """Is the process gone that is named like this, as far as can be known from here?"""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False
@@ -108,6 +119,11 @@ def _is_nobodys(name: str) -> bool:
     if owner["world"] != _world():
         return False  # e.g. a container's, whose processes have other numbers here
     return _name(int(owner["pid"], 16)) != name
+
+
+def own_name() -> str:
+    """The name of this process, which no other has or gets."""
+    return _name(os.getpid())
 
 
 def _name(pid: int) -> str:

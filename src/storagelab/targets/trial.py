@@ -9,11 +9,15 @@ from typing import NamedTuple, Protocol
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
+from storagelab.targets.extremes import standing_for
+from storagelab.targets.looking import each
 from storagelab.targets.private import StartFailed
+from storagelab.targets.programs import Programs
 from storagelab.targets.unprivileged import check_may_enter
 
 MOST_TRIALS = 8
-"""A start takes about half a second; if there are more kinds of server, only the first ones are tried."""
+"""A start takes about half a second. If there are more kinds of server that don't differ in numbers alone, only the first
+ones are tried."""
 
 
 class Startable(Protocol):
@@ -23,21 +27,23 @@ class Startable(Protocol):
 
 
 class Kind(NamedTuple):
-    """One kind of server: `name` with version and origin, `settings` as in the spec, `key` to distinguish kinds, and `make`
-    to make one whose files stand in a folder."""
+    """One kind of server: `name` with version and origin, `settings` as in the spec, all settings of its `programs` as
+    `texts`, and `make` to make one whose files stand in a folder."""
 
     name: str
     settings: tuple[str, ...]
-    key: tuple[object, ...]
+    programs: Programs
+    texts: tuple[tuple[str, str], ...]
     make: Callable[[Path], Startable]
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
-    """Start each kind of private server for a moment, in the system's temporary folder, and remove it.
+    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that differ
+    in numbers alone, those with the least and the most are started.
 
     Raises PreflightError with the server's own words and the end of its log for the first that does not start.
     """
-    for kind in list({kind.key: kind for kind in reversed(list(kinds))}.values())[::-1][:MOST_TRIALS]:
+    for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
             _start_and_remove(kind)
         except StartFailed as error:
@@ -51,6 +57,17 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
             ) from error
         except (RunFailed, PreflightError, OSError):
             continue  # a full or closed temporary folder says nothing about the settings
+
+
+def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
+    distinct: dict[tuple[Programs, object], Kind] = {}
+    for kind in kinds:
+        distinct.setdefault((kind.programs, kind.texts), kind)
+    by_programs: dict[Programs, list[Kind]] = {}
+    for kind in distinct.values():
+        by_programs.setdefault(kind.programs, []).append(kind)
+    found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
+    return found[:MOST_TRIALS]
 
 
 def _start_and_remove(kind: Kind) -> None:

@@ -89,16 +89,22 @@ def _closed(folder: Path) -> PreflightError:
 
 
 def give_to_server(*paths: Path) -> None:
+    """Give files and folders to the server; a folder last, since whoever owns it may put links in the place of its files."""
     owner = unprivileged().owner
-    for path in paths if owner is not None else ():
-        os.chown(path, *owner)  # type: ignore[misc]
+    if owner is not None:
+        give(owner, *paths)
+
+
+def give(owner: tuple[int, int], *paths: Path) -> None:
+    for path in paths:
+        os.chown(path, *owner, follow_symlinks=False)
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
     """Make an empty folder for the server, mode 0700 as PostgreSQL demands; `owner` (uid, gid) gets it if given."""
     folder.mkdir(mode=0o700, parents=True)
     if owner is not None:
-        os.chown(folder, *owner)
+        give(owner, folder)
     else:
         give_to_server(folder)
 

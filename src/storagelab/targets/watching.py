@@ -3,6 +3,7 @@ a few moments of what was waited for, and how often each wait was seen."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -43,14 +44,16 @@ class Pace:
         self._looks_checked = 0
         self._slot_s = self._due_s = self._looked_s = 0.0
         self._ticks = self._late = 0
-        self._blind_s = self._blind_to_s = 0.0
+        self._began_s = 0.0
+        self._blind: list[tuple[float, float]] = []
+        """From when to when, in seconds since the begin."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
         self._session_cpu_s = session_cpu_s
         self._sampler_start_s = time.thread_time()
         self._session_start_s = session_cpu_s()
-        now_s = time.monotonic()
+        now_s = self._began_s = time.monotonic()
         self._checked = (now_s, 0.0)
         self._slot_s = now_s - self._interval_s
         self._looked_s = now_s
@@ -93,8 +96,11 @@ class Pace:
 
     def _saw_nothing(self, since_s: float, now_s: float) -> None:
         """Adds a blind interval. No moment counts twice, though a look may both be late and find a session stopped."""
-        self._blind_s += max(0.0, now_s - max(since_s, self._blind_to_s))
-        self._blind_to_s = now_s
+        since_s, to_s = since_s - self._began_s, now_s - self._began_s
+        if self._blind:
+            since_s = max(since_s, self._blind[-1][1])
+        if since_s < to_s:
+            self._blind.append((since_s, to_s))
 
     def _spend(self) -> float:
         """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost the same."""
@@ -112,11 +118,15 @@ class Pace:
         """Notes the final cost. Call from the thread itself, since only it can read its own CPU time."""
         self._spend()
 
+    def blind_s(self, run_s: float) -> float:
+        """For how long nothing was seen of the first `run_s` seconds: the last look may come long after a run has ended."""
+        return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
+
     def cost(self) -> ObserverCost:
         sampler_s, session_s = self._spent
         return ObserverCost(
             sampler_cpu_s=sampler_s, session_cpu_s=session_s, ticks=self._ticks, late_ticks=self._late,
-            blind_s=self._blind_s,
+            blind_s=self.blind_s(math.inf),
         )  # fmt: skip
 
 

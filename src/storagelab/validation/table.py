@@ -269,8 +269,8 @@ def existing(file: Path) -> str | None:
 
     Raises StoragelabError if it lacks the marks or is not text: nothing that a person wrote is overwritten.
     """
-    if not file.exists():
-        return None
+    if not file.is_file():
+        return None  # nor is there any in a pipe or a device, which can only be written to
     text = file.read_text(encoding="utf-8", errors="replace")
     if not 0 <= text.find(BEGIN) < text.find(END):
         raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables should go")

@@ -156,7 +156,7 @@ def _deliver(paper: Paper, as_json: str, format_: str, output: Path | None) -> N
         from storagelab.report.page.paper import page_of  # here, because only this format needs templates
 
         file = output or Path(HTML_FILE)
-        writing.write_atomically(file, page_of(paper))
-        screen.say(str(file), stdout=True)
+        if writing.write(file, page_of(paper)):
+            writing.tell(file)
     else:
         writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
     from storagelab.run.joining import Reach
 
-INSECURE = "--insecure: nothing is encrypted, and whoever reaches the scheduler's port can run programs on all workers"
+_CAN = "can run programs on all workers, and read and change what they send"
+INSECURE = f"--insecure: nothing is encrypted: whoever reaches the scheduler's port {_CAN}"
+ON_THIS_MACHINE = f"without TLS: whoever has an account on this machine {_CAN}"
 _INSTALL = 'pip install "storagelab[cluster]"'
 
 
@@ -32,9 +34,9 @@ class Elsewhere(NamedTuple):
     ) -> Cluster[Slice, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
         with _dask():
-            from storagelab.run import cluster
+            from storagelab.run import cluster, errands
         reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
+        return cluster.Cluster(errands.SimulatedRuns(), reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
         """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
@@ -43,6 +45,8 @@ class Elsewhere(NamedTuple):
         reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
         if self.insecure:
             say(INSECURE)
+        elif reach.address is None or not reach.address.startswith("tls://"):
+            say(ON_THIS_MACHINE)
         return reach
 
 

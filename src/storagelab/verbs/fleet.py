@@ -14,8 +14,9 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.prepared import distinct
 from storagelab.report.words.numbers import bytes_, plural
-from storagelab.run import fleet, loop, stored
+from storagelab.run import errands, fleet, loop, stored
 from storagelab.run.fleet import Asked, Found
+from storagelab.run.messages import words
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.rounds import Round, rounds_of, share_out
 from storagelab.run.store import FILE_NAME, NothingStored, Store
@@ -113,9 +114,9 @@ def _make_rounds(
         progress.say(_shares_text(todo, hosts))
         already = f", {before} stored already" if before else ""
         progress.say(f"{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
-        work = fleet.making(secrets.token_hex(8))
+        errand = errands.MeasuredRun(secrets.token_hex(8))
         executor = cluster.Cluster(
-            work, hosts.reach, progress.say, limit_s=hosts.limit_s, fleet=tuple(hosts.address_of)
+            errand, hosts.reach, progress.say, limit_s=hosts.limit_s, fleet=tuple(hosts.address_of)
         )
         progress.workers = lambda: min(executor.at_once, hosts.at_once)
         with saying_what_is_stored(stopping, progress, before):
@@ -131,7 +132,7 @@ def _remove_templates(plan: Plan, site: Site, hosts: Mustered, say: Callable[[st
     there = roll_call.present(hosts.reach, say, hosts.limit_s).address_of
     left = {host: there[host] for host in hosts.address_of if host in there}
     told = roll_call.ask_each(
-        hosts.reach, left, fleet.clean_up, Asked(plan, site, allow_commands=True), say, hosts.limit_s
+        hosts.reach, left, errands.CleanUp(), Asked(plan=plan, site=site, allow_commands=True), say, hosts.limit_s
     )
     for host in hosts.address_of:
         why = told.get(host, "it is gone")
@@ -182,13 +183,16 @@ def _muster(
             f"{plural(experiment.repetitions, 'round')} for {len(hosts)} hosts: each has to make a whole round at least",
             key="repetitions", hint=f"set it to {2 * len(hosts)} or more: two rounds of each host show which host is odd",
         )  # fmt: skip
-    asked = Asked(plan.model_copy(update={"runs": ()}), site, allow_commands)
-    answers = roll_call.ask_each(reach, hosts, fleet.look_around, asked, screen.say, limit_s)
-    found = {host: one if isinstance(one, Found) else Found(None, refusal=str(one)) for host, one in answers.items()}
+    asked = Asked(plan=plan.model_copy(update={"runs": ()}), site=site, allow_commands=allow_commands)
+    answers = roll_call.ask_each(reach, hosts, errands.LookAround(), asked, screen.say, limit_s)
+    found = {
+        host: one if isinstance(one, Found) else Found(preflight=None, refusal=str(one))
+        for host, one in answers.items()
+    }
     if refused := {host: one.refusal for host, one in found.items() if one.refusal}:
         raise PreflightError(_refusals(refused, len(hosts)))
     at_once = (experiment.fleet.at_once if experiment.fleet else None) or len(hosts)
-    told = tuple(f"{host}: {line}" for host, one in found.items() for line in _found_text(one))
+    told = tuple(words(f"{host}: {line}") for host, one in found.items() for line in _found_text(one))
     return Mustered(hosts, min(at_once, len(hosts)), told, reach, limit_s)
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
-from storagelab.targets import Preflight, Site, preflight
+from storagelab.report.words.numbers import duration
+from storagelab.targets import Preflight, Site, Tell, preflight
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_SILENT_S = 1.0
+"""Checks that take no longer say nothing."""
+_EVERY_S = 5.0
+"""Between two lines where stderr is no terminal."""
 
 
 def site_of(experiment: Experiment, folder: Path) -> Site:
@@ -19,6 +33,53 @@ def site_of(experiment: Experiment, folder: Path) -> Site:
 
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
     try:
-        return preflight(experiment, expanded, site, allow_commands=allow_commands)
+        with saying_how_far() as tell:
+            return preflight(experiment, expanded, site, allow_commands=allow_commands, tell=tell)
     except PreflightError as error:
         raise error.of(experiment.source) from error
+
+
+@contextlib.contextmanager
+def saying_how_far() -> Iterator[Tell]:
+    """Says on stderr how far checks have come that take more than a second: in one line that moves on a terminal, in a line
+    now and then elsewhere."""
+    course = _Course()
+    try:
+        yield course.tell
+    finally:
+        course.end()
+
+
+class _Course:
+    def __init__(self) -> None:
+        self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
+        self._console = screen.err()
+        self._live: Live | None = None
+
+    def tell(self, what: str, done: int, of: int) -> None:
+        now_s = time.monotonic()
+        if what != self._what or done == 0:
+            self._what, self._began_s = what, now_s
+        if now_s < self._next_s:
+            return
+        text = f"{what}: {done} of {of}"
+        if done:
+            text += f", about {duration((now_s - self._began_s) / done * (of - done))} left"
+        if not self._console.is_terminal:
+            self._next_s = now_s + _EVERY_S
+            screen.say(text)
+        else:
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        if self._live is None:
+            from rich.live import Live
+
+            # Without a thread that redraws it: programs are started meanwhile, by forks.
+            self._live = Live(console=self._console, transient=True, auto_refresh=False)
+            self._live.start()
+        self._live.update(text, refresh=True)
+
+    def end(self) -> None:
+        if self._live is not None:
+            self._live.stop()

@@ -8,11 +8,9 @@ from storagelab.model.values import share_of
 from storagelab.spec.units import parse_seconds
 
 
-def asked(
-    *, find_best: bool, within: str | None, budget: str | None, small_worlds: int | None = None
-) -> tuple[Race | None, float | None]:
+def asked(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
     """The race, and the seconds that it may take. Raises SpecError."""
-    for name, value in (("--within", within), ("--budget", budget), ("--small-worlds", small_worlds)):
+    for name, value in (("--within", within), ("--budget", budget)):
         if value is not None and not find_best:
             raise SpecError("is an option of a race", key=name, hint="Add --find-best.")
     if not find_best:

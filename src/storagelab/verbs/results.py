@@ -44,16 +44,12 @@ def report(
         raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
     folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=embed_data)
     if chart:
-        file = output or folder / "charts" / f"{chart}.{format_}"
-        writing.write_chart(chart, file, format_, findings, runs)
-        screen.say(str(file), stdout=True)
+        writing.write_chart(chart, output, folder, format_, findings, runs)
     elif drawn:
-        files = writing.write_charts(output or folder / "charts", format_, findings, runs)
-        for file in files:
-            screen.say(str(file), stdout=True)
+        writing.write_charts(output, folder, format_, findings, runs)
     elif format_ == "html" and output is None:
         file = writing.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
-        screen.say(str(file), stdout=True)
+        writing.tell(file)
         _say_where(folder, experiment.name)
     else:
         writing.deliver(writing.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
@@ -80,9 +76,7 @@ def export(name: str, results: Path, format_: str, output: Path | None, fit: Fit
     else:
         folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=True)
     if format_ == "sqlite":
-        file = output or folder / writing.TABLES_FILE
-        writing.write_tables(file, experiment, expanded, runs, findings)
-        screen.say(str(file), stdout=True)
+        writing.write_tables(output, folder, experiment, expanded, runs, findings)
         return
     writing.deliver(writing.render(format_, experiment, expanded, runs, findings), output)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +12,17 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, Race, SmallWorlds
+from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.words.race import course_text
 from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
-from storagelab.targets import Preflight, Site, sweep, try_starting
+from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import look_at, site_of
+from storagelab.verbs.planning import look_at, saying_how_far, site_of
 from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
 
 if TYPE_CHECKING:
@@ -39,53 +39,25 @@ def run(
     allow_commands: bool,
     race: Race | None = None,
     budget_s: float | None = None,
-    small_worlds: int | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> bool:
-    """Whether no run has failed. `race` is None for all repetitions of all cells; `small_worlds` = the scale of those in
-    which it begins; `elsewhere` is None for this machine alone."""
+    """Whether no run has failed. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
     experiment = reading.load(spec_file).model_copy(update={"race": race})
     if race is not None:
         _racing(experiment, (), budget_s)  # refused before anything is touched
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    making = partial(_make, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere)
     if (hosts := fleet.asked(experiment, expanded, elsewhere)) is not None:
         runs, all_well = fleet.make(experiment, expanded, folder, hosts, again=again, allow_commands=allow_commands)
         conclude(experiment, expanded, runs, folder)
         return all_well
     found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
-    none_failed = True
-    if race is not None and small_worlds is not None:
-        small, none_failed = _in_small_worlds(experiment, expanded, folder, small_worlds, making)
-        experiment = experiment.model_copy(update={"race": race.model_copy(update={"small": small})})
     racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
-    runs, all_well = making(experiment, expanded, found, folder, racing)
+    runs, all_well = _make(
+        experiment, expanded, found, folder, racing, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere
+    )
     conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
-    return none_failed and all_well
-
-
-def _in_small_worlds(
-    experiment: Experiment,
-    expanded: Plan,
-    folder: Path,
-    scale: int,
-    making: Callable[..., tuple[tuple[Run, ...], bool]],
-) -> tuple[SmallWorlds, bool]:
-    """What small worlds say of all layouts, and whether no run there has failed. A race that has begun goes on with what it
-    was told then."""
-    from storagelab.run import small_worlds
-
-    small = small_worlds.experiment_in_small_worlds(experiment, expanded, scale)
-    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
-        begun = store.experiment()
-        if begun.sha256 == experiment.sha256 and begun.race and begun.race.small and begun.race.small.scale == scale:
-            return begun.race.small, True
-    plan, place = matrix.expand(small), folder / small_worlds.FOLDER
-    found = look_at(small, plan, site_of(small, place), False)
-    screen.say(f"first in worlds {scale} times smaller than life-size, kept in {place}")
-    runs, none_failed = making(small, plan, found, place, None)
-    return small_worlds.outcome(plan, runs, scale), none_failed
+    return all_well
 
 
 def _make(
@@ -101,8 +73,7 @@ def _make(
 ) -> tuple[tuple[Run, ...], bool]:
     """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
-    _try_starting(experiment, expanded, site, folder, racing, again)
-    with writing(folder, experiment) as store:
+    with _ready(experiment, expanded, site, folder, racing, again), writing(folder, experiment) as store:
         before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
         rounds = None if racing is None else racing(before)
         del before
@@ -118,15 +89,16 @@ def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None)
     return Racing(experiment, runs, budget_s)
 
 
-def _try_starting(
+@contextlib.contextmanager
+def _ready(
     experiment: Experiment,
     expanded: Plan,
     site: Site,
     folder: Path,
     racing: Callable[[Sequence[Run]], Racing] | None,
     again: bool,
-) -> None:
-    """Refuses a server that does not start before anything is stored, if there are runs to make."""
+) -> Iterator[None]:
+    """If there are runs to make: holds the volumes, and refuses a server that does not start before anything is stored."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     plan = expanded
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
@@ -135,14 +107,19 @@ def _try_starting(
             if racing is not None:
                 plan = racing(stored.of_plan(folder / FILE_NAME, expanded, store.runs())).course.plan
     if not dealing.pending(plan, attempts, again=again):
+        yield
         return
-    with Interruptible() as stopping:
-        try:
-            try_starting(expanded, site)
-        except PreflightError as error:
-            stopping.check()  # a server that is stopped as it starts does not come up, either
-            raise error.of(experiment.source) from error
-        stopping.check()
+    with contextlib.ExitStack() as volumes:
+        with Interruptible() as stopping:
+            try:
+                volumes.enter_context(volumes_locked(expanded, site))
+                with saying_how_far() as tell:
+                    try_starting(expanded, site, tell)
+            except PreflightError as error:
+                stopping.check()  # a server that is stopped as it starts does not come up, either
+                raise error.of(experiment.source) from error
+            stopping.check()
+        yield
 
 
 def _run_pending(

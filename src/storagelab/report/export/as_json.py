@@ -1,6 +1,4 @@
-"""The machine-readable view: a whole experiment as one JSON document of schema 1. Pure.
-
-docs/reference/export.md describes it.
+"""Makes the export: a whole experiment as one JSON document, in the form of `document`. Pure.
 
 Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
 not known is null; NaN never appears. Built by hand rather than dumped by pydantic, so that 5,000 runs take only seconds.
@@ -15,21 +13,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from storagelab.findings import latencies
 from storagelab.findings.answer import answer
-from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
-from storagelab.model.values import JsonValue
+from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
 from storagelab.model.workload import Mixed, RandomInsert, RawIo
+from storagelab.report.export.document import SCHEMA, Opening
+from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, EffectForm, FindingsForm, RaceForm
+from storagelab.report.export.form import Interval, Levels
+from storagelab.report.export.run_form import BurnIn, CellForm, CheckForm, Measured, Rate, RunForm, Summary, Wait
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 
-SCHEMA = 1
 Json = dict[str, object]
 
 
@@ -51,11 +51,11 @@ def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], finding
     yield '],"findings":' + _text(_findings(findings)) + "}\n"
 
 
-def _text(value: Json) -> str:
+def _text(value: Mapping[str, object]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _opening(experiment: Experiment, findings: Findings) -> Json:
+def _opening(experiment: Experiment, findings: Findings) -> Opening:
     """What stands before the cells."""
     return {
         "schema": SCHEMA,
@@ -73,11 +73,14 @@ def _opening(experiment: Experiment, findings: Findings) -> Json:
     }
 
 
-def _race(race: RaceSummary | None) -> Json | None:
+def _race(race: RaceSummary | None) -> RaceForm | None:
     if race is None:
         return None
-    left = [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left]
-    return {**race.model_dump(exclude={"left", "open"}), "left": left, "open": list(race.open)}
+    return {
+        "within": race.within, "rounds": race.rounds, "runs_of_all": race.runs_of_all, "spent_s": race.spent_s,
+        "of_all_s": race.of_all_s, "left": [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left],
+        "open": list(race.open), "small": None,
+    }  # fmt: skip
 
 
 def plain(value: object) -> object:
@@ -103,7 +106,7 @@ def _numbers(values: Sequence[float | None]) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
-def levels_of(levels: Mapping[str, JsonValue]) -> Json:
+def levels_of(levels: Mapping[str, JsonValue]) -> Levels:
     return {name: plain(value) for name, value in levels.items()}
 
 
@@ -112,14 +115,16 @@ def levels_of(levels: Mapping[str, JsonValue]) -> Json:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> Json:
+def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> CellForm:
+    made = [_run(run) for run in runs if run.burn_in]
+    burn_in: BurnIn = {"burn_in": made} if made else {}
     return {
         "cell_id": cell.cell_id,
         "levels": levels_of(cell.levels),
         "provenance": summary.provenance if summary else None,
         "config": plain(_config(cell.config)),
         "runs": [_run(run) for run in runs if not run.burn_in],
-        **({"burn_in": burn_in} if (burn_in := [_run(run) for run in runs if run.burn_in]) else {}),
+        **burn_in,
         "summary": _summary(summary),
     }
 
@@ -142,7 +147,7 @@ def _config(config: Config) -> Json:
     return {**tables, "workload": workload}
 
 
-def _run(run: Run) -> Json:
+def _run(run: Run) -> RunForm:
     """One run; a failed one has its status and reason and no figures."""
     measured = _measured(run.measurement) if run.measurement is not None and run.status != "failed" else _NOT_MEASURED
     return {
@@ -160,7 +165,7 @@ def _run(run: Run) -> Json:
     }
 
 
-_NOT_MEASURED: Json = {
+_NOT_MEASURED: Measured = {
     "provenance": None, "elapsed_s": None, "rows": None, "rows_per_s": None, "checkpoint_s": None, "cpu_s": None,
     "available_s": None, "explained": None, "connection_s": [], "latency_s": {}, "waits": [],
     "waiting_tasks": [], "counters": {}, "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [],
@@ -168,7 +173,7 @@ _NOT_MEASURED: Json = {
 }  # fmt: skip
 
 
-def _measured(measured: Measurement) -> Json:
+def _measured(measured: Measurement) -> Measured:
     audit = conservation(measured.waits) if measured.waits is not None else None
     cost = measured.observer
     return {
@@ -203,12 +208,13 @@ def _measured(measured: Measurement) -> Json:
         },
         "durability": None if measured.durability is None else {
             "commits": measured.durability.commits,
-            **measured.durability.model_dump(mode="json", exclude={"engine"}),
+            "settings": [one.model_dump() for one in measured.durability.settings],
+            "whole_pages": measured.durability.whole_pages,
         },
     }  # fmt: skip
 
 
-def _wait(row: WaitStat) -> Json:
+def _wait(row: WaitStat) -> Wait:
     return {
         "wait_type": row.wait_type,
         "wait_s": row.wait_s,
@@ -223,7 +229,7 @@ def _wait(row: WaitStat) -> Json:
     }
 
 
-def _check(check: Check) -> Json:
+def _check(check: Check) -> CheckForm:
     return {
         "name": check.name, "asked": masked(check.asked), "got": masked(check.got), "ok": check.ok,
         "read_from": check.read_from,
@@ -235,15 +241,15 @@ def _check(check: Check) -> Json:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _interval(estimate: Estimate) -> list[float] | None:
+def _interval(estimate: Estimate) -> Interval:
     return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]
 
 
-def _summary(summary: CellSummary | None) -> Json:
+def _summary(summary: CellSummary | None) -> Summary:
     """Figures of elapsed time; null while nothing is measured, `ci95_s` null if there are too few runs."""
     sample = summary.elapsed_s if summary else None
     mean = _arithmetic(sample) if sample else None
-    return {
+    told: Summary = {
         "mean_s": mean.value if mean else None,
         "median_s": sample.median if sample else None,
         "ci95_s": _interval(mean) if mean else None,
@@ -261,21 +267,15 @@ def _summary(summary: CellSummary | None) -> Json:
         "runs_unverified": summary.runs_unverified if summary else 0,
         "runs_failed": summary.runs_failed if summary else 0,
         "explained": summary.explained if summary else None,
-        **_raw_io(summary),
     }
-
-
-def _raw_io(summary: CellSummary | None) -> Json:
-    """What only raw I/O tells: of itself, and beside the load of a database."""
-    if summary is None:
-        return {}
-    told: Json = {"steady": summary.steady} if summary.raw_io else {}
-    if summary.reached:
+    if summary and summary.raw_io:
+        told["steady"] = summary.steady
+    if summary and summary.reached:
         told["reached"] = [one.model_dump() for one in summary.reached]
     return told
 
 
-def _rate(sample: Sample | None) -> Json | None:
+def _rate(sample: Sample | None) -> Rate | None:
     if sample is None:
         return None
     mean = _arithmetic(sample)
@@ -288,21 +288,35 @@ def _arithmetic(sample: Sample) -> Estimate:
     return sample.arithmetic or sample.mean
 
 
-def _plain_table(found: Answer) -> Json:
-    return {name: plain(value) for name, value in found.model_dump(mode="json").items()}
+def _answer(findings: Findings) -> AnswerForm:
+    found = answer(findings)
+    return {
+        "lines": [masked(line.text) for line in answer_lines(findings, found)],
+        "provenance": found.provenance,
+        "runs": found.runs,
+        "runs_planned": found.runs_planned,
+        "layouts": found.layouts,
+        "compared": found.compared,
+        "unable": list(found.unable),
+        "choices": _dumped(found.choices),
+        "gains": _dumped(found.gains),
+        "causes": _dumped(found.causes),
+        "doubts": list(found.doubts),
+        "indifferent": found.indifferent,
+    }
 
 
-def _findings(findings: Findings) -> Json:
-    found_answer = answer(findings)
-    found: Json = {
+def _dumped(values: Iterable[Frozen]) -> list[object]:
+    return [plain(value.model_dump(mode="json")) for value in values]
+
+
+def _findings(findings: Findings) -> FindingsForm:
+    return {
         "verdict": findings.verdict,
         "compared": findings.compared,
         "headline": masked(headline(findings)),
         "sentences": [masked(sentence) for sentence in sentences(findings)],
-        "answer": {
-            "lines": [masked(line.text) for line in answer_lines(findings, found_answer)],
-            **_plain_table(found_answer),
-        },
+        "answer": _answer(findings),
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,
@@ -327,17 +341,16 @@ def _findings(findings: Findings) -> Json:
             }
             for caution in findings.cautions
         ],
+        "wait_changes": _dumped(findings.wait_changes),
+        "wait_trends": _dumped(findings.wait_trends),
+        "wait_names": {name: list(natives) for name, natives in findings.wait_names.items()},
+        "dependences": _dumped(findings.dependences),
+        "speed_ups": [_effect(effect) for effect in findings.speed_ups],
+        "drive_trends": _dumped(findings.drive_trends),
     }  # fmt: skip
-    found["wait_changes"] = [plain(item.model_dump()) for item in findings.wait_changes]
-    found["wait_trends"] = [plain(item.model_dump()) for item in findings.wait_trends]
-    found["wait_names"] = {name: list(natives) for name, natives in findings.wait_names.items()}
-    found["dependences"] = [plain(item.model_dump()) for item in findings.dependences]
-    found["speed_ups"] = [_effect(effect) for effect in findings.speed_ups]
-    found["drive_trends"] = [plain(item.model_dump()) for item in findings.drive_trends]
-    return found
 
 
-def _comparison(item: Comparison) -> Json:
+def _comparison(item: Comparison) -> ComparisonForm:
     return {
         "cell_id": item.cell_id, "best_cell_id": item.best_cell_id, "ratio": item.ratio.value,
         "ci95": _interval(item.ratio), "p_value": item.p_value, "distinguishable": item.distinguishable,
@@ -345,7 +358,7 @@ def _comparison(item: Comparison) -> Json:
     }  # fmt: skip
 
 
-def _effect(effect: Effect) -> Json:
+def _effect(effect: Effect) -> EffectForm:
     return {
         "factor": effect.factor, "level": plain(effect.level), "baseline": plain(effect.baseline),
         "at": levels_of(effect.at), "ratio": effect.ratio.value, "ci95": _interval(effect.ratio),

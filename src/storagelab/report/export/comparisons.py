@@ -11,9 +11,8 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, reasons
 from storagelab.findings.why import Step
 from storagelab.report.export.as_json import plain
+from storagelab.report.export.document import SCHEMA
 from storagelab.report.words.paper import Paper
-
-SCHEMA = 1
 
 
 def pair_json(

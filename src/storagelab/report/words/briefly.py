@@ -11,7 +11,7 @@ from storagelab.findings.model import Findings
 from storagelab.report.words.compared import of_both_kinds
 from storagelab.report.words.hosts import unlike_text
 from storagelab.report.words.names import factor_text, noun
-from storagelab.report.words.numbers import percent, plural, seconds
+from storagelab.report.words.numbers import MANY_TIMES, percent, plural, seconds, significant
 
 _Cautions = Sequence[Any]
 """Cautions of one kind, so each has the fields of that kind."""
@@ -32,8 +32,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         case "not-finished":
             return "not finished"
         case "not-compared":
-            ruled_out = findings.ruled_out
-            absent = sum(one.elapsed_s is None and one.cell_id not in ruled_out for one in findings.cells)
+            absent = sum(one.elapsed_s is None for one in findings.cells)
             number = absent or len(findings.not_compared)
             return f"{number} of {answer.layouts if not findings.loads else len(findings.cells)} without a result"
         case _:
@@ -70,7 +69,12 @@ def _order(found: _Cautions, findings: Findings) -> str:
 
 
 def _change(found: _Cautions, _findings: Findings) -> str:
-    return f"times {'grew' if found[0].change > 0 else 'fell'} by {percent(abs(found[0].change))} on the way"
+    change = found[0].change
+    if change is None:
+        return "times changed steadily on the way"
+    if change >= MANY_TIMES:
+        return f"times became {significant(1 + change, 2)} times as long on the way"
+    return f"times {'grew' if change > 0 else 'fell'} by {percent(abs(change))} on the way"
 
 
 def _busy(found: _Cautions, _findings: Findings) -> str:
@@ -105,6 +109,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "conservation": lambda *_: "waits don't add up to the time",
     "no-split": lambda *_: "waits without their signal part",
     "busy-machine": _busy,
+    "throttled": lambda found, _: f"a CPU quota took up to {percent(max(one.share for one in found))} of a run",
     "cpu-saturated": lambda found, findings: (
         f"the CPUs were the limit ({percent(max(one.cpu_share for one in found))} busy){_where(found, findings)}"
     ),

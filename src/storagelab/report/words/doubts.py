@@ -11,9 +11,10 @@ from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
+from storagelab.model.measurement import HELD_BACK
 from storagelab.report.words.hosts import unlike_sentence
 from storagelab.report.words.names import factor_text, group_text, listed, noun
-from storagelab.report.words.numbers import count, duration, percent, seconds, significant
+from storagelab.report.words.numbers import MANY_TIMES, count, duration, percent, seconds, significant
 from storagelab.targets.known import KNOWN
 
 
@@ -218,15 +219,26 @@ def _run_in_blocks(doubt: kinds.RunInBlocks, _where: str, _findings: Findings) -
 
 @sentence.register
 def _drift(doubt: kinds.Drift, _where: str, findings: Findings) -> str:
-    moved = f"grew by {percent(doubt.change)}" if doubt.change > 0 else f"fell by {percent(-doubt.change)}"
     block = " of a block" if doubt.blocks > 1 else ""
     which = noun(findings.factors)
+    if doubt.change is None:
+        return (
+            f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how much in "
+            f"all. {_so(doubt, findings)}"
+        )
+    moved = _grew(doubt.change) if doubt.change > 0 else f"fell by {percent(-doubt.change)}"
     return f"From the first run{block} to the last times {moved}, whatever the {which}. {_so(doubt, findings)}"
+
+
+def _grew(change: float) -> str:
+    return f"grew by {percent(change)}" if change < MANY_TIMES else f"became {significant(1 + change, 2)} times as long"
 
 
 @sentence.register
 def _step(doubt: kinds.Step, _where: str, findings: Findings) -> str:
     moved = f"{percent(abs(doubt.change))} {'longer' if doubt.change > 0 else 'shorter'}"
+    if doubt.change >= MANY_TIMES:
+        moved = f"{significant(1 + doubt.change, 2)} times as long"
     return (
         f"Times jumped on the way: from run {count(doubt.run)} of {count(doubt.runs)} on they are {moved}, whatever the "
         f"{noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have the time "
@@ -336,6 +348,16 @@ def _busy_machine(doubt: kinds.BusyMachine, _where: str, _findings: Findings) ->
         f"Other processes and the kernel took up to {percent(doubt.others_share)} of the machine's CPU time in "
         f"{count(doubt.runs)} of {count(doubt.checked)} runs: the measured server lost that time, and may share the disk "
         "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
+    )
+
+
+@sentence.register
+def _throttled(doubt: kinds.Throttled, where: str, _findings: Findings) -> str:
+    return (
+        f"A control group's CPU quota held {HELD_BACK[doubt.who]} back in {_runs(doubt.runs)}{where}, in one of them for "
+        f"{percent(doubt.share)} of its time ({seconds(doubt.throttled_s)} in all, over all CPUs): such a run measures the "
+        "quota as well as the layout, and is unverified above 10 %. Raise the quota or remove it (cpu.max, or "
+        "cpu.cfs_quota_us), and run the experiment under a new name."
     )
 
 

@@ -309,8 +309,6 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
-    if cell_id in findings.ruled_out:
-        return "out (small world)"
     if judged.verdict in ("too-few-runs", "untested") or cell_id in judged.not_compared:
         return "not judged" if findings.cell(cell_id).elapsed_s is not None else ""
     found = _comparison(findings, cell_id)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
+_FAR_TOO_WIDE = 1e6
+MANY_TIMES = 9.0
+"""A change of a time from which on it is told as a multiple."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -262,6 +265,8 @@ def seconds_interval(estimate: Estimate | None) -> str:
     """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
+    if estimate.high > _FAR_TOO_WIDE * abs(estimate.value):
+        return f"{_level(estimate)} too wide to say"
     factor, unit = _second_unit(estimate.value)
     low, value, high = (x * factor for x in (estimate.low, estimate.value, estimate.high))
     decimals = decimals_for([value], (high - low) / 2)
@@ -282,7 +287,8 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
         return ""
     if estimate.low is None or estimate.high is None:
         return rows_per_s(estimate.value, unit)
-    interval = f"{significant(estimate.low)} to {significant(estimate.high)}"
+    too_wide = estimate.high > _FAR_TOO_WIDE * abs(estimate.value)
+    interval = "too wide to say" if too_wide else f"{significant(estimate.low)} to {significant(estimate.high)}"
     return f"{rows_per_s(estimate.value, unit)} ({_level(estimate)} {interval})"
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from storagelab.findings.model import Findings, RaceSummary
+from storagelab.findings.model import Findings
 from storagelab.report.words.names import noun
-from storagelab.report.words.numbers import duration, percent, plural, signed_percent
+from storagelab.report.words.numbers import duration, percent, plural
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import Course
@@ -41,44 +40,9 @@ def race_sentences(findings: Findings) -> list[str]:
     took = f"{duration(race.spent_s)} instead of about {duration(race.of_all_s)}"
     return [
         f"This was a race: it made {spent} ({share}; {took}).",
-        *_on_small_worlds(race, findings),
         *_on_those_that_left(findings),
         _on_the_end(findings),
     ]
-
-
-def _on_small_worlds(race: RaceSummary, findings: Findings) -> list[str]:
-    small = race.small
-    if small is None:
-        return []
-    told = [
-        f"Before that, it made {plural(small.runs, 'run')} in worlds {small.scale} times smaller than life-size "
-        f"({duration(small.spent_s)} of the time). They are another condition and stand in no figure here; "
-        f"`storagelab report {findings.experiment}/small` shows them."
-    ]
-    if not small.biases:
-        return [
-            *told,
-            "Too few layouts ran at both scales to measure the bias between them, so small worlds ruled out none.",
-        ]
-    left = plural(len(small.left), "layout")
-    pairs = plural(sum(one.pairs for one in small.biases), "layout")
-    means, sds, limits = (
-        _span([getattr(one, name) for one in small.biases], shown)
-        for name, shown in (("mean", signed_percent), ("sd", percent), ("limit", lambda x: percent(x - 1)))
-    )
-    return [
-        *told,
-        f"{left} left there. The bias of small worlds was measured on {pairs} drawn at random, which ran at both scales: "
-        f"times there differ by {means} on average, and by {sds} (sd) from layout to layout. So only those further behind "
-        f"than {limits} left.",
-    ]
-
-
-def _span(values: Sequence[float], shown: Callable[[float], str]) -> str:
-    """One value, or the ends of several, one for each load."""
-    ends = dict.fromkeys((shown(min(values)), shown(max(values))))
-    return " to ".join(ends)
 
 
 def _on_those_that_left(findings: Findings) -> list[str]:

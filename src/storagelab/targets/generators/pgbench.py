@@ -12,6 +12,7 @@ import numpy as np
 
 from storagelab.model.workload import Pgbench, Sql
 from storagelab.spec.loads import Script
+from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Transactions, joined
 
 LOG_PREFIX = "transactions"
@@ -103,7 +104,7 @@ def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list
 
 def read_log(folder: Path) -> Transactions:
     """The transactions of all threads: each thread writes a file of its own."""
-    return joined([_read(file.read_bytes()) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
+    return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
 
 
 def _read(text: bytes) -> Transactions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,9 +10,11 @@ from pathlib import Path
 
 from storagelab.model.workload import Sql, Sysbench
 from storagelab.targets import temporary
+from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.running import Program
+from storagelab.targets.unprivileged import give
 
 
 def sysbench_program(
@@ -33,7 +34,7 @@ def sysbench_program(
         words, inputs = partial(sysbench.words, script=load.script), sysbench_inputs(scripts)
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(server, load, own=bool(scripts), seed=seed),
-        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.longest_warm_up_s),
+        read=lambda folder: sysbench.read_report(read_file(folder / "said").decode(errors="replace"), load.longest_warm_up_s),
         words=words, stop=signal.SIGTERM, environment=environment, inputs=inputs,
         says_it_counts=sysbench.counts(load), owner=owner, in_child=in_child,
     )  # fmt: skip
@@ -50,6 +51,5 @@ def script_folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) ->
         for name, content in inputs.items():
             (folder / name).write_bytes(content)
         if owner is not None:
-            for path in (folder, *folder.iterdir()):
-                os.chown(path, *owner)
+            give(owner, *folder.iterdir(), folder)
         yield folder

@@ -20,14 +20,17 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from storagelab.errors import RunFailed
+from storagelab.machine.kills import Kills
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import marks, temporary
+from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import settling
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop
 from storagelab.targets.steps import Counters, Done
+from storagelab.targets.unprivileged import give
 
 C = TypeVar("C")
 STOP_TIMEOUT_S = 30.0
@@ -86,6 +89,7 @@ class Generator(Generic[C]):
         self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
         self._trend: settling.Trend | None = None
         self._warm_up_s: float | None = None
+        self._mark, self._kills = marks.new(), Kills("it was started")
         self.ids: list[int] = []
 
     @property
@@ -119,7 +123,7 @@ class Generator(Generic[C]):
             time.sleep(_SESSIONS_POLL_S)
         self.ids = ids
         if self.program.says_it_counts:
-            while self.program.says_it_counts not in (self._own_folder / "said").read_bytes():
+            while self.program.says_it_counts not in read_file(self._own_folder / "said"):
                 self._refuse_if_ended()
                 time.sleep(_SESSIONS_POLL_S)
             self._counts_since_s = self._now_s()
@@ -142,17 +146,16 @@ class Generator(Generic[C]):
         self._folder.mkdir(mode=0o700)
         for name, content in self.program.inputs.items():
             (self._folder / name).write_bytes(content)
-        if self.program.owner is not None:
-            for path in (self._folder, *self._folder.iterdir()):
-                os.chown(path, *self.program.owner)
         longest_s = self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S + STOP_TIMEOUT_S
         command, in_child = self.program.command(self._folder, longest_s), self.program.in_child(self._folder)
         # A generator's log counts from the epoch with a clock that nobody can set, and so does this.
         self._to_epoch_s = time.time() - time.monotonic()
-        with (self._folder / "said").open("wb") as said, uninterrupted():
+        with (self._folder / "said").open("xb") as said, uninterrupted():
+            if self.program.owner is not None:  # from here on, links may stand in the place of its files
+                give(self.program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
-                env=dict(self.program.environment), start_new_session=True, preexec_fn=in_child,
+                env={**self.program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
             )  # fmt: skip
 
     def _now_s(self) -> float:
@@ -170,10 +173,11 @@ class Generator(Generic[C]):
         return self._folder
 
     def _raw_said(self) -> str:
-        return (self._own_folder / "said").read_text(encoding="utf-8", errors="replace")
+        return read_file(self._own_folder / "said").decode("utf-8", "replace")
 
     def _said(self) -> str:
-        return self.program.words(self._raw_said())
+        killed = self._kills.words(self._process.poll()) if self._process is not None else ""
+        return f"it was {killed}" if killed else self.program.words(self._raw_said())
 
     def release(self) -> None:
         """From now on, transactions count."""
@@ -285,6 +289,7 @@ class Generator(Generic[C]):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                marks.end(self._mark)
         with contextlib.suppress(Exception):
             self._let_go()
         first, self._first = self._first, None

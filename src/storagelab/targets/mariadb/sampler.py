@@ -123,7 +123,7 @@ class Sampler:
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
         # A server without performance_schema shows no threads.
         self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
-        self._threads = ", ".join(map(str, self._rows_done))
+        self._threads = ", ".join(map(str, self._rows_done)) or "NULL"  # all have ended already, so none is looked at
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)
 

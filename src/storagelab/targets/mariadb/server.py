@@ -11,7 +11,7 @@ import pymysql
 from storagelab.targets.mariadb.binaries import Binaries, find_binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect_to, words_of
 from storagelab.targets.mariadb.settings import (
-    VARIABLES,
+    accepts,
     check_settings,
     observing,
     private_settings,
@@ -40,7 +40,7 @@ class Server(PrivateServer[Binaries]):
     """MariaDB as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 2
-    variables, stop_signal, shut_down_signal = VARIABLES, signal.SIGKILL, signal.SIGTERM
+    stop_signal, shut_down_signal = signal.SIGKILL, signal.SIGTERM
 
     def _reach(self) -> tuple[Path, ...]:
         programs = (*installation(self.programs.server), *installation(self.programs.installer))
@@ -119,7 +119,7 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
-STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, Server)
+STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
 
 
 def stop_orphan(data_folder: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -13,13 +14,10 @@ from storagelab.model.values import Scalar
 from storagelab.targets import temporary
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.private import Settings, refuse_own
+from storagelab.targets.private import Settings, changes, refuse_own
 from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
-
-VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
-"""Prefixes of the environment variables that its programs read."""
 
 _OWN = frozenset({
     "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
@@ -90,7 +88,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     This asks the server's own parser; no database is made. Raises PreflightError with the server's words for the first
     setting that it refuses, does not know, or would quietly change into another value.
     """
-    refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
+    _refuse_own(settings)
     asked = {name: settings_text(value) for name, value in settings.items()}
     for name, text in asked.items():
         said = _ask_parser(binaries, ((name, text),))
@@ -100,6 +98,19 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     together = _ask_parser(binaries, tuple(asked.items()))
     _refuse(binaries, next(iter(asked)), together)
     return {name: together.values[setting_name(name)] for name in asked}
+
+
+def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
+    """Whether the server's parser takes the settings of all these kinds, read one after the other by one program."""
+    for settings in kinds:
+        _refuse_own(settings)
+    given = tuple(changes(kinds, settings_text))
+    said = _ask_parser(binaries, given)
+    return not said.trouble and all(setting_name(name) in said.values for name, _ in given)
+
+
+def _refuse_own(settings: Settings) -> None:
+    refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
 
 
 class _Said(NamedTuple):
@@ -135,7 +146,7 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
         give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         in_child = as_server(folder, *installation(binaries.server))
-        said = run(command, in_child, timeout_s=30, environment=environment(*VARIABLES), folder=folder)
+        said = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

@@ -36,7 +36,7 @@ from storagelab.targets.mariadb.generated import GeneratedLayout
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import STARTER, Server
-from storagelab.targets.mariadb.settings import VARIABLES, private_settings, settings_text
+from storagelab.targets.mariadb.settings import private_settings, settings_text
 from storagelab.targets.mariadb.workload import Workers
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
@@ -143,7 +143,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _client_environment(self) -> dict[str, str]:
         """The environment of client programs: it alone holds a password, and only this user may read it."""
         password = self._address().password
-        return environment(*VARIABLES) | ({"MYSQL_PWD": password} if password else {})
+        return environment() | ({"MYSQL_PWD": password} if password else {})
 
     @property
     def _client_owner(self) -> tuple[int, int] | None:

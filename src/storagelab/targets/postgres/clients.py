@@ -17,6 +17,9 @@ from storagelab.targets.programs import environment, version_said
 
 PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
 """The package that holds each program where the server's programs don't bring it, by Debian's names."""
+USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
+"""The user's own variables by which the client library finds and trusts a server that already runs: its own, the home with
+`.pgpass` and certificates, Kerberos' tickets, and the authorities that the system trusts."""
 GENERATOR_NAME = "storagelab generator"
 """The application name by which the server's sessions of a generator are known."""
 
@@ -60,7 +63,7 @@ def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dic
     """The environment in which a client program reaches the server of a connection string, with these settings in its
     sessions. A password is in the environment alone, which only this user may read. For a server that already runs, the
     user's own variables hold what the string leaves out."""
-    known = environment(*([VARIABLES] if private else []))
+    known = environment(*(() if private else USERS_OWN))
     for option in Conninfo.parse(conninfo.encode()):
         if option.envvar and option.val is not None:
             known[option.envvar.decode()] = option.val.decode()

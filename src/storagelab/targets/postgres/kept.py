@@ -7,8 +7,9 @@ template with what it holds in every tablespace.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-import shutil
 from typing import NamedTuple
 
 from psycopg import sql
@@ -16,7 +17,7 @@ from psycopg import sql
 from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets import Site, templates
+from storagelab.targets import Site, descriptors, templates
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.steps import check_same
@@ -59,9 +60,11 @@ class Kept:
         """The folders in which those of its tablespaces are made. Raises RunFailed."""
         self._above.make(again=True)
         for folder in set(self.folders.values()):
-            shutil.rmtree(folder, ignore_errors=True)  # of an attempt that failed amid this
-            folder.mkdir()
-            folder.chmod(0o711)  # as the one above
+            with self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)  # of an attempt that failed amid this
+                os.mkdir(folder.name, dir_fd=above)
+                with descriptors.folder(folder.name, above) as made:
+                    os.fchmod(made, 0o711)  # as the one above
 
     def keep(self, connection: Connection) -> None:
         """Make the run's database, to which nobody is connected, the template. Raises psycopg.Error."""
@@ -86,7 +89,8 @@ class Kept:
     def remove_unfinished(self, connection: Connection) -> None:
         """Remove the folders of a template that could not be made; its tablespaces are dropped."""
         for folder in () if self.exists(connection) else set(self.folders.values()):
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:

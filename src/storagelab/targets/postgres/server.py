@@ -14,10 +14,11 @@ from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import RunFailed
 from storagelab.model.values import Scalar
-from storagelab.targets.postgres import connecting
+from storagelab.targets import descriptors
+from storagelab.targets.postgres import connecting, shared_memory
 from storagelab.targets.postgres.binaries import Binaries, find_binaries
-from storagelab.targets.postgres.settings import check_settings, own_words, private_settings, settings_text
-from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, stop_process
+from storagelab.targets.postgres.settings import accepts, check_settings, own_words, private_settings, settings_text
+from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, runs_as, stop_process
 from storagelab.targets.programs import installation
 from storagelab.targets.starting import Starter
 
@@ -40,8 +41,7 @@ class Server(PrivateServer[Binaries]):
     """PostgreSQL as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 1
-    variables, stop_signal = (connecting.VARIABLES,), signal.SIGQUIT
-    shut_down_signal = signal.SIGINT
+    stop_signal, shut_down_signal = signal.SIGQUIT, signal.SIGINT
 
     def _reach(self) -> tuple[Path, ...]:
         return installation(Path(self.programs.program("postgres")))
@@ -75,8 +75,12 @@ class Server(PrivateServer[Binaries]):
             "cluster_name": "storagelab",
         }
         lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
-        with (self.data_folder / "postgresql.conf").open("a", encoding="utf-8") as file:
-            file.write("\n# by storagelab\n" + "\n".join(lines) + "\n")
+        text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
+        try:
+            with descriptors.appending(self.data_folder / "postgresql.conf") as file:
+                file.write(text.encode())
+        except OSError as error:
+            raise RunFailed(f"can't write the settings: {error.filename}: {error.strerror}") from error
 
     def _refusal(self) -> Refusal | None:
         with connecting.without_variables():
@@ -92,15 +96,18 @@ class Server(PrivateServer[Binaries]):
 
     def _stop_sessions(self) -> None:
         _kill_sessions(self.data_folder)
+        shared_memory.remove_left(self.data_folder)
 
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    pid_file = data_folder / "postmaster.pid"
-    return pid_file.exists() and stop_process(pid_file, str(data_folder), signal.SIGQUIT) | _kill_sessions(data_folder)
+    there_was_one = stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT)
+    there_was_one |= _kill_sessions(data_folder)
+    shared_memory.remove_left(data_folder)
+    return there_was_one
 
 
-STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, Server)
+STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
 
 
 def _kill_sessions(data_folder: Path) -> bool:
@@ -109,10 +116,15 @@ def _kill_sessions(data_folder: Path) -> bool:
     They are recognised by their working folder, which is the server's data folder. True if there were any.
     """
     found = []
+    try:
+        owner = data_folder.lstat().st_uid
+    except OSError:
+        return False
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
-            if is_server and os.readlink(process / "cwd") == str(data_folder):
+            is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
+            if is_there and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
                 found.append(process)
     deadline = time.monotonic() + STOP_TIMEOUT_S

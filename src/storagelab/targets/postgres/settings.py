@@ -12,10 +12,9 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.private import Settings, refuse_own
+from storagelab.targets.private import Settings, changes, refuse_own
 from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
@@ -64,12 +63,27 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     This asks the server's own parser, on an empty temporary folder: no database is made. Raises PreflightError with the
     server's words for the first setting that it refuses.
     """
-    refuse_own(settings, lambda name: name.lower() in OWN)
+    _refuse_own(settings)
     asked = {name: settings_text(value) for name, value in settings.items()}
     expected = {name: _ask_parser(binaries, name, ((name, text),)) for name, text in asked.items()}
     if asked:
         _ask_parser(binaries, next(iter(asked)), tuple(asked.items()))
     return expected
+
+
+def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
+    """Whether the server's parser takes the settings of all these kinds, read one after the other by one program."""
+    for settings in kinds:
+        _refuse_own(settings)
+    given = tuple(changes(kinds, settings_text))
+    try:
+        return not given or bool(_ask_parser(binaries, given[0][0], given))
+    except PreflightError:
+        return False
+
+
+def _refuse_own(settings: Settings) -> None:
+    refuse_own(settings, lambda name: name.lower() in OWN)
 
 
 @cache
@@ -78,7 +92,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
         for file in files:
             file.touch()
-        give_to_server(folder, *files)
+        give_to_server(*files, folder)
         command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
@@ -103,7 +117,7 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 
 def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
     in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
-    return run(command, in_child, timeout_s=30, environment=environment(connecting.VARIABLES))
+    return run(command, in_child, timeout_s=30, environment=environment())
 
 
 def own_words(log: str) -> str:

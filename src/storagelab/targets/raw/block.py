@@ -149,7 +149,12 @@ class _RawTarget:
         with DeviceCounters({self._volume: self._path}) as devices:
             machine = MachineCounters(devices, None)
             job = _job(work, work.duration_s - work.warm_up_s, seed + 1)
-            outcome = fio.make(self._fio, self._at, job, self._io_engine, tell)
+
+            def meanwhile() -> None:
+                tell()
+                machine.look()
+
+            outcome = fio.make(self._fio, self._at, job, self._io_engine, meanwhile)
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive = _at_drive(counters.get("volumes", {}), self._volume, outcome)
@@ -166,7 +171,7 @@ class _RawTarget:
             },
             series=_series(outcome, work.block_bytes, self._volume),
             environment=environment,
-            checks=(*_checks(at_drive), _same_engine(self._io_engine, outcome)),
+            checks=(*_checks(at_drive), _same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
             setup_s=self._setup_s,
         )
 

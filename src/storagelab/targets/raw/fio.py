@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.latency import Latency, latency_of, merged
+from storagelab.targets import temporary
 from storagelab.targets.programs import environment, run
 from storagelab.targets.unprivileged import end_with_parent
 
@@ -114,7 +114,7 @@ def find(key: str = "target.engine") -> Fio:
 def _asked(program: str, key: str) -> Fio:
     oldest = ".".join(map(str, OLDEST))
     try:
-        said = run([program, "--version"], None, timeout_s=20).stdout.strip()
+        said = run([program, "--version"], None, environment=environment(), timeout_s=20).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         raise PreflightError(
             f"{program} does not run: {error}", key=key, hint="try it by hand with --version"
@@ -170,11 +170,11 @@ def make(
     logged: bool = True,
 ) -> Outcome:
     """Does a job. Raises RunFailed with fio's own words."""
-    with tempfile.TemporaryDirectory(prefix="storagelab-fio-") as logs:
+    with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_LOG}", "--log_avg_msec=1000", "--per_job_logs=1"] if logged else []
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
         said = _said(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
-        rates = _rates(Path(logs), job.seconds)
+        rates = _rates(logs, job.seconds)
     return _outcome(said, rates, fio)
 
 
@@ -204,7 +204,7 @@ def _run(
     fio: Fio,
     place: Place,
     options: list[str],
-    meanwhile: Callable[[], None] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     command = [
@@ -214,7 +214,7 @@ def _run(
     ]  # fmt: skip
     try:
         return run(
-            command, partial(end_with_parent, signal.SIGKILL), timeout_s=timeout_s, environment=environment("FIO_"),
+            command, partial(end_with_parent, signal.SIGKILL), timeout_s=timeout_s, environment=environment(),
             folder=place.folder, meanwhile=meanwhile,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:

@@ -113,12 +113,14 @@ class SimulatedBlock:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
             lengths = [int(length) for length in header["bytes"]]
-            if header["identity"] != self._lives.until(int(header["runs_done"])) or sum(lengths) != len(rest):
+            if min(lengths, default=0) < 0 or sum(lengths) != len(rest):
+                return None
+            if header["identity"] != self._lives.until(int(header["runs_done"])):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
             return int(header["runs_done"]), drives, str(header["defect"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
 

@@ -1,0 +1,313 @@
+"""Small campaigns of each kind to kill and to stop: `storagelab run` in a folder of its own, and what it must not leave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import psycopg
+
+from storagelab.errors import StoragelabError
+from storagelab.model.measurement import Run
+from storagelab.run.progress import LOG_FILE
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.server import Server
+
+Kind = Literal["simulated", "postgres", "mariadb", "raw-io", "pgbench", "template", "attached"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PATIENCE_S = 600.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
+"""The files that a results folder may hold when all is done."""
+_ENDING_S = 1.0
+"""Processes that are about to end get so long."""
+_SIMULATED = """
+    repetitions = 2
+    [target]
+    engine = "simulated"
+    scale = 256
+    [server]
+    cores = 4
+    memory = "4GB"
+    [drives.ssd]
+    profile = "iodrive-320"
+    driver = "2.2.3"
+    sector_bytes = 512
+    [volumes.a]
+    drives = ["ssd"]
+    [workload]
+    connections = 16
+    rows_per_connection = 1_000_000
+    [factors]
+    "drives.ssd.format" = ["basic", "maximum-write"]
+    "layout.data_files" = [1, 4]
+    """
+_INSERTS = """
+    repetitions = 3
+    [target]
+    {target}
+    [volumes.a]
+    path = "a"
+    [workload]
+    connections = 4
+    rows_per_connection = 10_000
+    [factors]
+    "layout.data_files" = [1, 4]
+    """
+_PGBENCH = """
+    repetitions = 3
+    {between}
+    [target]
+    engine = "postgres"
+    [volumes.a]
+    path = "a"
+    [workload]
+    kind = "pgbench"
+    scale = 1
+    connections = 4
+    duration = "1s"
+    warm_up = "0s"
+    [factors]
+    "layout.data_files" = [1, 2]
+    """
+_RAW_IO = """
+    repetitions = 3
+    [target]
+    engine = "raw-io"
+    [volumes.a]
+    path = "a"
+    [layout]
+    data_size = "16MiB"
+    [workload]
+    operation = "read"
+    pattern = "random"
+    block = "8KiB"
+    outstanding = 2
+    duration = "1s"
+    [factors]
+    "workload.block" = ["8KiB", "16KiB"]
+    """
+_SPECS: dict[Kind, str] = {
+    "simulated": _SIMULATED,
+    "postgres": _INSERTS.format(target='engine = "postgres"'),
+    "mariadb": _INSERTS.format(target='engine = "mariadb"'),
+    "raw-io": _RAW_IO,
+    "pgbench": _PGBENCH.format(between=""),
+    "template": _PGBENCH.format(between='between_runs = { data = "template" }'),
+    "attached": _INSERTS.format(target='engine = "postgres"\n    dsn_env = "STORAGELAB_BENCH_DSN"'),
+}
+_DSN = "STORAGELAB_BENCH_DSN"
+_STORED = re.compile(rb"^\S+ \S+ \[ *\d+/\d+\] ", re.MULTILINE)
+_BEGUN = b"runs to make"
+_OF_THE_MOMENT = {"started_at", "finished_at", "wall_s", "created_at", "exported_at"}
+
+
+class World:
+    """What the campaigns of a kind share: their folder, and for attached ones a server that runs already. `own_view`: nobody
+    else uses this process's shared memory."""
+
+    def __init__(self, folder: Path, kind: Kind, *, own_view: bool) -> None:
+        self.folder, self.kind, self._own_view = folder, kind, own_view
+        self._server: Server | None = None
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[World]:
+        if self.kind == "attached":
+            place = self.folder / "attached"
+            place.mkdir()
+            place.chmod(0o755)
+            self._server = Server(
+                find_binaries(None), data_folder=place / "server", log_folder=place / "log", settings={}
+            )
+        try:
+            if self._server is not None:
+                self._server.start()
+            self._segments_before = self._segments()
+            yield self
+        finally:
+            if self._server is not None:
+                self._server.stop()
+                shutil.rmtree(self.folder / "attached", ignore_errors=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {} if self._server is None else {_DSN: self._server.conninfo}
+
+    def left(self) -> list[str]:
+        """Objects and sessions on the server, and segments of shared memory."""
+        found: list[str] = []
+        deadline = time.monotonic() + _ENDING_S
+        while (found := [*self._on_server(), *sorted(self._segments() - self._segments_before)]) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+        return found
+
+    def _segments(self) -> set[str]:
+        if not self._own_view:
+            return set()
+        of_system_v = Path("/proc/sysvipc/shm").read_text(encoding="ascii").splitlines()[1:]
+        return {str(file) for file in Path("/dev/shm").iterdir()} | {
+            f"System V segment {line.split()[1]}" for line in of_system_v
+        }
+
+    def _on_server(self) -> list[str]:
+        if self._server is None:
+            return []
+        with psycopg.connect(self._server.conninfo, autocommit=True) as connection:
+            return [
+                name
+                for (name,) in connection.execute(
+                    "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname LIKE 'storagelab%' UNION ALL "
+                    "SELECT 'database ' || datname FROM pg_database WHERE datname LIKE 'storagelab%' UNION ALL "
+                    "SELECT 'tablespace ' || spcname FROM pg_tablespace WHERE spcname LIKE 'storagelab%' UNION ALL "
+                    "SELECT 'session ' || pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                    "AND pid <> pg_backend_pid()"
+                )
+            ]
+
+
+class Campaign:
+    """A `storagelab run` in its own folder, with its own temporary folder."""
+
+    def __init__(self, world: World, home: Path, seed: int) -> None:
+        self.world, self.home, self.kind = world, home, world.kind
+        for folder in (home / "tmp", home / "a"):
+            folder.mkdir(parents=True)
+        for folder in (home, home / "tmp", home / "a"):
+            folder.chmod(0o755)  # a server passes through it
+        lines = [line.strip() for line in _SPECS[self.kind].splitlines()]
+        text = "\n".join(['name = "faults"', f"seed = {seed}", *lines])
+        (home / "faults.toml").write_text(text, encoding="utf-8")
+        self.planned = len(matrix.expand(reading.load(home / "faults.toml")).runs)
+
+    def __str__(self) -> str:
+        return f"{self.kind} campaign {self.home.name}"
+
+    @property
+    def results(self) -> Path:
+        return self.home / "results" / "faults"
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self._command("run", "faults.toml", "-j", "2"), cwd=self.home, env=self._environment, text=True,
+            process_group=0, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_hear_signals,
+        )  # fmt: skip
+
+    def export(self) -> Any:
+        """The export without times of day and what they decide."""
+        said = subprocess.run(
+            self._command("export", "faults"), cwd=self.home, env=self._environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        return timeless(json.loads(said.stdout)) if said.returncode == 0 else said.stderr
+
+    def stored(self) -> tuple[Run, ...]:
+        """Nothing while there is no store or an incomplete one."""
+        with contextlib.suppress(StoragelabError), Store.reading(self.results) as store:
+            return store.runs()
+        return ()
+
+    def left(self, *, done: bool = True) -> list[str]:
+        """Files, processes and more that should be gone. Until the campaign is `done`, the drives of its blocks are kept."""
+        files = [*(self.home / "tmp").iterdir(), *(self.home / "a").iterdir()]
+        if done:
+            files += [file for file in self.results.iterdir() if file.name not in _KEPT]
+            state = self.results / "state"
+            files += state.iterdir() if state.exists() else []
+        processes = (f"process {pid}: {words}" for pid, words in self._processes().items())
+        return [f"{self}: {what}" for what in (*map(str, files), *processes, *self.world.left())]
+
+    def _processes(self) -> dict[int, str]:
+        """Processes that work in its folders, with their commands."""
+        deadline = time.monotonic() + _ENDING_S
+        while (found := working_below(self.home)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def _command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "storagelab", *words]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.home / "tmp"), **self.world.environment}
+
+
+class Log:
+    """What one `storagelab run` has written into its log so far."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._file = campaign.results / LOG_FILE
+        self._offset = self._file.stat().st_size if self._file.exists() else 0
+
+    def _text(self) -> bytes:
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._offset)
+                return file.read()
+        except OSError:
+            return b""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it makes runs, or has found that none are left."""
+        return _BEGUN in self._text()
+
+    @property
+    def stored(self) -> int:
+        return len(_STORED.findall(self._text()))
+
+
+def timeless(export: Any) -> Any:
+    """An export without what a second campaign can't have in common with the first: times of day, and the machine's state."""
+    if isinstance(export, dict):
+        return {name: timeless(value) for name, value in export.items() if name not in _OF_THE_MOMENT}
+    return [timeless(value) for value in export] if isinstance(export, list) else export
+
+
+def _hear_signals() -> None:
+    """Restores signals that are ignored from the start under nohup or in the background of a shell."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def working_below(folder: Path) -> dict[int, str]:
+    """Processes whose working folder lies in this one, or whose command names it."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if f"{folder}/" in words or Path(os.readlink(process / "cwd").removesuffix(" (deleted)")).is_relative_to(
+                folder
+            ):
+                found[int(process.name)] = words[:120]
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Its child processes, and theirs."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, look = [], [pid]
+    while look:
+        children = parents.get(look.pop(), [])
+        found += children
+        look += children
+    return found

@@ -1,0 +1,53 @@
+"""What kills and signals did to the campaigns of one kind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+WRONG = ("lost", "repeated", "left", "unlike", "other")
+"""What may be wrong after kills, a list of texts each."""
+
+
+@dataclass
+class Found:
+    """What went wrong, in words; empty if all is well. `phases` = what kills and signals hit."""
+
+    kills: int = 0
+    lost: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    unlike: list[str] = field(default_factory=list)
+    """Exports that differ from that of a campaign that nothing happened to."""
+    other: list[str] = field(default_factory=list)
+    signals_took_s: list[float] = field(default_factory=list)
+    """Until the end, without the time in which others kept storagelab from a core."""
+    waited_for_a_core_s: float = 0.0
+    after_signals: list[str] = field(default_factory=list)
+    phases: dict[str, int] = field(default_factory=dict)
+    campaigns: int = 0
+
+    def hit(self, phase: str) -> None:
+        self.phases[phase] = self.phases.get(phase, 0) + 1
+
+    @property
+    def troubles(self) -> list[str]:
+        return [text for name in WRONG for text in getattr(self, name)] + self.after_signals
+
+    def add(self, more: Found) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, list):
+                value.extend(getattr(more, one.name))
+            elif isinstance(value, dict):
+                for phase, times in getattr(more, one.name).items():
+                    value[phase] = value.get(phase, 0) + times
+            else:
+                setattr(self, one.name, value + getattr(more, one.name))
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Found:
+        return cls(**data)

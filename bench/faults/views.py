@@ -1,0 +1,54 @@
+"""Processes with shared memory of their own, as another user if that is asked for. Both take root's rights."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from storagelab.targets.passage import covers, lay
+
+_CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
+_MS_REC, _MS_SLAVE = 1 << 14, 1 << 19
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def may_have_own() -> bool:
+    return os.geteuid() == 0
+
+
+def own_view(user: str | None) -> Callable[[], None]:
+    """For `preexec_fn`: a process whose shared memory starts empty and is nobody else's, as this user; None = the current
+    one. A checkout and a Python below folders that only root may enter stay in its reach."""
+    account = pwd.getpwnam(user) if user else None
+    reach = [_ROOT, Path(sys.prefix), Path(sys.base_prefix)]
+    ways = covers(reach, account.pw_uid, account.pw_gid) if account else ()
+
+    def become() -> None:
+        if _LIBC.unshare(_CLONE_NEWNS | _CLONE_NEWIPC) != 0:
+            raise OSError(ctypes.get_errno(), "no view of its own")
+        _mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None)
+        _mount(b"none", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
+        lay(ways)
+        if account is not None:
+            os.setgroups([])
+            os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
+            os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)
+
+    return become
+
+
+def _mount(source: bytes, place: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
+    if _LIBC.mount(source, place, kind, ctypes.c_ulong(flags), options) != 0:
+        raise OSError(ctypes.get_errno(), "can't be mounted", os.fsdecode(place))
+
+
+def given_to(user: str | None, folders: Sequence[Path]) -> None:
+    if user:
+        account = pwd.getpwnam(user)
+        for folder in folders:
+            os.chown(folder, account.pw_uid, account.pw_gid)

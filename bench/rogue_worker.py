@@ -1,0 +1,45 @@
+"""Makes a worker of Dask's that loads this module answer slices as ROGUE in its environment says, not as it should."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from storagelab.run import messages, worker
+
+WAYS = ("pickle", "error", "another cell", "nan", "huge")
+_honest = worker.simulate
+
+
+class Bomb(Exception):
+    """Any other process that unpickles it writes a file."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _burst, (os.environ["BOMB"], os.getpid())
+
+
+def _burst(file: str, maker: int) -> None:
+    if os.getpid() != maker:
+        Path(file).touch()
+
+
+def simulate(message: bytes) -> object:
+    way = os.environ["ROGUE"]
+    if way == "pickle":
+        return Bomb()
+    if way == "error":
+        raise Bomb
+    if way == "huge":
+        return bytes(messages.LARGEST_BYTES + 1)
+    trouble, told, state = messages.unpacked(_honest(message))
+    runs = json.loads(told)
+    if way == "another cell":
+        runs[0]["sequence"] = 10**6
+    else:
+        runs[0]["measurement"]["elapsed_s"] = float("nan")
+    return messages.packed(trouble, json.dumps(runs).encode(), state)
+
+
+if os.environ.get("ROGUE"):
+    worker.simulate = simulate  # type: ignore[assignment]

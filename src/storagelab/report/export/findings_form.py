@@ -1,0 +1,213 @@
+"""The export's form of what is concluded. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
+from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
+from storagelab.model.engines import Provenances
+from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
+
+
+@with_config(FORM)
+class LeftRace(TypedDict):
+    cell_id: str
+    """The cell."""
+    after_round: Annotated[int, Field(ge=2)]
+    """The last round that it ran in."""
+
+
+@with_config(FORM)
+class RaceForm(TypedDict):
+    within: Annotated[float, Field(ge=0)]
+    """The margin, as a share of the time; 0 = none."""
+    rounds: Annotated[int, Field(ge=0)]
+    """Rounds made."""
+    runs_of_all: Annotated[int, Field(ge=1)]
+    """Runs if every cell had all repetitions."""
+    spent_s: Annotated[float, Field(ge=0)]
+    """Seconds spent on runs."""
+    of_all_s: Annotated[float, Field(ge=0)]
+    """Seconds that all repetitions would have taken."""
+    left: list[LeftRace]
+    """Cells that left as surely slower."""
+    open: list[str]
+    """Cells of a race that is not decided."""
+    small: NotRequired[None]
+    """Always `null`: earlier versions had races that began in small worlds."""
+
+
+@with_config(FORM)
+class LeftOutForm(TypedDict):
+    cell_id: str
+    """The cell."""
+    repetition: int
+    """The run's repetition."""
+
+
+@with_config(FORM)
+class Concluded(TypedDict):
+    """What is concluded of the layouts under one load."""
+
+    verdict: Verdict
+    """`by-load`: the load, or another condition, is varied too, see `loads`. `one-layout`: only loads are varied.
+    `untested`: enough runs, but each cell's runs are in a stretch of time of their own."""
+    best: list[str]
+    """The best cell and those that can't be told apart from it; empty without a verdict. With several loads, those of
+    each."""
+    tied: list[str]
+    """The cells that can't be told apart from the best of their load."""
+    worst: str | None
+    """The slowest cell; with several loads, under the load where layouts are furthest apart."""
+    not_compared: NotRequired[list[str]]
+    """Cells that share fewer than two rounds with the fastest, or have no run: neither tied nor slower. While there is one,
+    nothing is a winner."""
+    at_most_slower: NotRequired[float | None]
+    """The ratio that the time of the nominally fastest cell over that of the truly fastest does not exceed, at 95 %. `null`
+    where nothing is tied with it, or if there are several loads."""
+
+
+@with_config(FORM)
+class LoadForm(Concluded):
+    load: Levels
+    """Its levels, by factor. A factor is a load or another condition if it sets only keys of `workload`, `between_runs` and
+    `measure`."""
+    cells: list[str]
+    """Its cells."""
+    fastest: str | None
+    """The cell with the smallest time."""
+
+
+@with_config(FORM)
+class ComparisonForm(TypedDict):
+    cell_id: str
+    """The cell."""
+    best_cell_id: str
+    """The best cell under the same load; in an experiment run in blocks, that of its block."""
+    ratio: Annotated[float, Field(gt=0)]
+    """Its time over that of the best: 1.25 = it takes 25 % longer."""
+    ci95: Interval
+    """The simultaneous 95 % interval of the ratio."""
+    p_value: float | None
+    """Adjusted for all comparisons."""
+    distinguishable: bool
+    """Whether the two are told apart."""
+    across_blocks: NotRequired[bool]
+    """The best of a block against the best of all: not tested."""
+    at_most_slower: NotRequired[float | None]
+    """The ratio that its time over that of the truly fastest does not exceed, at 95 %, for all tied cells at once. `null`
+    where it is told apart, or where not all can be compared."""
+
+
+@with_config(FORM)
+class EffectForm(TypedDict):
+    factor: str
+    """The factor."""
+    level: Level
+    """This level is compared ..."""
+    baseline: Level
+    """... with the factor's first."""
+    at: Levels
+    """Levels of other factors that are held fixed; empty = over all."""
+    ratio: Annotated[float, Field(gt=0)]
+    """Time at the level over time at the baseline."""
+    ci95: Interval
+    """The joint 95 % interval of the ratio; `null` if it was not tested."""
+    pairs: int
+    """Pairs of cells that are alike in all else."""
+    distinguishable: bool
+    """Whether the two are told apart."""
+    across_blocks: NotRequired[bool]
+    """The levels were run in different blocks: not tested."""
+
+
+@with_config(FORM)
+class CautionForm(TypedDict):
+    kind: str
+    """The kind of caution."""
+    severity: Literal["note", "caution"]
+    """How grave it is."""
+    cells: list[str]
+    """The cells that it concerns; empty = all."""
+    figures: Table
+    """Its figures."""
+    text: Annotated[str, Field(min_length=1)]
+    """The caution in words."""
+
+
+@with_config(FORM)
+class AnswerForm(TypedDict):
+    lines: Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=8)]
+    """The answer in words, the same as on the terminal and the page."""
+    provenance: Provenances | None
+    """As above."""
+    runs: Annotated[int, Field(ge=0)]
+    """Usable runs, without those of a burn-in."""
+    runs_planned: Annotated[int, Field(ge=0)]
+    """Runs asked for, without those of a burn-in."""
+    layouts: Annotated[int, Field(ge=0)]
+    """How many layouts were compared, loads apart."""
+    compared: Compared
+    """As in the findings."""
+    unable: list[Unable]
+    """Facts that keep the runs from answering, or from answering all. `not-compared`: a layout has no result.
+    `shared-device`: places are varied, and they are on one device. The first line names them."""
+    choices: Annotated[list[Any], dumped(list[Choice])]
+    """What to use: one if some layout is among the best under every load, else one for each group of loads. Empty if
+    nothing is judged."""
+    gains: Annotated[list[Any], dumped(list[Gain])]
+    """What each factor saves, the largest first."""
+    causes: Annotated[list[Any], dumped(list[Cause])]
+    """Which wait changed with a factor, or which volume stood at its limit."""
+    doubts: list[str]
+    """Kinds of cautions that are not in `unable`, the gravest first."""
+    indifferent: float | None
+    """The margin that the spec sets, as a share, or `null`."""
+
+
+@with_config(FORM)
+class FindingsForm(Concluded):
+    compared: NotRequired[Compared]
+    """The quantity whose ratios are given. `time-per-row`: cells insert different numbers of rows. `time-per-request`: raw
+    I/O. `time-per-transaction`: loads of a generator. The others: by `measure.judge`."""
+    headline: Annotated[str, Field(min_length=1)]
+    """The verdict in words."""
+    sentences: list[str]
+    """The evidence in words."""
+    answer: NotRequired[AnswerForm]
+    """What a decision needs, as values and in words ([below](#the-answer))."""
+    race: NotRequired[RaceForm | None]
+    """How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."""
+    fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
+    """The hosts of the campaign; `null` if all runs were made on one."""
+    fit: NotRequired[FitKind]
+    """`robust`: the runs in `left_out` are far from all others of a steady cell, and no mean and no verdict rests on them.
+    `least-squares`: all runs count."""
+    left_out: NotRequired[list[LeftOutForm]]
+    """The runs that a robust fit leaves out."""
+    loads: NotRequired[list[LoadForm]]
+    """A verdict for each load; empty if there is one load only."""
+    comparisons: list[ComparisonForm]
+    """Each cell against the best one."""
+    effects: list[EffectForm]
+    """Each level against its factor's first."""
+    cautions: list[CautionForm]
+    """What is doubtful."""
+    wait_changes: Annotated[list[Any], dumped(list[WaitChange])]
+    """Waits in the best and the worst cell: seconds, and shares of connections x elapsed."""
+    wait_trends: Annotated[list[Any], dumped(list[WaitTrend])]
+    """A wait's share of connections x elapsed along a factor."""
+    wait_names: NotRequired[dict[str, list[str]]]
+    """Where engines are compared, waits in `wait_changes` and `wait_trends` are joined by category: category -> the
+    engines' own names, longest wait first. Empty for one engine."""
+    dependences: NotRequired[Annotated[list[Any], dumped(list[Dependence])]]
+    """How the best level of a factor depends on another factor, all else averaged."""
+    speed_ups: NotRequired[list[EffectForm]]
+    """As `effects`; `at` has a level of the axis alone, and all else is averaged."""
+    drive_trends: NotRequired[Annotated[list[Any], dumped(list[DriveTrend])]]
+    """How a simulated drive changed along the order of runs."""

@@ -1,0 +1,185 @@
+"""The errands of a campaign's workers: how slices and questions are told to them, and what their answers must hold.
+
+What this machine knows of a run does not come back: only its outcome does, and it is held against the slice that was sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import Field, TypeAdapter, field_validator
+
+from storagelab.model.measurement import Measurement, Run, Status, host_of
+from storagelab.model.plan import Cell, PlannedRun, unpacked
+from storagelab.model.values import MOST, Frozen
+from storagelab.run import messages
+from storagelab.run.dealing import Slice
+from storagelab.run.fleet import Asked, Found
+from storagelab.run.loop import Made
+from storagelab.run.messages import NoMessage
+from storagelab.targets import Site
+from storagelab.targets.states import Carried, is_packed
+
+_WORKER = "storagelab.run.worker"
+_MOST_WORK = 2**63 - 1
+_SLICE_PARTS = 3
+
+
+class _SliceHead(Frozen):
+    """What a slice is, beside its block and the state of its drives."""
+
+    wanted: dict[int, int]
+    site: Site
+    budget_s: float | None
+    """None = no limit."""
+    campaign: str
+
+
+class Outcome(Frozen):
+    """What came of a planned run."""
+
+    sequence: int
+    attempt: int
+    status: Status
+    reason: str = Field("", max_length=100_000)
+    started_at: str = Field(max_length=40)
+    finished_at: str = Field(max_length=40)
+    wall_s: float = Field(ge=0, le=MOST, allow_inf_nan=False)
+    measurement: Measurement | None
+
+    @field_validator("started_at", "finished_at")
+    @classmethod
+    def _is_a_time(cls, text: str) -> str:
+        datetime.fromisoformat(text)
+        return text
+
+    @classmethod
+    def of(cls, run: Run) -> Outcome:
+        return cls.model_construct(**{name: getattr(run, name) for name in cls.model_fields})
+
+    def run(self, planned: PlannedRun, cell: Cell) -> Run:
+        """Raises NoMessage if that is no run."""
+        if self.measurement is not None:
+            _check(self.measurement)
+        if self.status != "failed" and (self.measurement is None or self.measurement.elapsed_s <= 0):
+            raise NoMessage(f"run {planned.sequence} is {self.status}, and no time passed in it")
+        outcome = {name: getattr(self, name) for name in Outcome.model_fields}
+        return Run(**{**planned.model_dump(), **outcome}, levels=cell.levels, config=cell.config)
+
+
+def _check(measurement: Measurement) -> None:
+    """Refuses what could not be read again once it is stored."""
+    if not 0 <= measurement.work.amount <= _MOST_WORK:
+        raise NoMessage(f"no run does {measurement.work.amount} {measurement.work.unit}")
+    for name, value in ((name, value) for group in measurement.counters.values() for name, value in group.items()):
+        if not abs(value) <= MOST:
+            raise NoMessage(f"counter {name} is {value}")
+
+
+_OUTCOMES = TypeAdapter(tuple[Outcome, ...])
+
+
+# --- slices ----------------------------------------------------------------------------------------------------------
+
+
+def slice_message(task: Slice, campaign: str = "") -> bytes:
+    budget_s = task.budget_s if math.isfinite(task.budget_s) else None
+    head = _SliceHead.model_construct(wanted=task.wanted, site=task.site, budget_s=budget_s, campaign=campaign)
+    return messages.packed(head.model_dump_json().encode(), task.block.packed, Carried(task.state.kept()).packed())
+
+
+def slice_in(message: bytes) -> tuple[Slice, str]:
+    """The slice, and its campaign. Raises ValueError."""
+    parts = messages.unpacked(message)
+    if len(parts) != _SLICE_PARTS:
+        raise NoMessage("it is no slice")
+    head, block = _SliceHead.model_validate_json(parts[0]), unpacked(parts[1])
+    budget_s = math.inf if head.budget_s is None else head.budget_s
+    return Slice(block, head.wanted, head.site, Carried(parts[2]), budget_s), head.campaign
+
+
+def outcomes(runs: Sequence[Run]) -> bytes:
+    return _OUTCOMES.dump_json(tuple(map(Outcome.of, runs)))
+
+
+def _runs_in(part: bytes, task: Slice) -> tuple[Run, ...]:
+    """The first runs of the slice, in order. Raises ValueError."""
+    told = _OUTCOMES.validate_json(part)
+    wanted = sorted(task.wanted.items())
+    if not 1 <= len(told) <= len(wanted):
+        raise NoMessage(f"{len(told)} runs of {len(wanted)}")
+    runs = []
+    for outcome, (position, attempt) in zip(told, wanted, strict=False):
+        planned = task.block.runs[position]
+        if (outcome.sequence, outcome.attempt) != (planned.sequence, attempt):
+            asked = f"run {planned.sequence}, attempt {attempt}, was asked for"
+            raise NoMessage(f"run {outcome.sequence}, attempt {outcome.attempt}, where {asked}")
+        runs.append(outcome.run(planned, task.block.cell_of(planned)))
+    return tuple(runs)
+
+
+class SimulatedRuns:
+    """Runs of a slice, made by any worker. The state of its drives travels there and back."""
+
+    entry = f"{_WORKER}:simulate"
+
+    def message(self, task: Slice) -> bytes:
+        return slice_message(task)
+
+    def news(self, task: Slice, host: str, parts: Sequence[bytes]) -> tuple[Made, ...]:  # noqa: ARG002 - any host will do
+        told, state = parts
+        if state and not is_packed(state):
+            raise NoMessage("the state of its drives is not packed")
+        return (Made(_runs_in(told, task), task.number, Carried(state)),)
+
+
+class MeasuredRun:
+    """A run of a real server, made on its host. `campaign` is unlike those that the worker served before."""
+
+    entry = f"{_WORKER}:measure"
+
+    def __init__(self, campaign: str) -> None:
+        self._campaign = campaign
+
+    def message(self, task: Slice) -> bytes:
+        return slice_message(task, self._campaign)
+
+    def news(self, task: Slice, host: str, parts: Sequence[bytes]) -> tuple[Run, ...]:
+        (told,) = parts
+        runs = _runs_in(told, task)
+        for run in runs:
+            if host_of(run) not in ("", host):
+                raise NoMessage(f"a run of {host_of(run)}, and its host is {host}")
+        return runs
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+class LookAround:
+    """The checks of `run` and `doctor` on a host."""
+
+    entry = f"{_WORKER}:look_around"
+
+    def message(self, task: Asked) -> bytes:
+        return messages.packed(task.model_dump_json().encode())
+
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[Found, ...]:  # noqa: ARG002 - of any host
+        (told,) = parts
+        return (Found.model_validate_json(told),)
+
+
+class CleanUp:
+    """Removes the templates of a campaign that is over."""
+
+    entry = f"{_WORKER}:clean_up"
+
+    def message(self, task: Asked) -> bytes:
+        return messages.packed(task.model_dump_json().encode())
+
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[str, ...]:  # noqa: ARG002 - of any host
+        if parts:
+            raise NoMessage("it has more to say than was asked")
+        return ("",)

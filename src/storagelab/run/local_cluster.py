@@ -1,0 +1,44 @@
+"""A cluster of local processes, as a program: `python -m storagelab.run.local_cluster COUNT`. It prints the address of its
+scheduler, and ends with its standard input. It is a process of its own since Dask runs what a scheduler's port is sent."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+
+import dask
+from distributed import LocalCluster, Security
+
+from storagelab.run.executors import tunables
+
+LOCAL = "127.0.0.1"
+_SETTINGS = {
+    "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
+    # What Dask watches itself by takes time from runs in workers, which take over these settings.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+
+
+def unencrypted() -> Security:
+    """For processes of one machine that no other reaches, whatever certificates Dask's settings name."""
+    return Security(require_encryption=False, tls_ca_file=None)
+
+
+def _serve(processes: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked for it decides when it ends
+    with dask.config.set(_SETTINGS), LocalCluster(
+        n_workers=processes, threads_per_worker=1, processes=True, host=LOCAL, protocol="tcp://", security=unencrypted(),
+        dashboard_address=f"{LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
+        env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
+    ) as cluster:  # fmt: skip
+        sys.stdout.write(f"{cluster.scheduler_address}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _serve(int(sys.argv[1]))

@@ -1,0 +1,133 @@
+"""What passes between the machine that stores runs and those that make them: bytes with a schema, never code or pickles.
+
+A message is parts, each with its length before it: JSON that a model describes, or the packed state of drives. The first part
+of an answer is empty, or says what went wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from storagelab.errors import PreflightError, StoragelabError
+from storagelab.model.values import Frozen
+from storagelab.run.damage import reason_of
+from storagelab.spec.characters import escaped
+
+LARGEST_BYTES = 2**30
+"""No message is larger. A slice of the largest published layout takes a thousandth of that."""
+_MOST_PARTS = 8
+_MOST_WORDS = 2_000
+_LENGTH = struct.Struct("<Q")
+
+Task = TypeVar("Task", contravariant=True)
+News = TypeVar("News", covariant=True)
+Heard = TypeVar("Heard")
+
+
+class NoMessage(ValueError):
+    """Bytes that are not what was asked for."""
+
+
+class Errand(Protocol[Task, News]):
+    """How a task is told to a worker, and how its answer is read."""
+
+    @property
+    def entry(self) -> str:
+        """The function that does it there, as "module:function"; it takes a message and returns an answer."""
+        ...
+
+    def message(self, task: Task) -> bytes: ...
+
+    def news(self, task: Task, host: str, parts: Sequence[bytes]) -> tuple[News, ...]:
+        """What the parts of an answer report on the task. Raises ValueError if they don't fit the task or `host`."""
+        ...
+
+
+def packed(*parts: bytes) -> bytes:
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+
+
+def unpacked(message: object) -> list[bytes]:
+    """The parts of a message. Raises NoMessage."""
+    if not isinstance(message, bytes):
+        raise NoMessage(f"it is {type(message).__name__}, not bytes")
+    if not message:
+        raise NoMessage("it is empty, or not bytes")
+    if len(message) > LARGEST_BYTES:
+        raise NoMessage(f"it has {len(message):,} bytes, and {LARGEST_BYTES:,} are the most")
+    parts, at = list[bytes](), 0
+    while at < len(message):
+        begins = at + _LENGTH.size
+        if begins > len(message) or len(parts) == _MOST_PARTS:
+            raise NoMessage("it is not in parts")
+        (length,) = _LENGTH.unpack_from(message, at)
+        at = begins + length
+        if at > len(message):
+            raise NoMessage("it is cut off")
+        parts.append(message[begins:at])
+    return parts
+
+
+def words(text: object) -> str:
+    """Another machine's words, as they may be shown here."""
+    shown = escaped(str(text))
+    return shown if len(shown) <= _MOST_WORDS else f"{shown[:_MOST_WORDS]}..."
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+class Trouble(Frozen):
+    """Why there are no news: what is wrong with the worker's machine, or how the work broke, and where."""
+
+    machine: str = ""
+    broke: str = ""
+    where: str = ""
+    is_for_users: bool = False
+    """The words say what the user can do about it."""
+
+
+class Answer(NamedTuple, Generic[Heard]):
+    """An answer that was read: its news; or an error of the work, or, in words, of its machine."""
+
+    news: tuple[Heard, ...] = ()
+    broke: Exception | None = None
+    machine: str = ""
+
+
+def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
+    """On a worker: do the work; its parts, or what went wrong."""
+    try:
+        return packed(b"", *work())
+    except (OSError, MemoryError) as error:
+        trouble = Trouble(machine=f"{type(error).__name__}: {error}")
+    except PreflightError as error:
+        trouble = Trouble(machine=str(error))
+    except StoragelabError as error:
+        trouble = Trouble(broke=str(error), is_for_users=True)
+    except BaseException as error:  # noqa: BLE001 - it is raised again by the client
+        trouble = Trouble(broke=f"{type(error).__name__}: {error}", where=traceback.format_exc())
+    return packed(trouble.model_dump_json().encode())
+
+
+def read(errand: Errand[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
+    """The answer to a task. Raises NoMessage if the message is none."""
+    try:
+        trouble, *parts = unpacked(message)
+        if not trouble:
+            return Answer(errand.news(task, host, parts))
+        said = Trouble.model_validate_json(trouble)
+    except ValueError as error:
+        raise NoMessage(words(reason_of(error))) from None
+    if bool(said.machine) == bool(said.broke):
+        raise NoMessage("it says neither what was done nor what went wrong")
+    if said.machine:
+        return Answer(machine=words(said.machine))
+    if said.is_for_users:
+        return Answer(broke=StoragelabError(words(said.broke)))
+    broke = RuntimeError(words(said.broke))
+    broke.add_note(words(said.where))
+    return Answer(broke=broke)

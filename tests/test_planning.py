@@ -1,0 +1,81 @@
+"""Checks that take long say how far they have come."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storagelab.targets.postgres.binaries import find_binaries
+
+SPEC = """
+name = "slow"
+[target]
+engine = "postgres"
+bin_dir = "bin"
+[volumes.a]
+path = "a"
+[factors]
+"target.settings.wal_compression" = ["off", "on"]
+"target.settings.synchronous_commit" = ["off", "on", "local"]
+"target.settings.wal_recycle" = ["off", "on"]
+"""
+HOW_FAR = re.compile(r"checking how settings go together: (\d+) of 12, about [\d.]+ (s|min)( \d+ s)? left")
+
+
+@pytest.fixture
+def slow(scratch) -> Path:
+    """A folder with a spec for a PostgreSQL whose programs take a while to start."""
+    real = find_binaries(None).folder
+    (scratch / "bin").mkdir()
+    (scratch / "a").mkdir()
+    for name in ("postgres", "initdb"):
+        program = scratch / "bin" / name
+        program.write_text(f'#!/bin/sh\nsleep 0.15\nexec "{real}/{name}" "$@"\n')
+        program.chmod(0o755)
+    (scratch / "slow.toml").write_text(SPEC)
+    return scratch
+
+
+def test_a_plan_whose_checks_take_long_says_how_far_they_are_and_writes_nothing_of_that_into_its_output(slow):
+    said = subprocess.run(
+        [sys.executable, "-m", "storagelab", "plan", "slow.toml"], cwd=slow, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    lines = said.stderr.splitlines()
+    assert lines
+    assert all(HOW_FAR.fullmatch(line) or re.match(r"checking settings: \d+ of 12", line) for line in lines), (
+        said.stderr
+    )
+    assert "checking" not in said.stdout
+
+
+def test_on_a_terminal_one_line_moves_and_goes_away(slow):
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "storagelab", "plan", "slow.toml"],
+        cwd=slow, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = bytearray()
+        while part := _read(ours):
+            shown += part
+        process.communicate()
+    os.close(ours)
+    assert process.returncode == 0
+    numbers = [int(found[1]) for found in HOW_FAR.finditer(shown.decode())]
+    assert numbers == sorted(numbers)
+    assert len(numbers) > 2
+    assert shown.decode().endswith("\x1b[2K"), "the line is wiped out at the end"
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is closed
+        return b""
