@@ -115,7 +115,7 @@ lint-rust: setup-dev
 .PHONY: test-rust test-python test-quick
 test-rust: setup-dev ## the simulator's own tests
 	@echo 'cargo test ...'
-	@cargo test --quiet --locked --package storagelab-sim --lib --tests
+	@cargo test --quiet --locked --package storagelab-sim
 
 test-python: setup-dev test-tools ## the Python tests; ARGS="-k waits" for some of them
 	@echo 'pytest ...'

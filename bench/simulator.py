@@ -134,7 +134,7 @@ def _one_life_size(folder: Path) -> dict[str, float]:
 
 
 def _kernel() -> Iterator[Figure]:
-    said = _cargo("bench", "--package", "storagelab-sim", "--bench", "kernel_speed")
+    said = _rust_bench("kernel_speed")
     single, _, double = said.partition("the cycle of two")
     for cycle, text in (("one wait", single), ("two waits", double)):
         rows = list(_RATIO_ROW.finditer(text))
@@ -151,7 +151,7 @@ def _kernel() -> Iterator[Figure]:
 
 def _flash() -> Iterator[Figure]:
     with executors.large_pages():  # as `storagelab run` has it
-        said = _cargo("run", "--package", "storagelab-sim", "--release", "--example", "flash_speed", "--", "1")
+        said = _rust_bench("flash_speed", "1")
     for row in _FTL_ROW.finditer(said):
         millions = float(row["millions"])
         yield Figure(
@@ -160,11 +160,11 @@ def _flash() -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _cargo(*arguments: str) -> str:
-    verb, *rest = arguments
+def _rust_bench(name: str, *arguments: str) -> str:
+    command = ["cargo", "bench", "--quiet", "--locked", "--package", "storagelab-sim", "--features", "internals"]
     said = subprocess.run(
-        ["cargo", verb, "--quiet", "--locked", *rest], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--bench", name, "--", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if said.returncode != 0:
-        raise SystemExit(f"bench: cargo {verb} failed:\n{said.stderr}")
+        raise SystemExit(f"bench: cargo bench {name} failed:\n{said.stderr}")
     return said.stdout

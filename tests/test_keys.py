@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 from pydantic import BaseModel
 
 from storagelab import profiles
 from storagelab.model.config import CacheConfig, LinkConfig, ServerConfig
-from storagelab.model.values import LeftOut
-
-SIMULATOR = Path(__file__).parent.parent / "crates" / "sim" / "src"
+from storagelab.model.values import LeftOut, LeftToCore
+from storagelab.profiles.declared import constants, default_of
 
 
 def said_of(model: type[BaseModel]) -> dict[str, str]:
@@ -32,10 +28,15 @@ def test_the_models_name_the_switches_of_the_servers_profile() -> None:
     assert said == {name: str(switches[name].value).lower() for name in said}
 
 
-@pytest.mark.parametrize(("model", "prefix"), [(CacheConfig, ""), (LinkConfig, "link_")])
-def test_the_models_name_the_simulators_own_caches_and_links(model, prefix) -> None:
-    source = (SIMULATOR / "volume" / "config.rs").read_text("utf-8")
-    own = {name: int(value) for name, value in re.findall(r"const fn (\w+)\(\) -> \w+ \{\s*([\d_]+)\s*\}", source)}
-    said = {name: int(words.replace(",", "")) for name, words in said_of(model).items() if words[0].isdigit()}
-    assert len(said) >= 2
-    assert said == {name: own[f"{prefix}{name}"] for name in said}
+@pytest.mark.parametrize("model", [CacheConfig, LinkConfig])
+def test_each_key_of_caches_and_links_that_may_be_left_out_has_a_default_in_the_core(model) -> None:
+    owners = {
+        name: one.owner
+        for name, field in model.model_fields.items()
+        for one in field.metadata
+        if isinstance(one, LeftToCore)
+    }
+    assert len(owners) >= 2
+    assert all(default_of(owner, name) > 0 for name, owner in owners.items())
+    (owner,) = set(owners.values())
+    assert {one.name for one in constants() if one.owner == owner and one.is_default} == {*owners}

@@ -39,13 +39,17 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('label = "fitted"', 'label = "guessed"', "geometry.raw_bytes.label: must be derived, published or fitted"),
+        (
+            'label = "assumed"',
+            'label = "guessed"',
+            "timing.jitter_per_mille.label: must be published, derived, fitted or assumed",
+        ),
         ("[geometry.dies]", "[geometry.dice]", "geometry.dies: is missing"),
         ("source = ", 'note = "x"\nsource = ', "geometry.raw_bytes.note: is not a figure"),
         ("[mapping.worst_case_bytes.512]", "[mapping.worst_case_bytes.small]", "small: is not a sector size"),
         ("bounds = [64, 8192]", "bounds = [8191, 8192]", "pages_per_block.bounds: the value 256 is not within 8191"),
         ("bounds = [64, 8192]", "bounds = [64, 64]", "pages_per_block.bounds: 64 must be less than 64"),
-        ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
+        ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted and assumed figures"),
         ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
         ("name = ", "name ", "can't be used"),
         (
@@ -68,8 +72,8 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
             'value = "plain"',
             "factory_format: 'plain' is not one of its formats: basic, improved-write",
         ),
-        ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk"),
-        ('kind = "flash"', "", "kind: is missing, must be flash or disk"),
+        ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk or burst-volume or slc-nvme"),
+        ('kind = "flash"', "", "kind: is missing, must be flash or disk or burst"),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, words):
@@ -85,7 +89,7 @@ def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, wo
     [
         ("[arm.full_stroke_ns]", "[arm.longest_ns]", "arm.full_stroke_ns: is missing"),
         ("[trim_of_none]", "[trim]\nvalue = true\n", "trim: is not a figure"),
-        ('label = "fitted"', 'label = "guessed"', "label: must be derived, published or fitted"),
+        ('label = "assumed"', 'label = "guessed"', "label: must be published, derived, fitted or assumed"),
         ("value = 6_500_000", "value = true", "arm.full_stroke_ns must be a whole number"),
         ('value = "elevator"', 'value = "lift"', "electronics.order must be fifo or elevator or shortest, not 'lift'"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -130,7 +131,15 @@ _sim.Block(content)
 """
 
 
+def cpu_s_of_children() -> float:
+    """The CPU time of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_ctrl_c_ends_the_ageing_of_a_large_drive_within_two_seconds():
+    """Of CPU time, which other work on the machine doesn't lengthen."""
+    before_s = cpu_s_of_children()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", AGES_A_LARGE_DRIVE], env=environment,
@@ -139,8 +148,9 @@ def test_ctrl_c_ends_the_ageing_of_a_large_drive_within_two_seconds():
     assert process.stdout is not None
     assert process.stdout.readline() == "ageing\n"
     time.sleep(0.5)
-    asked_s = time.monotonic()
+    ticks = (Path("/proc") / str(process.pid) / "stat").read_text().rpartition(")")[2].split()
+    until_asked_s = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
-    assert time.monotonic() - asked_s < 2
+    assert cpu_s_of_children() - before_s - until_asked_s < 2
     assert "KeyboardInterrupt" in said

@@ -23,7 +23,7 @@ from storagelab.spec.reading import load, parse
 from storagelab.validation import table, words
 from storagelab.validation.articles import Published, articles, spans
 from storagelab.validation.judging import judge, missing, relative_error, summaries
-from storagelab.validation.parameters import Parameter
+from storagelab.validation.parameters import Parameter, parameters
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -335,7 +335,17 @@ def test_everything_that_may_be_fitted_has_bounds_and_lies_within_them():
     for name, each in fitted:
         assert each.bounds is not None, name
         assert each.bounds[0] <= each.value <= each.bounds[1], name
+        assert each.fitted_on, name
     assert set().union(*(each.fitted_on for _, each in figures)) <= {*FIGURES} | _ranges(figures)
+
+
+def test_the_list_of_parameters_has_the_defaults_and_constants_of_the_core_too():
+    listed = {(one.owner, one.name): one for one in parameters(["iodrive-320"])}
+    assert listed["a cache", "mirror_request_ns"].fitted_on == ("D2",)
+    assert listed["a link", "bytes_per_s"].label == "published"
+    assert listed["the server", "checkpoint_look_frame_ns"].value == 1
+    assert {owner for owner, _ in listed} >= {"a cache", "a link", "a volume", "a run", "the server"}
+    assert all(set(one.fitted_on) <= {*FIGURES} for one in listed.values() if one.owner in ("a cache", "a link"))
 
 
 def test_a_value_that_a_fit_pushed_to_its_bound_is_marked():

@@ -7,7 +7,8 @@
     ... --write                                                      put the best values where the parameters stand
 
 Name a parameter by its path or the end of it, with wildcards if needed: `drives.ssd.timing.program_ns`, `program_ns`.
-Only parameters labelled fitted can be written; bounds given here (=LOW:HIGH) are for exploration.
+Only parameters labelled fitted or assumed can be written, and are fitted from then on;
+bounds given here (=LOW:HIGH) are for exploration.
 
 All runs of a block up to the last one needed are made in order, since drives keep their history, and with the same
 seeds for every candidate. Each line shows simulated / published for every figure in the fit: 1 is right, 2 is twice too

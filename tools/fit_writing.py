@@ -19,8 +19,8 @@ PROFILES = ROOT / "src/storagelab/profiles"
 def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence[int], rows: Sequence[str]) -> None:
     """Put values into the profiles and leave everything around them as it is."""
     for parameter, value in zip(parameters, values, strict=True):
-        if parameter.figure["label"] != "fitted":
-            print(f"not written: {parameter.name} is {parameter.figure['label']}, not fitted")
+        if parameter.figure["label"] not in ("fitted", "assumed"):
+            print(f"not written: {parameter.name} is {parameter.figure['label']}, neither fitted nor assumed")
         elif not _within(value, parameter.figure.get("bounds")):
             print(f"not written: {parameter.name} = {value} is not within its own bounds, {parameter.figure['bounds']}")
         else:
@@ -49,5 +49,6 @@ def _write(file: Path, parameter: Any, pattern: str, replacement: str) -> None:
 
 
 def in_profile(name: str, value: int, rows: Sequence[str]) -> tuple[str, str]:
-    head = rf'^(\[{re.escape(name)}\]\nvalue = )[^\n]+(\nlabel = "fitted"\n(?:bounds = [^\n]+\n)?)'
-    return head + r"(?:fitted_on = [^\n]+\n)?", rf"\g<1>{value:_}\g<2>fitted_on = {json.dumps(rows)}\n"
+    head = rf'^(\[{re.escape(name)}\]\nvalue = )[^\n]+\nlabel = "(?:fitted|assumed)"\n((?:bounds = [^\n]+\n)?)'
+    label = '\\nlabel = "fitted"\\n'
+    return head + r"(?:fitted_on = [^\n]+\n)?", rf"\g<1>{value:_}{label}\g<2>fitted_on = {json.dumps(rows)}\n"

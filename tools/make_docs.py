@@ -25,7 +25,9 @@ from pydantic.fields import FieldInfo
 from storagelab import cli
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
-from storagelab.model.values import LeftOut
+from storagelab.model.values import LeftOut, LeftToCore
+from storagelab.profiles import declared
+from storagelab.profiles.declared import default_of
 from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
@@ -122,7 +124,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
             what = "a size" if spelled.unit == "bytes" else "a time"
             takes = f'{what} such as `"{spelled.example}"`; in plain {spelled.unit}: `{name}`'
         shown = spelled.path.rpartition(".")[2] if spelled else name
-        rows.append([f"`{shown}`", takes, _default(field), field.description or ""])
+        rows.append([f"`{shown}`", takes, _default(name, field), field.description or ""])
     return table(["key", "takes", "default", "meaning"], rows)
 
 
@@ -166,8 +168,9 @@ def _figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
 
 
-def _default(field: FieldInfo) -> str:
+def _default(name: str, field: FieldInfo) -> str:
     words = [one.words for one in field.metadata if isinstance(one, LeftOut)]
+    words += [f"{default_of(one.owner, name):,}" for one in field.metadata if isinstance(one, LeftToCore)]
     if words:
         return words[0]
     if field.is_required():
@@ -296,6 +299,43 @@ def waits_of(events: Any) -> str:
     return table([heads[column] for column in used], [[row[column] for column in used] for row in rows])
 
 
+# --- The simulator's parameters ---------------------------------------------------------------------------------------
+
+
+def figures_of_kind(kind: str) -> str:
+    """The figures of a kind of drive, or of the server, as the simulator's core declares them."""
+    rows = [
+        [f"`{one.path}`" + (" (optional)" if one.optional else ""), _may_be(one), one.meaning]
+        for one in declared.figures_of(kind)
+    ]
+    return table(["figure", "may be", "meaning"], rows)
+
+
+def _may_be(one: declared.Declared) -> str:
+    if one.kind != "number":
+        return {"boolean": "`true` or `false`", "text": "text"}.get(
+            one.kind, ", ".join(f"`{word}`" for word in one.words)
+        )
+    if one.most >= 2**32 - 1 and one.least == 0:
+        return "a whole number"
+    return f"{one.least:,} to {one.most:,}"
+
+
+def constants_of_simulator() -> str:
+    rows = [
+        [
+            one.owner,
+            f"`{one.name}`",
+            f"{one.value:,}",
+            "default" if one.is_default else "constant",
+            one.label,
+            one.source,
+        ]
+        for one in declared.constants()
+    ]
+    return table(["of", "figure", "value", "", "label", "source"], rows)
+
+
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +350,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
     "glossary": glossary,
+    **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*declared.kinds(), "server")},
+    "constants of the simulator": constants_of_simulator,
     **{
         f"export: {name}": lambda part=part: fields_of(part)
         for name, part in {

@@ -5,6 +5,10 @@ from collections.abc import Callable
 def version() -> str:
     """The version of the extension, the same as the package's."""
 
+def declared() -> str:
+    """All parameters of the model as they are declared, as JSON (crates/sim/src/declared.rs): figures of profiles, costs, and
+    constants."""
+
 def stream_seed(seed: int, stream: str) -> int:
     """The seed (0 to 2**64 - 1) of the random stream called `stream` under `seed`.
 
@@ -35,11 +39,12 @@ class Block:
 
     @property
     def runs_done(self) -> int: ...
-    def run_next(self, progress: Callable[[int], object] | None = None) -> str | None:
+    def run_next(self, progress: Callable[[int], object] | None = None, every_io: bool = False) -> str | None:
         """Make the next run: its outcome as JSON (crates/sim/src/outcome.rs), None when all have been made.
 
         Other threads go on meanwhile. `progress` is told the rows so far, some ten times a second; what it raises, and a
         KeyboardInterrupt, breaks the run off, and the block is of no use from then on. RuntimeError for a defect.
+        With `every_io` the outcome lists every I/O.
         """
 
     def state(self) -> list[bytes]:
@@ -48,13 +53,15 @@ class Block:
 class RawBlock:
     """Tests of raw I/O, made one after the other on one set of drives, whose state carries over."""
 
-    def __init__(self, scenario: str, tests_done: int = 0, state: list[bytes] | None = None) -> None:
-        """`scenario` is JSON (crates/sim/src/raw_io.rs). With `state`, the drives are those after `tests_done` tests.
+    def __init__(self, scenario: str, runs_done: int = 0, state: list[bytes] | None = None) -> None:
+        """`scenario` is JSON (crates/sim/src/raw_io.rs). With `state`, the drives are those after `runs_done` tests.
 
         Raises Refused.
         """
 
-    def run_next(self, progress: Callable[[int], object] | None = None) -> str | None:
+    @property
+    def runs_done(self) -> int: ...
+    def run_next(self, progress: Callable[[int], object] | None = None, every_io: bool = False) -> str | None:
         """Make the next test: its outcome as JSON, None when all have been made. `progress` is told the simulated
         milliseconds so far; all else is as of `Block.run_next`."""
 
@@ -66,3 +73,6 @@ def check(scenario: str) -> None:
 
 def check_raw(scenario: str) -> None:
     """Say which raw I/O can't be done, without doing any. Raises Refused."""
+
+def resolved(scenario: str, raw_io: bool) -> str:
+    """The scenario, of runs or of raw I/O, with all that it leaves to defaults, as JSON. Raises Refused."""

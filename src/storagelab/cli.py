@@ -129,6 +129,27 @@ def run_(
         raise typer.Exit(1)
 
 
+@app.command("simulate")
+def simulate_(
+    spec_file: SpecArgument,
+    cell: Annotated[
+        str | None,
+        typer.Option("--cell", metavar="ID", help="The cell to run, as `plan --all` names it; default: the first."),
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print the scenario with all defaults, and the whole outcome, as JSON.")
+    ] = False,
+    every_io: Annotated[bool, typer.Option("--every-io", help="The same, with each I/O of the run.")] = False,
+) -> None:
+    """Simulate one run; show what went in and came out.
+
+    The run is made on drives as its block begins. Nothing is stored.
+    """
+    from storagelab.verbs import simulate
+
+    simulate.simulate(spec_file, cell, trace=trace, every_io=every_io)
+
+
 @app.command("report")
 def report_(
     name: NameArgument,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use serde::Serialize;
-use storagelab_sim::run::BlockError;
+use storagelab_sim::BlockError;
 
 use crate::block::refusal_error;
 

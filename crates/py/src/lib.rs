@@ -3,21 +3,18 @@
 
 mod block;
 mod crossing;
-mod raw_block;
 
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
-use storagelab_sim::rng;
+use storagelab_sim::Rng;
 
 /// The simulator of storagelab, in Rust.
 #[pymodule]
 mod _sim {
     #[pymodule_export]
-    use super::{permutation, stream_seed, version};
+    use super::{declared, permutation, stream_seed, version};
     #[pymodule_export]
-    use crate::block::{Block, Refused, check};
-    #[pymodule_export]
-    use crate::raw_block::{RawBlock, check_raw};
+    use crate::block::{Block, RawBlock, Refused, check, check_raw, resolved};
 }
 
 /// The version of the extension, the same as the package's.
@@ -26,10 +23,16 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// All parameters of the model as they are declared, as JSON.
+#[pyfunction]
+fn declared() -> PyResult<String> {
+    serde_json::to_string(&storagelab_sim::declarations()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
 /// The seed of the random stream named `stream` under `seed`.
 #[pyfunction]
 fn stream_seed(seed: u64, stream: &str) -> u64 {
-    rng::stream_seed(seed, stream)
+    storagelab_sim::stream_seed(seed, stream)
 }
 
 /// The integers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
@@ -41,7 +44,7 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
         .map_err(|_| PyMemoryError::new_err(format!("no memory for a permutation of {n} items")))?;
     py.detach(|| {
         items.extend(0..n);
-        rng::Rng::stream(seed, stream).shuffle(&mut items);
+        Rng::stream(seed, stream).shuffle(&mut items);
     });
     Ok(items)
 }

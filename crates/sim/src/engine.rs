@@ -20,22 +20,22 @@
 mod above;
 mod allocate;
 mod append;
-mod checkpoint;
-pub mod counters;
+pub(crate) mod checkpoint;
+mod counters;
 pub mod files;
 mod frames;
 pub mod geometry;
 mod io;
 mod ios;
 mod lazy;
-pub mod leaf;
-pub mod log;
+mod leaf;
+mod log;
 mod look_ahead;
-pub mod pool;
+mod pool;
 mod resource;
 mod sample;
 mod session;
-pub mod tree;
+mod tree;
 
 use std::cell::{Cell, RefCell};
 
@@ -43,6 +43,7 @@ use crate::kernel::Ns;
 use crate::rng::Rng;
 use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
 use crate::sqlos::{Latch, LatchClass, Machine, Sqlos, WaitType};
+use crate::trace::IoRecord;
 use crate::volume::{self, Volume};
 
 use above::Above;
@@ -59,7 +60,7 @@ use pool::Pool;
 use session::Load;
 use tree::Tree;
 
-pub use sample::{Decoded, Reading};
+pub use sample::Reading;
 
 /// The engine of one run.
 #[derive(Debug)]
@@ -112,7 +113,14 @@ impl<'w> Engine<'w> {
     /// # Panics
     /// If the scenario was not checked.
     #[must_use]
-    pub fn new(os: &'w Sqlos, scenario: &Scenario, run: &RunPlan, layout: Layout, volumes: Vec<Volume>) -> Self {
+    pub fn new(
+        os: &'w Sqlos,
+        scenario: &Scenario,
+        run: &RunPlan,
+        layout: Layout,
+        volumes: Vec<Volume>,
+        every_io: bool,
+    ) -> Self {
         let server = &scenario.server;
         let costs = &server.costs;
         let load = Load::new(scenario, run);
@@ -143,7 +151,7 @@ impl<'w> Engine<'w> {
             pool: RefCell::new(pool),
             allocator: Allocator::new(os, server, files.count()),
             files: RefCell::new(files),
-            ios: Ios::new(os, layout, volumes),
+            ios: Ios::new(os, layout, volumes, every_io),
             log,
             checkpoint: Checkpoint::new(os, costs),
             lazy: LazyWriter::new(os, costs, frames),
@@ -208,6 +216,12 @@ impl<'w> Engine<'w> {
             self.fail(Failure::FilesFull);
             self.os.event(0).wait(WaitType::AsyncIoCompletion).await;
         }
+    }
+
+    /// Every I/O of the run, if that was asked for.
+    #[must_use]
+    pub fn take_trace(&self) -> Option<Vec<IoRecord>> {
+        self.ios.take_trace()
     }
 
     /// Returns the volumes.

@@ -15,6 +15,12 @@
 //! processes in the order in which they were resumed. Nothing depends on addresses, hashes or real time, so a run is a
 //! function of its inputs.
 //!
+//! **Four queues of events**, one for each owner. This list has what wakes processes and calls ports. A scheduler keeps the
+//! completions that it has not noticed yet ([`crate::sqlos`], `coming`): it looks there when a worker leaves its core, so most
+//! of them never become events. A volume keeps what is due on its drives and its link ([`crate::volume`], `array`), and
+//! asks for one event at its earliest time. A test of raw I/O keeps the requests whose ends it knows, as it has no processes.
+//! Each is ordered by time, then by the order of scheduling.
+//!
 //! **References, not counted pointers.** The world (kernel, engine, drives) is built first and borrowed by every future as a
 //! plain `&'w`; the [`Executor`] that owns the futures is built last. State inside the world is in `Cell`s and
 //! `RefCell`s; a borrow must never be held across an `.await`.
@@ -32,37 +38,12 @@
 //! - A process awaits one thing at a time, to its end: no `select`, no dropping of a started wait.
 //! - No `RefCell` borrow across an `.await`.
 //! - Random numbers come from the component's own stream ([`crate::rng`]).
-//!
-//! ```
-//! use storagelab_sim::kernel::{Executor, Kernel, Mailbox, US};
-//!
-//! /// A drive that serves one request after another, 100 us each, and notes when each was done.
-//! async fn drive(kernel: &Kernel, requests: &Mailbox<'_, u32>, done: &std::cell::RefCell<Vec<(u64, u32)>>) {
-//!     loop {
-//!         let request = requests.receive().await;
-//!         kernel.sleep(100 * US).await;
-//!         done.borrow_mut().push((kernel.now(), request));
-//!     }
-//! }
-//!
-//! let kernel = Kernel::new();
-//! let requests = Mailbox::new(&kernel);
-//! let done = std::cell::RefCell::default();
-//! let mut executor = Executor::new(&kernel);
-//! executor.spawn(drive(&kernel, &requests, &done));
-//! requests.send(7);
-//! requests.send(8);
-//! executor.run();
-//! assert_eq!(*done.borrow(), [(100 * US, 7), (200 * US, 8)]);
-//! ```
 
 mod event_list;
 mod executor;
-mod mailbox;
 
 pub use event_list::{Action, EventList, Port, TIME_LIMIT_NS};
-pub use executor::{Executor, Halt, Kernel, ProcessId, Sleep};
-pub use mailbox::{Mailbox, Receive};
+pub use executor::{Executor, Halt, Kernel, ProcessId};
 
 /// Simulated time, or a length of it, in nanoseconds. The clock starts at 0.
 pub type Ns = u64;

@@ -1,8 +1,11 @@
 //! The outcome of a run: plain data that serde writes as JSON. Times are simulated nanoseconds of the scaled world.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::disk;
+use crate::trace::IoRecord;
 use crate::volume::Volume;
 
 /// One run.
@@ -39,6 +42,9 @@ pub struct RunOutcome {
     /// Volumes that are more than a flash drive.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeOutcome>,
+    /// Every I/O, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_io: Option<Vec<IoRecord>>,
 }
 
 /// Waits of one type.
@@ -177,56 +183,36 @@ pub struct DriveOutcome {
     pub write_amplification: f64,
     /// Flash pages that the host wrote in this run.
     pub host_pages: u64,
-    /// Flash pages that cleaning moved in this run.
+    /// Flash pages that garbage collection moved in this run.
     pub moved_pages: u64,
     /// Memory of the host that its map takes.
     pub host_ram_bytes: u64,
     /// Time that its dies worked, in sum.
     pub die_busy_ns: u64,
-    /// How often cleaning began to take turns with the host.
+    /// How often garbage collection began to take turns with the host.
     pub cleaning_bursts: u64,
     /// For a disk: what it did. The flash figures are then 0, or 1 for write amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<DiskOutcome>,
+    pub disk: Option<disk::Counters>,
+    /// For a drive of another kind: what it did, by its own names. The flash figures are then as for a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<BTreeMap<&'static str, u64>>,
 }
 
-/// What a disk did in a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DiskOutcome {
-    /// Requests that read.
-    pub reads: u64,
-    /// Requests that wrote.
-    pub writes: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Requests that needed neither arm nor turn.
-    pub in_order: u64,
-    /// Time that the arm spent moving and settling.
-    pub seek_ns: u64,
-    /// Time until the first byte came by.
-    pub turn_ns: u64,
-    /// Time in service.
-    pub busy_ns: u64,
-    /// Total time that requests waited for service.
-    pub queued_ns: u64,
-}
-
-impl DiskOutcome {
-    /// From what it counted.
-    #[must_use]
-    pub const fn of(counters: disk::Counters) -> Self {
+impl DriveOutcome {
+    /// Of a drive that is not flash, before its own figures.
+    pub(crate) fn without_flash(name: &str) -> Self {
         Self {
-            reads: counters.reads,
-            writes: counters.writes,
-            read_bytes: counters.read_bytes,
-            written_bytes: counters.written_bytes,
-            in_order: counters.in_order,
-            seek_ns: counters.seek_ns,
-            turn_ns: counters.turn_ns,
-            busy_ns: counters.busy_ns,
-            queued_ns: counters.queued_ns,
+            name: name.to_owned(),
+            utilisation: 0.0,
+            write_amplification: 1.0,
+            host_pages: 0,
+            moved_pages: 0,
+            host_ram_bytes: 0,
+            die_busy_ns: 0,
+            cleaning_bursts: 0,
+            disk: None,
+            device: None,
         }
     }
 }
@@ -259,7 +245,7 @@ pub struct VolumeOutcome {
 impl VolumeOutcome {
     /// From what it counted.
     #[must_use]
-    pub fn of(name: &str, volume: &Volume) -> Self {
+    pub(crate) fn of(name: &str, volume: &Volume) -> Self {
         let counters = volume.counters();
         Self {
             name: name.to_owned(),

@@ -3,18 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::block::Hardware;
+use crate::devices::Told;
 use crate::disk;
 use crate::flash;
-use crate::outcome::{DiskOutcome, DriveOutcome, VolumeOutcome};
+use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
 use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
 use crate::volume::{Device, DeviceParameters, Volume};
 
 /// What a drive has counted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum DriveCounters {
     Flash(flash::Counters),
     Disk(disk::Counters),
+    Other(Told),
 }
 
 /// The drives.
@@ -29,25 +32,15 @@ pub(crate) struct Rack {
 
 impl Rack {
     /// New drives, freshly formatted.
-    pub(crate) fn new(
-        choices: &BTreeMap<String, DriveChoice>,
-        volumes: &BTreeMap<String, VolumeChoice>,
-        scale: u32,
-        seed: u64,
-    ) -> Result<Self, Refusal> {
-        Self::made_by(choices, volumes, scale, |name, parameters| {
-            parameters.make(Rng::stream(seed, name))
+    pub(crate) fn new(hardware: Hardware<'_>) -> Result<Self, Refusal> {
+        Self::made_by(hardware, |name, parameters| {
+            parameters.make(Rng::stream(hardware.seed, name))
         })
     }
 
     /// Drives as [`Rack::save`] wrote them.
-    pub(crate) fn load(
-        choices: &BTreeMap<String, DriveChoice>,
-        volumes: &BTreeMap<String, VolumeChoice>,
-        scale: u32,
-        seed: u64,
-        saved: &[Vec<u8>],
-    ) -> Result<Self, Refusal> {
+    pub(crate) fn load(hardware: Hardware<'_>, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
+        let choices = hardware.drives;
         if saved.len() != choices.len() {
             let what = format!(
                 "{} drives were saved, and the scenario has {}",
@@ -60,31 +53,31 @@ impl Rack {
             });
         }
         let mut bytes = saved.iter();
-        Self::made_by(choices, volumes, scale, |name, parameters| {
+        Self::made_by(hardware, |name, parameters| {
             let bytes = bytes.next().expect("there are as many");
-            let drive = parameters.load(bytes, Rng::stream(seed, name));
+            let drive = parameters.load(bytes, Rng::stream(hardware.seed, name));
             drive.map_err(|error| error.to_string())
         })
     }
 
     fn made_by(
-        choices: &BTreeMap<String, DriveChoice>,
-        volumes: &BTreeMap<String, VolumeChoice>,
-        scale: u32,
+        hardware: Hardware<'_>,
         mut make: impl FnMut(&str, DeviceParameters) -> Result<Device, String>,
     ) -> Result<Self, Refusal> {
         let mut drives = Vec::new();
-        for (name, choice) in choices {
-            let drive = choice.parameters(scale).and_then(|parameters| make(name, parameters));
+        for (name, choice) in hardware.drives {
+            let drive = choice
+                .parameters(hardware.scale)
+                .and_then(|parameters| make(name, parameters));
             drives.push(Some(drive.map_err(|what| Refusal {
                 place: format!("drives.{name}"),
                 what,
             })?));
         }
         Ok(Self {
-            scale,
-            choices: choices.clone(),
-            volumes: volumes.clone(),
+            scale: hardware.scale,
+            choices: hardware.drives.clone(),
+            volumes: hardware.volumes.clone(),
             drives,
         })
     }
@@ -95,6 +88,7 @@ impl Rack {
     }
 
     /// Checks the maps of the flash drives.
+    #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut flash = self.drives.iter().flatten().filter_map(Device::flash);
         flash.try_for_each(|drive| drive.ftl().check())
@@ -157,6 +151,7 @@ impl Rack {
         let all = self.drives.iter().flatten().map(|drive| match drive {
             Device::Flash(drive) => DriveCounters::Flash(drive.counters()),
             Device::Disk(disk) => DriveCounters::Disk(disk.counters()),
+            Device::Other(model) => DriveCounters::Other(model.told()),
         });
         all.collect()
     }
@@ -204,9 +199,8 @@ fn scaled_ns(seconds: f64, scale: u32) -> u64 {
 fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOutcome {
     match (drive, before) {
         (Device::Flash(drive), DriveCounters::Flash(before)) => {
-            let since = drive.counters().since(before);
+            let since = drive.counters().since(*before);
             DriveOutcome {
-                name: name.to_owned(),
                 utilisation: drive.ftl().utilisation(),
                 write_amplification: since.ftl.write_amplification(),
                 host_pages: since.ftl.host_pages,
@@ -214,19 +208,16 @@ fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOut
                 host_ram_bytes: drive.host_ram_bytes(),
                 die_busy_ns: since.die_busy_ns,
                 cleaning_bursts: since.cleaning_bursts,
-                disk: None,
+                ..DriveOutcome::without_flash(name)
             }
         }
         (Device::Disk(disk), DriveCounters::Disk(before)) => DriveOutcome {
-            name: name.to_owned(),
-            utilisation: 0.0,
-            write_amplification: 1.0,
-            host_pages: 0,
-            moved_pages: 0,
-            host_ram_bytes: 0,
-            die_busy_ns: 0,
-            cleaning_bursts: 0,
-            disk: Some(DiskOutcome::of(disk.counters().since(*before))),
+            disk: Some(disk.counters().since(*before)),
+            ..DriveOutcome::without_flash(name)
+        },
+        (Device::Other(model), DriveCounters::Other(before)) => DriveOutcome {
+            device: Some(model.told().since(before)),
+            ..DriveOutcome::without_flash(name)
         },
         _ => unreachable!("a drive stays of its kind"),
     }

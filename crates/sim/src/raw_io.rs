@@ -3,7 +3,7 @@
 //! The terms are those of the SQLIO tool: a number of threads each keep a number of requests of one size outstanding,
 //! random or sequential, reads or writes, for some time. A scenario ([`RawScenario`], read from JSON with serde) has
 //! drives and volumes like an engine's scenario, and tests made on them one after another; the drives' state carries
-//! over. [`RawBlock`] makes the tests.
+//! over. [`crate::RawBlock`] makes the tests.
 //!
 //! Random requests go anywhere in the file, aligned with its blocks. In sequential order each thread has its own part
 //! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core.
@@ -15,13 +15,13 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::kernel::{Action, EventList, Ns, Port};
 use crate::outcome::{DriveOutcome, VolumeOutcome};
-use crate::rack::Rack;
 use crate::rng::Rng;
-use crate::run::BlockError;
 pub use crate::scenario::Prepared;
 use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
+use crate::trace::{IoRecord, Trace};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 use crate::words::life_size;
 
@@ -125,6 +125,9 @@ pub struct RawOutcome {
     pub drives: Vec<DriveOutcome>,
     /// Volumes that are more than a flash drive.
     pub volumes: Vec<VolumeOutcome>,
+    /// Every I/O, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_io: Option<Vec<IoRecord>>,
 }
 
 /// How far a test has come.
@@ -138,84 +141,43 @@ pub struct RawStep {
     pub until_ns: Ns,
 }
 
-/// A scenario in progress.
-#[derive(Debug)]
-pub struct RawBlock {
-    scenario: RawScenario,
-    rack: Rack,
-    next_test: usize,
-}
+impl Work for RawScenario {
+    type Outcome = RawOutcome;
+    type Step = RawStep;
 
-impl RawBlock {
-    /// New drives, prepared as the scenario says.
-    ///
-    /// # Errors
-    /// What [`RawScenario::check`] says.
-    pub fn new(scenario: RawScenario) -> Result<Self, Refusal> {
-        scenario.check()?;
-        let mut rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
-        rack.prepare(scenario.seed, Some(scenario.prepared))?;
-        Ok(Self {
-            scenario,
-            rack,
-            next_test: 0,
-        })
+    fn check(&self) -> Result<(), Refusal> {
+        Self::check(self)
     }
 
-    /// Resumes a block after its first `tests_done` tests, with its drives as [`RawBlock::save_drives`] wrote them.
-    ///
-    /// # Errors
-    /// What [`RawScenario::check`] says, or that the bytes are not such drives.
-    pub fn resume(scenario: RawScenario, tests_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
-        scenario.check()?;
-        let rack = Rack::load(
-            &scenario.drives,
-            &scenario.volumes,
-            scenario.scale,
-            scenario.seed,
-            saved,
-        )?;
-        Ok(Self {
-            scenario,
-            rack,
-            next_test: tests_done,
-        })
+    fn hardware(&self) -> Hardware<'_> {
+        Hardware {
+            drives: &self.drives,
+            volumes: &self.volumes,
+            scale: self.scale,
+            seed: self.seed,
+        }
     }
 
-    /// All drives, in the order of their names, as bytes: with them a block can be resumed.
-    #[must_use]
-    pub fn save_drives(&self) -> Vec<Vec<u8>> {
-        self.rack.save()
+    fn prepared(&self) -> Option<Prepared> {
+        Some(self.prepared)
     }
 
-    /// How many tests have been made.
-    #[must_use]
-    pub const fn tests_done(&self) -> usize {
-        self.next_test
+    fn start_of(&self, test: usize) -> Option<(u64, bool)> {
+        self.tests.get(test).map(|test| (test.seed, false))
     }
 
-    /// Makes the next test; `None` if all have been made. `progress` is called at intervals, and may stop the test.
-    ///
-    /// # Errors
-    /// [`BlockError::Interrupted`] if it did; the block is then unusable. A failed test is an outcome, not an error.
-    ///
-    /// # Panics
-    /// Never: the scenario was checked.
-    pub fn run_next(
-        &mut self,
-        mut progress: impl FnMut(RawStep) -> ControlFlow<()>,
-    ) -> Result<Option<RawOutcome>, BlockError> {
-        let index = self.next_test;
-        let Some(test) = self.scenario.tests.get(index).cloned() else {
-            return Ok(None);
-        };
-        self.next_test += 1;
-        self.rack.rest(test.seed, false);
-        let before = self.rack.counters();
-        let mut volumes = self.rack.lend()?;
-        let number = self.scenario.volumes.keys().position(|name| *name == test.volume);
-        let volume = &mut volumes[number.expect("the scenario was checked")];
-        let mut running = Running::new(&test, self.scenario.scale, volume);
+    fn make(
+        &self,
+        index: usize,
+        mut volumes: Vec<Volume>,
+        every_io: bool,
+        progress: Progress<'_, RawStep>,
+    ) -> (Vec<Volume>, Result<RawOutcome, BlockError>) {
+        let test = &self.tests[index];
+        let number = self.volumes.keys().position(|name| *name == test.volume);
+        let number = number.expect("the scenario was checked");
+        let mut running = Running::new(test, self.scale, &mut volumes[number]);
+        running.trace = every_io.then(|| (number, Trace::default()));
         let made = running.make(|at_ns, until_ns| {
             progress(RawStep {
                 test: index,
@@ -224,11 +186,12 @@ impl RawBlock {
             })
         });
         let outcome = running.outcome(index, made);
-        let volumes = self.rack.take_back(volumes);
-        let mut outcome = outcome?;
+        (volumes, outcome)
+    }
+
+    fn add(outcome: &mut RawOutcome, drives: Vec<DriveOutcome>, volumes: Vec<VolumeOutcome>) {
+        outcome.drives = drives;
         outcome.volumes = volumes;
-        outcome.drives = self.rack.outcomes(&before);
-        Ok(Some(outcome))
     }
 }
 
@@ -255,6 +218,8 @@ struct Running<'t, 'v> {
     submitted: u64,
     done: u64,
     latencies: Latencies,
+    /// Every I/O with the number of the volume, if that was asked for.
+    trace: Option<(usize, Trace)>,
 }
 
 /// Requests between two calls of `progress`.
@@ -278,6 +243,7 @@ impl<'t, 'v> Running<'t, 'v> {
             submitted: 0,
             done: 0,
             latencies: Latencies::default(),
+            trace: None,
             volume,
         }
     }
@@ -332,6 +298,9 @@ impl<'t, 'v> Running<'t, 'v> {
         };
         self.begun_ns[token as usize] = self.now_ns;
         self.submitted += 1;
+        if let Some((volume, trace)) = &mut self.trace {
+            trace.begin(self.now_ns, token, *volume, request);
+        }
         if let Answer::Done(done_ns) = self.volume.submit(self.now_ns, request, token).map_err(Early::Failed)? {
             self.due.push(done_ns, Action::call(DONE, token));
         }
@@ -340,6 +309,9 @@ impl<'t, 'v> Running<'t, 'v> {
 
     fn complete(&mut self, token: u32) -> Result<(), Early> {
         self.done += 1;
+        if let Some((_, trace)) = &mut self.trace {
+            trace.end(token, self.now_ns - self.begun_ns[token as usize]);
+        }
         if self.now_ns > self.warm_ns && self.now_ns <= self.end_ns {
             self.latencies.add(self.now_ns - self.begun_ns[token as usize]);
         }
@@ -371,6 +343,7 @@ impl<'t, 'v> Running<'t, 'v> {
             submitted: self.submitted,
             drives: Vec::new(),
             volumes: Vec::new(),
+            every_io: self.trace.map(|(_, mut trace)| trace.take()),
         })
     }
 }

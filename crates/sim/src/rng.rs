@@ -106,19 +106,6 @@ impl Rng {
         (self.next_u64() >> 11) as f64 * UNIT_STEP
     }
 
-    /// A number from the exponential distribution of mean `mean`, in the unit of `mean`: never negative, always finite.
-    ///
-    /// # Panics
-    /// If `mean` is negative or not finite.
-    pub fn exponential(&mut self, mean: f64) -> f64 {
-        assert!(
-            mean >= 0.0 && mean.is_finite(),
-            "a mean must be finite and not negative, got {mean}"
-        );
-        // 1 - u lies in (0, 1], so its logarithm is finite and at most 0.
-        -mean * (1.0 - self.unit()).ln()
-    }
-
     /// A time from the exponential distribution of mean `mean_ns`, in whole numbers throughout: the same on every machine.
     ///
     /// J. von Neumann, "Various techniques used in connection with random digits", National Bureau of Standards, Applied

@@ -1,15 +1,16 @@
-//! A block of runs: one set of drives, whose state carries over from run to run.
+//! A run of the engine: what is made of it, and what is recorded meanwhile.
 
-use std::ops::ControlFlow;
-
+use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
 use crate::engine::{Engine, Reading};
 use crate::kernel::{Ns, SEC};
-use crate::outcome::{CounterTable, RunOutcome, Series, WaitRow, WaitingSample, WaitingTask};
-use crate::rack::Rack;
+use crate::outcome::{
+    CounterTable, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
+};
 use crate::rng::Rng;
-use crate::scenario::{Refusal, RunPlan, Scenario};
-use crate::sqlos::{Account, Config, Machine, Notice, Progress, Sqlos, WaitType};
+use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
+use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
+use crate::volume::Volume;
 
 /// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
 const WAITING_EVERY: usize = 20;
@@ -26,132 +27,65 @@ pub struct Step {
     pub rows_in_all: u64,
 }
 
-/// Why a block could not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlockError {
-    /// The scenario can't be run.
-    Refused(Refusal),
-    /// The caller asked to stop.
-    Interrupted,
-    /// The simulator contradicts itself: a defect, with what it saw.
-    Defect(String),
-}
+impl Work for Scenario {
+    type Outcome = RunOutcome;
+    type Step = Step;
 
-impl std::fmt::Display for BlockError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused(refusal) => refusal.fmt(formatter),
-            Self::Interrupted => write!(formatter, "interrupted"),
-            Self::Defect(what) => write!(formatter, "a defect of the simulator: {what}"),
+    fn check(&self) -> Result<(), Refusal> {
+        Self::check(self)
+    }
+
+    fn hardware(&self) -> Hardware<'_> {
+        Hardware {
+            drives: &self.drives,
+            volumes: &self.volumes,
+            scale: self.scale,
+            seed: self.seed,
         }
     }
-}
 
-impl std::error::Error for BlockError {}
-
-impl From<Refusal> for BlockError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-/// A scenario in progress.
-#[derive(Debug)]
-pub struct Block {
-    scenario: Scenario,
-    rack: Rack,
-    next_run: usize,
-}
-
-impl Block {
-    /// New drives, freshly formatted, but for those that have a history.
-    ///
-    /// # Errors
-    /// What [`Scenario::check`] says.
-    pub fn new(scenario: Scenario) -> Result<Self, Refusal> {
-        scenario.check()?;
-        let mut rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
-        rack.prepare(scenario.seed, None)?;
-        Ok(Self {
-            scenario,
-            rack,
-            next_run: 0,
-        })
+    fn prepared(&self) -> Option<Prepared> {
+        None
     }
 
-    /// Takes up a block after its first `runs_done` runs, with its drives as [`Block::save_drives`] wrote them.
-    ///
-    /// # Errors
-    /// What [`Scenario::check`] says, or that the bytes are not such drives.
-    pub fn resume(scenario: Scenario, runs_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
-        scenario.check()?;
-        let rack = Rack::load(
-            &scenario.drives,
-            &scenario.volumes,
-            scenario.scale,
-            scenario.seed,
-            saved,
-        )?;
-        Ok(Self {
-            scenario,
-            rack,
-            next_run: runs_done,
-        })
+    fn start_of(&self, run: usize) -> Option<(u64, bool)> {
+        self.runs.get(run).map(|plan| (plan.seed, plan.format_before))
     }
 
-    /// All drives, in the order of their names, as bytes: with them a block can be resumed.
-    #[must_use]
-    pub fn save_drives(&self) -> Vec<Vec<u8>> {
-        self.rack.save()
-    }
-
-    /// Says what is wrong with the maps of the drives, if anything is; see [`crate::flash::Ftl::check`].
-    ///
-    /// # Errors
-    /// The first thing that does not hold.
-    pub fn check_drives(&self) -> Result<(), String> {
-        self.rack.check()
-    }
-
-    /// How many runs have been made.
-    #[must_use]
-    pub const fn runs_done(&self) -> usize {
-        self.next_run
-    }
-
-    /// Makes the next run; nothing if all have been made. `progress` is called now and then, and may stop the run.
-    ///
-    /// # Errors
-    /// [`BlockError::Interrupted`] if it did; the block is of no use then. A run that failed is an outcome, not an error.
-    pub fn run_next(
-        &mut self,
-        mut progress: impl FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Option<RunOutcome>, BlockError> {
-        let index = self.next_run;
-        let Some(plan) = self.scenario.runs.get(index).cloned() else {
-            return Ok(None);
+    fn make(
+        &self,
+        run: usize,
+        volumes: Vec<Volume>,
+        every_io: bool,
+        progress: Progress<'_, Step>,
+    ) -> (Vec<Volume>, Result<RunOutcome, BlockError>) {
+        let plan = &self.runs[run];
+        let mut layout = match Layout::of(self, plan) {
+            Ok(layout) => layout,
+            Err((field, what)) => return (volumes, Err(BlockError::Defect(format!("{field}: {what}")))),
         };
-        self.next_run += 1;
-        self.rack.rest(plan.seed, plan.format_before);
-        let mut layout = Layout::of(&self.scenario, &plan)
-            .map_err(|(field, what)| BlockError::Defect(format!("{field}: {what}")))?;
         if plan.files_shift {
             layout.shift(&mut Rng::stream(plan.seed, "file system"));
         }
-        let before = self.rack.counters();
         let os = Sqlos::new(self.sqlos_config());
-        let volumes = self.rack.lend()?;
-        let engine = Engine::new(&os, &self.scenario, &plan, layout, volumes);
-        let result = Run::new(index, &self.scenario, &plan, &os, &engine).make(&mut progress);
-        let volumes = self.rack.take_back(engine.take_volumes());
-        let mut outcome = result?;
-        outcome.drives = self.rack.outcomes(&before);
-        outcome.volumes = volumes;
-        Ok(Some(outcome))
+        let engine = Engine::new(&os, self, plan, layout, volumes, every_io);
+        let made = Run::new(run, self, plan, &os, &engine).make(progress);
+        let made = made.map(|outcome| RunOutcome {
+            every_io: engine.take_trace(),
+            ..outcome
+        });
+        (engine.take_volumes(), made)
     }
 
+    fn add(outcome: &mut RunOutcome, drives: Vec<DriveOutcome>, volumes: Vec<VolumeOutcome>) {
+        outcome.drives = drives;
+        outcome.volumes = volumes;
+    }
+}
+
+impl Scenario {
     fn sqlos_config(&self) -> Config {
-        let server = &self.scenario.server;
+        let server = &self.server;
         Config {
             quantum_ns: server.costs.quantum_ns.value,
             notice: if server.switches.notice_at_switch {
@@ -204,7 +138,7 @@ impl<'r, 'w> Run<'r, 'w> {
         }
     }
 
-    fn make(mut self, progress: &mut impl FnMut(Step) -> ControlFlow<()>) -> Result<RunOutcome, BlockError> {
+    fn make(mut self, progress: Progress<'_, Step>) -> Result<RunOutcome, BlockError> {
         let mut machine = Machine::new(self.os);
         self.engine.start(&mut machine);
         loop {
@@ -216,7 +150,7 @@ impl<'r, 'w> Run<'r, 'w> {
             if self.engine.failure().is_some() {
                 break;
             }
-            if state == Progress::Finished {
+            if state == sqlos::Progress::Finished {
                 self.engine.check_end().map_err(BlockError::Defect)?;
                 break;
             }
@@ -307,6 +241,7 @@ impl<'r, 'w> Run<'r, 'w> {
             waiting_tasks: self.waiting,
             drives: Vec::new(),
             volumes: Vec::new(),
+            every_io: None,
         }
     }
 
@@ -373,13 +308,12 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "../tests/whole/world/profiles.rs"]
-mod profiles;
-
-#[cfg(test)]
 mod tests {
-    use super::profiles::{profile, server};
+    use std::ops::ControlFlow;
+
     use super::*;
+    use crate::Block;
+    use crate::tests::world::{profile, server};
 
     /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
     #[test]

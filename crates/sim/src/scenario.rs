@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use hardware::{DriveChoice, Prepared, Profile};
+pub use hardware::{DriveChoice, Prepared};
 pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
@@ -57,7 +57,7 @@ pub struct RunPlan {
     #[serde(default)]
     pub data_bytes: Option<u64>,
     /// Bytes of the log file, which is written round and round.
-    #[serde(default = "eight_gigabytes")]
+    #[serde(default = "run_defaults::log_bytes")]
     pub log_bytes: u64,
     /// The load.
     pub workload: Workload,
@@ -71,8 +71,11 @@ pub struct RunPlan {
     pub files_shift: bool,
 }
 
-const fn eight_gigabytes() -> u64 {
-    8_000_000_000
+/// What a run has if its spec does not say.
+pub mod run_defaults {
+    crate::figures::constants! { "a run", default: true {
+        log_bytes: u64 = 8_000_000_000, Assumed, "A usual size for these loads; it is written round and round";
+    }}
 }
 
 /// A load, life-size: rows are divided by the scale, transactions and connections are not.
@@ -95,7 +98,7 @@ pub struct Workload {
 impl Workload {
     /// The expected number of point reads for this many rows.
     #[must_use]
-    pub fn point_reads(&self, rows: u64) -> u64 {
+    pub(crate) fn point_reads(&self, rows: u64) -> u64 {
         let reads = u64::from(self.read_per_mille.unwrap_or(0));
         rows.saturating_mul(reads) / 1000_u64.saturating_sub(reads).max(1)
     }
@@ -116,7 +119,7 @@ pub enum WorkloadKind {
 impl WorkloadKind {
     /// Rows that fit a page.
     #[must_use]
-    pub const fn rows_per_page(self) -> u8 {
+    pub(crate) const fn rows_per_page(self) -> u8 {
         match self {
             Self::RandomInsert | Self::Mixed => ROWS_PER_PAGE,
             Self::SequentialInsert => 1,

@@ -24,56 +24,13 @@
 //!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, arrivals are
 //!   noticed before the leaving worker goes to the tail.
 //! - **Latches** are granted strictly in request order, and belong to the waiter from the grant on, even while it still
-//!   queues for its core. With [`Config::spin_ns`] a worker spins before it sleeps, keeping its place in the queue.
+//!   queues for its core. Workers don't spin.
 //! - **Starting.** The time from a worker's birth to its first turn is signal time of the made-up type `WORKER_START`.
 //! - Not modelled: priorities, preemptive waits, moves between schedulers, the cost of a switch, row locks.
 //!
 //! # Conservation
 //! The end of every run, and [`Sqlos::books`] at any time, assert to the nanosecond that CPU + waits + time finished =
 //! time lived for each worker, and that each core, by its own record, was busy as long as its workers ran.
-//!
-//! # A small engine: 16 workers, a hot latch, a disk
-//! ```
-//! use storagelab_sim::kernel::{Kernel, MS, Mailbox, US};
-//! use storagelab_sim::sqlos::{Config, Event, Latch, LatchClass, Machine, Mode, Sqlos, WaitType};
-//!
-//! /// Serves one request after another, 150 us each.
-//! async fn disk(kernel: &Kernel, requests: &Mailbox<'_, Event<'_>>) {
-//!     loop {
-//!         let request = requests.receive().await;
-//!         kernel.sleep(150 * US).await;
-//!         request.io_done();
-//!     }
-//! }
-//!
-//! /// Each transaction works, allocates under the latch of a page that all want, and writes.
-//! async fn session<'w>(os: &'w Sqlos, pfs: Latch<'w>, disk: &Mailbox<'w, Event<'w>>) {
-//!     for transaction in 0..100 {
-//!         os.cpu(60 * US).await;
-//!         let page = pfs.acquire(Mode::Up).await;
-//!         os.cpu_unbroken(10 * US).await;
-//!         page.release();
-//!         let write = os.event(transaction);
-//!         disk.send(write.clone());
-//!         write.wait(WaitType::WriteLog).await;
-//!     }
-//! }
-//!
-//! let os = Sqlos::new(Config::new(4));
-//! let requests = Mailbox::new(os.kernel());
-//! let pfs = os.latch(8088, LatchClass::Page);
-//! let mut machine = Machine::new(&os);
-//! machine.spawn_process(disk(os.kernel(), &requests));
-//! for _ in 0..16 {
-//!     machine.spawn_session(session(&os, pfs, &requests));
-//! }
-//! let elapsed_ns = machine.run().expect("no session is stuck");
-//! let books = os.books();
-//! assert_eq!(books.sessions.of(WaitType::WriteLog).count, 1600);
-//! assert_eq!(books.sessions.cpu_ns, 16 * 100 * 70 * US);
-//! assert_eq!(books.sessions.total_ns(), 16 * elapsed_ns); // checked by books() anyway
-//! assert!(elapsed_ns >= 240 * MS); // the disk's time for 1600 requests
-//! ```
 
 mod awaits;
 mod coming;
@@ -86,26 +43,21 @@ mod waits;
 
 use std::cell::{Cell, RefCell, RefMut};
 
-pub use awaits::{Cpu, Park, Until, YieldNow};
-pub use event::{Event, Semaphore, Take, Wait};
-pub use latch::{Acquire, Hold, Latch, LatchClass, Mode};
-pub use machine::{Machine, Progress, Stuck};
+pub use awaits::Park;
+pub use event::{Event, Semaphore};
+pub use latch::{Hold, Latch, LatchClass, Mode};
+pub use machine::{Machine, Progress};
+pub use state::Resource;
 use state::State;
-pub use state::{Resource, WorkerState};
-pub use waits::{Account, WAIT_TYPES, WaitSum, WaitType};
+use state::WorkerState;
+pub use waits::{Account, WaitType};
 
 use crate::kernel::{Action, Kernel, MS, Ns, Port, ProcessId};
 
 /// A sleeping worker's time has come, as its scheduler notices; the token is the worker.
 const WAKE: Port = Port::new(1);
-/// An event is to be set; the token is the event.
-const SET: Port = Port::new(2);
-/// An I/O is done, as the event's scheduler notices; the token is the event.
-const IO_DONE: Port = Port::new(3);
-/// A worker has spun long enough; the token is the worker.
-const SPUN: Port = Port::new(4);
 /// An idle scheduler has something to notice; the token is the scheduler.
-const ALARM: Port = Port::new(5);
+const ALARM: Port = Port::new(2);
 
 /// When a scheduler notices that an I/O is done or a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,19 +77,16 @@ pub struct Config {
     pub quantum_ns: Ns,
     /// When completions are noticed.
     pub notice: Notice,
-    /// How long a worker that finds a latch taken spins before it sleeps; 0 for no spinning.
-    pub spin_ns: Ns,
 }
 
 impl Config {
-    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch, no spinning.
+    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch.
     #[must_use]
     pub const fn new(schedulers: u32) -> Self {
         Self {
             schedulers,
             quantum_ns: 4 * MS,
             notice: Notice::AtSwitch,
-            spin_ns: 0,
         }
     }
 }
@@ -228,12 +177,6 @@ impl Sqlos {
         self.kernel.now()
     }
 
-    /// How the cores are scheduled.
-    #[must_use]
-    pub fn config(&self) -> Config {
-        self.state().config.clone()
-    }
-
     /// The scheduler of the running worker; `None` in a handler or a process of the kernel's.
     #[must_use]
     pub fn current_scheduler(&self) -> Option<u32> {
@@ -262,15 +205,6 @@ impl Sqlos {
     #[inline]
     pub fn arrive_at(&self, time_ns: Ns, scheduler: u32, action: Action) {
         self.state().arrive_at(&self.kernel, time_ns, scheduler, action);
-    }
-
-    /// Where a worker is.
-    ///
-    /// # Panics
-    /// If there is no such process.
-    #[must_use]
-    pub fn worker_state(&self, worker: ProcessId) -> WorkerState {
-        self.state().workers[worker.index()].state
     }
 
     /// How many workers are RUNNABLE, on all schedulers.

@@ -17,18 +17,18 @@
 //! and none for a volume of flash drives.
 
 pub mod array;
-pub mod cache;
+mod cache;
 pub mod config;
-pub mod device;
-pub mod failure;
-pub mod link;
-pub mod parity;
+mod device;
+mod failure;
+mod link;
+mod parity;
 #[cfg(test)]
 pub(crate) mod repeat;
-pub mod stripe;
+mod stripe;
 
-pub use array::{Answer, Counters, Volume};
-pub use config::{CacheChoice, LinkChoice, Loss, VolumeChoice};
+pub use array::{Answer, Volume};
+pub use config::VolumeChoice;
 pub use device::{Device, DeviceParameters, Kind, Request};
 pub use failure::Failure;
-pub use stripe::{Level, StripeMap};
+pub use stripe::StripeMap;

@@ -13,7 +13,7 @@ from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, E
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
-from storagelab.model.values import Frozen, LeftOut, Scalar
+from storagelab.model.values import Frozen, LeftOut, LeftToCore, Scalar
 from storagelab.model.workload import Workload
 
 OPERATING_SYSTEM = "operating-system"
@@ -159,22 +159,22 @@ class CacheConfig(Frozen):
     """A controller's write-back cache. The core (crates/sim/src/volume/config.rs) supplies missing keys."""
 
     size_bytes: int = Field(ge=0, lt=2**63, description="Memory for writes; 0 means no cache.")
-    mirror_bytes_per_s: Annotated[int | None, LeftOut("800,000,000")] = Field(
+    mirror_bytes_per_s: Annotated[int | None, LeftToCore("a cache")] = Field(
         None, ge=1, lt=2**63, description="Rate at which the controller copies writes to its partner."
     )
-    mirror_request_ns: Annotated[int | None, LeftOut("23,000")] = Field(
+    mirror_request_ns: Annotated[int | None, LeftToCore("a cache")] = Field(
         None, ge=0, lt=2**63, description="Time that the controllers spend on each write."
     )
-    mirror_latency_ns: Annotated[int | None, LeftOut("50,000")] = Field(
+    mirror_latency_ns: Annotated[int | None, LeftToCore("a cache")] = Field(
         None, ge=0, lt=2**63, description="Extra delay of each write."
     )
-    keep_per_mille: Annotated[int | None, LeftOut("800")] = Field(
+    keep_per_mille: Annotated[int | None, LeftToCore("a cache")] = Field(
         None, ge=0, le=1000, description="Share of the cache that may stay dirty, in thousandths."
     )
     destaging: Annotated[Literal["elevator", "oldest"] | None, LeftOut("oldest")] = Field(
         None, description="The order in which the controller writes the cache to the drives."
     )
-    writes_per_drive: Annotated[int | None, LeftOut("2")] = Field(
+    writes_per_drive: Annotated[int | None, LeftToCore("a cache")] = Field(
         None, ge=1, le=1024, description="Writes from the cache that each drive carries out at the same time."
     )
 
@@ -182,10 +182,10 @@ class CacheConfig(Frozen):
 class LinkConfig(Frozen):
     """The network between host and array. Missing keys default to iSCSI over one port of 1 Gbit/s Ethernet."""
 
-    bytes_per_s: Annotated[int | None, LeftOut("104,000,000")] = Field(
+    bytes_per_s: Annotated[int | None, LeftToCore("a link")] = Field(
         None, ge=0, lt=2**63, description="Rate in each direction; 0 means no link."
     )
-    latency_ns: Annotated[int | None, LeftOut("100,000")] = Field(
+    latency_ns: Annotated[int | None, LeftToCore("a link")] = Field(
         None, ge=0, lt=2**63, description="Time that a request needs in one direction."
     )
 

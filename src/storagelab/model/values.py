@@ -36,3 +36,10 @@ class LeftOut:
     """The words for what a missing key means, if the key's own default is None."""
 
     words: str
+
+
+@dataclass(frozen=True)
+class LeftToCore:
+    """A missing key gets the core's default of `owner` and this name (`storagelab.profiles.declared`)."""
+
+    owner: str

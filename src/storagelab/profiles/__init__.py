@@ -10,18 +10,18 @@ import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM
 from storagelab.model.hints import choices
 from storagelab.model.values import Frozen, Scalar
+from storagelab.profiles.declared import Declared, Label, figures_of, kinds
 from storagelab.spec import small_files
 from storagelab.spec.keys import dotted
 
-Label = Literal["derived", "published", "fitted"]
 P = TypeVar("P", bound="_Profile")
 Shelf = Path | dict[str, str]
 """Where the user's own profiles are: in the folder to which their names are relative, or, by these names, here."""
@@ -39,76 +39,19 @@ class Figure(Frozen):
     fitted_on: tuple[str, ...] = Field((), description="the numbers of the published figures it was fitted on")
 
 
-class Geometry(Frozen):
-    raw_bytes: Figure
-    flash_page_bytes: Figure
-    pages_per_block: Figure
-    erase_block_pages: Figure
-    dies: Figure
+class Group(BaseModel):
+    """Figures by their names, which the core declares (`declared`). As attributes: `profile.timing.read_ns`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, Figure] = Field(init=False)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Figure: ...
 
 
-class Timing(Frozen):
-    read_ns: Figure
-    program_ns: Figure
-    erase_ns: Figure
-    jitter_per_mille: Figure
-    programs_before_read: Figure
-    read_command_ns: Figure
-    write_command_ns: Figure
-    link_read_bytes_per_s: Figure
-    link_write_bytes_per_s: Figure
-    buffer_pages: Figure
-
-
-class Cleaning(Frozen):
-    victim: Figure
-    streams: Figure
-    start_per_mille: Figure
-    stop_per_mille: Figure
-    pace_per_mille: Figure
-    idle_after_ns: Figure
-    idle_per_mille: Figure
-
-
-class Mapping(Frozen):
-    per_data_bytes: Figure
-    advised_bytes: Figure
+class Mapping(Group):
     worst_case_bytes: dict[str, Figure] = Field(min_length=1)
-    extent_bytes: Figure
-
-
-class Driver(Frozen):
-    host_cpu_ns: Figure
-    host_cpu_sector_ns: Figure
-    ram_divisor: Figure
-    padding_per_mille: Figure | None = None
-
-
-class Platters(Frozen):
-    usable_bytes: Figure
-    sector_bytes: Figure
-    revolutions_per_minute: Figure
-    surfaces: Figure
-    outer_bytes_per_s: Figure
-    inner_bytes_per_s: Figure
-    track_switch_ns: Figure
-
-
-class Arm(Frozen):
-    track_to_track_ns: Figure
-    average_read_ns: Figure
-    average_write_ns: Figure
-    full_stroke_ns: Figure
-
-
-class Electronics(Frozen):
-    command_ns: Figure
-    interface_bytes_per_s: Figure
-    read_ahead_bytes: Figure
-    order: Figure
-    queue_depth: Figure
-    patience_ns: Figure
-    host_cpu_ns: Figure
 
 
 class _Profile(Frozen):
@@ -116,8 +59,13 @@ class _Profile(Frozen):
     title: str
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
-        """Every figure under its path, as in the file."""
-        yield from _figures(self, ())
+        """Every figure under its path, as in the file, in the order in which the core declares them."""
+        found = [(_place(self, parts), dotted(parts), figure) for parts, figure in _figures(self, ())]
+        yield from ((name, figure) for _, name, figure in sorted(found, key=lambda one: one[0]))
+
+    def declared(self) -> tuple[Declared, ...]:
+        """What its kind has for figures."""
+        return figures_of(str(dict(self)["kind"]))
 
 
 class _Drive(_Profile):
@@ -125,17 +73,17 @@ class _Drive(_Profile):
 
 
 class FlashProfile(_Drive):
-    """A flash drive; crates/sim/src/flash/profile.rs defines each figure, and refuses impossible values."""
+    """A flash drive."""
 
     kind: Literal["flash"]
-    geometry: Geometry
+    geometry: Group
     formats: dict[str, Figure] = Field(min_length=1)
     factory_format: Figure | None = Field(None, description="its format when new; required if there are several")
-    timing: Timing
-    cleaning: Cleaning
+    timing: Group
+    cleaning: Group
     trim: Figure
     mapping: Mapping
-    drivers: dict[str, Driver] = Field(min_length=1)
+    drivers: dict[str, Group] = Field(min_length=1)
 
     @property
     def made_in(self) -> str | None:
@@ -149,6 +97,10 @@ class FlashProfile(_Drive):
         """The possible sector sizes, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
+    def usable_bytes(self, format: str) -> int:  # noqa: A002 - the word of specs
+        """What the host can write into, in one of its formats."""
+        return int(self.formats[format].value)
+
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
         """Host memory for the map of this much data. `extent_bytes` lie together, by default as a database writes them; one
         sector is the worst case. The same as in crates/sim/src/flash/mapping_ram.rs."""
@@ -158,48 +110,94 @@ class FlashProfile(_Drive):
         return worst * of_entries / float(self.drivers[driver].ram_divisor.value)
 
 
-class DiskProfile(_Drive):
-    """A disk; crates/sim/src/disk/profile.rs defines each figure, and refuses impossible values."""
-
-    kind: Literal["disk"]
-    platters: Platters
-    arm: Arm
-    electronics: Electronics
+class _Plain(_Drive):
+    """A drive that can be used in only one way."""
 
     @property
     def formats(self) -> dict[str, Figure]:
-        """The formats: none, because a disk can be used in only one way."""
+        """The formats: none."""
         return {}
 
     @property
-    def drivers(self) -> dict[str, Driver]:
+    def drivers(self) -> dict[str, Group]:
         """The driver versions: none that matter."""
         return {}
+
+
+class DiskProfile(_Plain):
+    """A disk."""
+
+    kind: Literal["disk"]
+    platters: Group
+    arm: Group
+    electronics: Group
 
     @property
     def sectors(self) -> tuple[int, ...]:
         """The sector size, in bytes."""
         return (int(self.platters.sector_bytes.value),)
 
+    def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
+        """What the host can write into."""
+        return int(self.platters.usable_bytes.value)
+
+
+class DeviceProfile(_Plain):
+    """A drive of another kind: its groups of figures are those that its file in crates/sim/src/devices declares."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, Group] = Field(init=False)
+
+    kind: str
+
+    @property
+    def _host(self) -> Group:
+        return (self.__pydantic_extra__ or {})["host"]
+
+    @property
+    def sectors(self) -> tuple[int, ...]:
+        """The sector size, in bytes."""
+        return (int(self._host.sector_bytes.value),)
+
+    def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
+        """What the host can write into."""
+        return int(self._host.usable_bytes.value)
+
 
 class ServerProfile(_Profile):
-    """A database server; crates/sim/src/scenario/server.rs defines each figure, and refuses impossible values."""
+    """A database server."""
 
     kind: Literal["server"]
     costs: dict[str, Figure] = Field(description="what operations cost, in time, bytes or number")
     switches: dict[str, Figure] = Field(description="how operations are done; a spec's omissions default to these")
 
 
-Profile = FlashProfile | DiskProfile
-_DRIVES: dict[str, type[Profile]] = {"flash": FlashProfile, "disk": DiskProfile}
+Profile = FlashProfile | DiskProfile | DeviceProfile
 
 
-def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
+def _model_of(kind: str) -> type[Profile]:
+    models: dict[str, type[Profile]] = {"flash": FlashProfile, "disk": DiskProfile}
+    return models.get(kind, DeviceProfile)
+
+
+def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Figure]]:
     if isinstance(inside, Figure):
-        yield dotted(parts), inside
+        yield parts, inside
     elif isinstance(inside, BaseModel | dict):
         for name, value in dict(inside).items():
             yield from _figures(value, (*parts, name))
+
+
+def _declared_as(one: Declared, parts: tuple[str, ...]) -> bool:
+    """Whether this is the figure at `parts`, some of which the profile may choose."""
+    wanted = one.path.split(".")
+    return len(wanted) == len(parts) and all(a in ("*", b) for a, b in zip(wanted, parts, strict=True))
+
+
+def _place(profile: _Profile, parts: tuple[str, ...]) -> int:
+    """The place of a figure in the declaration; after all others if it is not declared there."""
+    places = (place for place, one in enumerate(profile.declared()) if _declared_as(one, parts))
+    return next(places, len(profile.declared()))
 
 
 def ready_made() -> tuple[str, ...]:
@@ -255,12 +253,29 @@ def _checked(content: dict[str, object], kind: type[P]) -> P:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
-    for name, figure in profile.figures():
-        if wanted := _not_of_its_kind(name, figure.value):
+    _check_names(profile)
+    for parts, figure in _figures(profile, ()):
+        name = dotted(parts)
+        if wanted := _wanted(profile, parts, figure.value):
             raise ValueError(f"{name} must be {wanted}, not {figure.value!r}")
         if wrong_bounds := _wrong_bounds(figure):
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
     return profile
+
+
+def _check_names(profile: _Profile) -> None:
+    """Raises ValueError for a figure that is missing, or that the core doesn't declare."""
+    there = [parts for parts, _ in _figures(profile, ())]
+    for one in profile.declared():
+        if not one.optional and not any(_declared_as(one, parts) for parts in there):
+            raise ValueError(f"{one.path}: is missing")
+    for name, driver in getattr(profile, "drivers", {}).items():
+        for one in profile.declared():
+            if one.path.startswith("drivers.") and not one.optional and one.path.split(".")[2] not in dict(driver):
+                raise ValueError(f"{dotted(('drivers', name, one.path.split('.')[2]))}: is missing")
+    for parts in there:
+        if parts[0] not in _NOT_OF_THE_CORE and not any(_declared_as(one, parts) for one in profile.declared()):
+            raise ValueError(f"{dotted(parts)}: {_PLAIN['extra_forbidden']}")
 
 
 @functools.lru_cache(64)
@@ -272,9 +287,9 @@ def _drive_of(text: str) -> Profile:
 def _checked_drive(content: dict[str, object]) -> Profile:
     """A drive's profile, checked. Raises ValueError, in plain words, for the first thing that is wrong."""
     kind = content.get("kind")
-    if kind not in _DRIVES:
-        raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(_DRIVES)}")
-    profile = _checked(content, _DRIVES[str(kind)])
+    if kind not in kinds():
+        raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
+    profile = _checked(content, _model_of(str(kind)))
     if not isinstance(profile, FlashProfile):
         return profile
     if OPERATING_SYSTEM in profile.formats:
@@ -288,31 +303,20 @@ def _checked_drive(content: dict[str, object]) -> Profile:
     return profile
 
 
-_WORDS = {
-    "cleaning.victim": ("greedy", "fifo"),
-    "cleaning.streams": ("separate", "shared"),
-    "electronics.order": ("fifo", "elevator", "shortest"),
-}
-_LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes", "usable_bytes", "read_ahead_bytes")
+_NOT_OF_THE_CORE = ("switches", "price_usd")
 
 
-def _not_of_its_kind(name: str, value: Scalar) -> str:
+def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
     """What a figure must be if it is of the wrong kind; empty if its kind is right. The core checks everything else."""
-    if name.startswith("switches."):
+    if parts[0] == "switches":
         return ""
-    if name == "trim":
-        return "" if isinstance(value, bool) else "true or false"
-    if name == "factory_format":
-        return "" if isinstance(value, str) else "the name of a format"
-    if name in _WORDS:
-        return "" if value in _WORDS[name] else " or ".join(_WORDS[name])
-    if name == "price_usd":
+    if parts[0] == "price_usd":
         priced = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
         return "" if priced else "a number of dollars, more than 0"
-    large = name.endswith(_LARGE) or name.startswith(("formats.", "mapping.worst_case_bytes."))
-    most = 2**63 - 1 if large else 2**32 - 1
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-    return "" if whole else f"a whole number from 0 to {most}"
+    if parts[0] == "factory_format":
+        return "" if isinstance(value, str) else "the name of a format"
+    (one,) = (one for one in profile.declared() if _declared_as(one, parts))
+    return one.wanted(value)
 
 
 def _wrong_bounds(figure: Figure) -> str:
@@ -320,8 +324,8 @@ def _wrong_bounds(figure: Figure) -> str:
     if figure.bounds is None:
         return ""
     low, high = figure.bounds
-    if figure.label != "fitted":
-        return f"are for fitted figures, and this one is {figure.label}"
+    if figure.label not in ("fitted", "assumed"):
+        return f"are for fitted and assumed figures, and this one is {figure.label}"
     if isinstance(figure.value, str | bool):
         return "are for numbers"
     if low >= high:
@@ -332,7 +336,7 @@ def _wrong_bounds(figure: Figure) -> str:
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": "is not a figure of a profile",
-    "literal_error": "must be derived, published or fitted",
+    "literal_error": "must be published, derived, fitted or assumed",
     "string_too_short": "is empty: every figure needs a source",
     "model_type": "must be a table with value, label and source",
 }

@@ -1,4 +1,5 @@
-"""Every parameter of the model with its label and source: the server's costs, and the figures of the drives' profiles."""
+"""Every parameter of the model with its label and source: the server's costs, the figures of the drives' profiles, and the
+defaults and constants of the core."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from pathlib import Path
 
 from storagelab import profiles
 from storagelab.model.values import Frozen, Scalar
-from storagelab.profiles import Figure, Label
+from storagelab.profiles import Figure
+from storagelab.profiles.declared import Label, constants
 
 
 class Parameter(Frozen):
@@ -23,7 +25,7 @@ class Parameter(Frozen):
 
 
 def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
-    """The parameters of the server, then of each named ready-made profile."""
+    """The parameters of the server, then of each named ready-made profile, then those that are in no profile."""
     return tuple(_all(profile_names))
 
 
@@ -34,6 +36,8 @@ def _all(profile_names: Sequence[str]) -> Iterator[Parameter]:
         profile = profiles.load(profile_name, Path())
         for name, figure in profile.figures():
             yield _of(f"the drive {profile.name}", name, figure)
+    for constant in constants():
+        yield Parameter(**constant.model_dump(exclude={"is_default"}))
 
 
 def _of(owner: str, name: str, figure: Figure) -> Parameter:

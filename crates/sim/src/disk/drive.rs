@@ -9,13 +9,14 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
+
 use super::parameters::{Order, Parameters};
 use super::places::Places;
 use super::seek::SeekCurve;
-use crate::flash::StateError;
-use crate::flash::state::{Reader, Writer};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
+use crate::saved::{Reader, StateError, Writer};
 
 /// "DISKDR" and a zero, then the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"DISKDR\0\x01");
@@ -38,8 +39,8 @@ struct Stream {
     write: bool,
 }
 
-/// Counters since the disk was made; they only grow.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What a disk did: sums since it was made, or in a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests that read.
     pub reads: u64,
@@ -347,6 +348,7 @@ impl Disk {
         for count in disk.counters.all() {
             *count = input.word()?;
         }
+        input.finish()?;
         let wanted = (disk.parameters.usable_bytes, disk.parameters.revolution_ns);
         if of_disk != wanted || disk.head >= of_disk.0 {
             return Err(StateError::Impossible(format!(

@@ -6,61 +6,61 @@
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Order, Parameters};
-use crate::flash::Figure;
+use crate::figures::{Declared, Figure, Group, figures, words};
 use crate::kernel::SEC;
 
-/// The disk's geometry.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Platters {
-    /// Usable capacity.
-    pub usable_bytes: Figure<u64>,
-    /// Smallest write.
-    pub sector_bytes: Figure<u32>,
-    /// Speed of the platters.
-    pub revolutions_per_minute: Figure<u64>,
-    /// Surfaces with a head each.
-    pub surfaces: Figure<u64>,
-    /// Sustained rate over many outer tracks.
-    pub outer_bytes_per_s: Figure<u64>,
-    /// The same for inner tracks.
-    pub inner_bytes_per_s: Figure<u64>,
-    /// From one track to the next during a transfer.
-    pub track_switch_ns: Figure<u64>,
+figures! {
+    /// The disk's geometry.
+    Platters {
+        /// Usable capacity.
+        usable_bytes: Figure<u64>;
+        /// Smallest write.
+        sector_bytes: Figure<u32>;
+        /// Speed of the platters.
+        revolutions_per_minute: Figure<u64>;
+        /// Surfaces with a head each.
+        surfaces: Figure<u64>;
+        /// Sustained rate over many outer tracks.
+        outer_bytes_per_s: Figure<u64>;
+        /// The same for inner tracks.
+        inner_bytes_per_s: Figure<u64>;
+        /// From one track to the next during a transfer.
+        track_switch_ns: Figure<u64>;
+    }
 }
 
-/// The arm. Times include settling, and no command overhead.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Arm {
-    /// To the next track, for a read.
-    pub track_to_track_ns: Figure<u64>,
-    /// Over all pairs of tracks, for a read.
-    pub average_read_ns: Figure<u64>,
-    /// The same for a write.
-    pub average_write_ns: Figure<u64>,
-    /// From one end to the other, for a read.
-    pub full_stroke_ns: Figure<u64>,
+figures! {
+    /// The arm. Times include settling, and no command overhead.
+    Arm {
+        /// To the next track, for a read.
+        track_to_track_ns: Figure<u64>;
+        /// Over all pairs of tracks, for a read.
+        average_read_ns: Figure<u64>;
+        /// The same for a write.
+        average_write_ns: Figure<u64>;
+        /// From one end to the other, for a read.
+        full_stroke_ns: Figure<u64>;
+    }
 }
 
-/// Electronics, queue and buffer.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Electronics {
-    /// Overhead of a request besides arm and platters.
-    pub command_ns: Figure<u64>,
-    /// From the disk's buffer to the host.
-    pub interface_bytes_per_s: Figure<u64>,
-    /// How far it reads ahead.
-    pub read_ahead_bytes: Figure<u64>,
-    /// The service order.
-    pub order: Figure<Order>,
-    /// How many requests it chooses among.
-    pub queue_depth: Figure<u32>,
-    /// A request that has waited this long goes first.
-    pub patience_ns: Figure<u64>,
-    /// CPU time of the host per request.
-    pub host_cpu_ns: Figure<u64>,
+figures! {
+    /// Electronics, queue and buffer.
+    Electronics {
+        /// Overhead of a request besides arm and platters.
+        command_ns: Figure<u64>;
+        /// From the disk's buffer to the host.
+        interface_bytes_per_s: Figure<u64>;
+        /// How far it reads ahead.
+        read_ahead_bytes: Figure<u64>;
+        /// The service order.
+        order: Figure<Order>;
+        /// How many requests it chooses among.
+        queue_depth: Figure<u32>;
+        /// A request that has waited this long goes first.
+        patience_ns: Figure<u64>;
+        /// CPU time of the host per request.
+        host_cpu_ns: Figure<u64>;
+    }
 }
 
 /// A disk as in its profile's file.
@@ -82,16 +82,27 @@ pub struct DiskProfile {
     pub electronics: Electronics,
 }
 
+words!(Order: "fifo", "elevator", "shortest");
+
 fn disk() -> String {
     "disk".to_owned()
 }
 
 impl DiskProfile {
+    /// All figures of such a profile, by their group.
+    pub(crate) fn declared() -> Vec<(&'static str, Vec<Declared>)> {
+        vec![
+            ("platters", Platters::declared()),
+            ("arm", Arm::declared()),
+            ("electronics", Electronics::declared()),
+        ]
+    }
+
     /// The disk's parameters in a world `scale` times smaller, served in `order` or as the profile says.
     ///
     /// # Errors
     /// A sentence that names the profile and the problem.
-    pub fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
+    pub(crate) fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
         let named = |what: String| format!("drive profile '{}': {what}", self.name);
         let Platters {
             usable_bytes,

@@ -10,12 +10,22 @@ use crate::kernel::Ns;
 use crate::scenario::Costs;
 use crate::sqlos::{Semaphore, Sqlos, WaitType};
 
-/// Time in which a pausing checkpoint's mean write time decays to 1/e, in steps of a pause.
-const LATENCY_FADES_NS: Ns = 80 * crate::kernel::MS;
-/// Most frames that the checkpoint examines in one go.
-const FRAMES: u32 = 4096;
-/// Most writes whose CPU time the checkpoint has not charged yet.
-const BATCH: u32 = 8;
+/// What of the checkpoint no profile says.
+pub(crate) mod constants {
+    crate::figures::constants! { "the server", default: false {
+        checkpoint_latency_fades_ns: u64 = 80_000_000, Assumed,
+            "In this time a pausing checkpoint's mean write time decays to 1/e, whatever the length of a pause";
+        checkpoint_look_frames: u32 = 4096, Assumed,
+            "The most frames that a checkpoint examines before its CPU time for that is charged";
+        checkpoint_look_frame_ns: u64 = 1, Assumed,
+            "CPU time to examine a frame: a byte of a table that is read in order";
+        checkpoint_uncharged_writes: u32 = 8, Assumed,
+            "The most writes that a checkpoint begins before their CPU time is charged";
+    }}
+}
+use constants::{
+    checkpoint_latency_fades_ns, checkpoint_look_frame_ns, checkpoint_look_frames, checkpoint_uncharged_writes,
+};
 
 /// What the checkpoint knows about its writes.
 #[derive(Debug)]
@@ -45,8 +55,8 @@ impl<'w> Checkpoint<'w> {
 
     /// Fades the mean write time during a pause, at the same rate in a few long pauses as in many short ones.
     fn forget(&self, pause_ns: Ns) {
-        let mean = self.latency_ns.get();
-        let faded = u128::from(mean) * u128::from(pause_ns.min(LATENCY_FADES_NS)) / u128::from(LATENCY_FADES_NS);
+        let (mean, fades_ns) = (self.latency_ns.get(), checkpoint_latency_fades_ns());
+        let faded = u128::from(mean) * u128::from(pause_ns.min(fades_ns)) / u128::from(fades_ns);
         self.latency_ns.set(mean - u64::try_from(faded).unwrap_or(mean));
     }
 }
@@ -88,7 +98,7 @@ impl Engine<'_> {
         loop {
             {
                 let (pool, tree) = (self.pool.borrow(), self.tree.borrow());
-                let end = pool.len().min(frame + FRAMES);
+                let end = pool.len().min(frame + checkpoint_look_frames());
                 while frame < end {
                     pool.look_ahead(frame as usize, &tree);
                     let leaf = pool.leaf_in(frame);
@@ -105,7 +115,8 @@ impl Engine<'_> {
                     return None;
                 }
             }
-            self.os.cpu(u64::from(FRAMES)).await;
+            let look_ns = u64::from(checkpoint_look_frames()) * checkpoint_look_frame_ns();
+            self.os.cpu(look_ns).await;
         }
     }
 
@@ -117,7 +128,7 @@ impl Engine<'_> {
             self.checkpoint.forget(pause_ns);
         }
         let permits = &self.checkpoint.permits;
-        if *uncharged >= BATCH || permits.free() == 0 {
+        if *uncharged >= checkpoint_uncharged_writes() || permits.free() == 0 {
             self.charge_writes(uncharged).await;
         }
         permits.take(WaitType::SleepBpoolFlush).await;

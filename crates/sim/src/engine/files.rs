@@ -87,12 +87,6 @@ impl Layout {
         }
     }
 
-    /// Pages of all data files, system pages included.
-    #[must_use]
-    pub fn data_pages(&self) -> u64 {
-        u64::from(self.pages_per_file) * self.files.len() as u64
-    }
-
     /// Pages of all data files that a table can have: no header, no allocation page.
     #[must_use]
     pub fn table_pages(&self, geometry: Geometry) -> u64 {

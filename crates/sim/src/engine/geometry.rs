@@ -20,9 +20,6 @@ pub const GAM_INTERVAL: u32 = 511_232;
 pub const ROWS_PER_PAGE: u8 = 50;
 const _: () = assert!(ROWS_PER_PAGE as u64 == (PAGE_BYTES - 96) / (151 + 4 + 3 + 2));
 
-/// Entries of a full index page above the leaves: 16 bytes of key, 6 of child page id, 1 of status, 2 in the slot array.
-pub const ENTRIES_PER_INDEX_PAGE: u32 = 8096 / (16 + 6 + 1 + 2);
-
 /// A page of the data files, numbered over all of them. Within its file it has a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -61,20 +58,6 @@ pub enum PageKind {
     System,
     /// Everything else.
     Data,
-}
-
-impl PageKind {
-    /// Its display name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pfs => "PFS",
-            Self::Gam => "GAM",
-            Self::Sgam => "SGAM",
-            Self::System => "system",
-            Self::Data => "data",
-        }
-    }
 }
 
 /// The page arithmetic of one scale.
@@ -195,6 +178,5 @@ mod tests {
     #[test]
     fn fifty_rows_fit_a_page() {
         assert_eq!(ROWS_PER_PAGE, 50);
-        assert_eq!(ENTRIES_PER_INDEX_PAGE, 323);
     }
 }

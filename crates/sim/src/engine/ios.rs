@@ -9,6 +9,7 @@ use super::pool::{Victim, Wanted};
 use crate::hint::{put, rare};
 use crate::kernel::{Action, Ns, Port};
 use crate::sqlos::Sqlos;
+use crate::trace::{IoRecord, Trace};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 
 /// Part of a split I/O is done; the token is its slot.
@@ -115,13 +116,15 @@ pub(super) struct Ios<'w> {
     any_driver_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
+    /// Every I/O, if that was asked for.
+    trace: Option<RefCell<Trace>>,
     /// I/Os that a volume has just done: always empty between calls, kept to reuse its memory.
     done: RefCell<Vec<u32>>,
 }
 
 impl<'w> Ios<'w> {
     /// No I/O in progress, on volumes in the order of `layout.volumes`.
-    pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>) -> Self {
+    pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>, every_io: bool) -> Self {
         let driver_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
         let first = driver_cpu_ns.first().copied();
         Self {
@@ -133,7 +136,13 @@ impl<'w> Ios<'w> {
             due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
             volumes: RefCell::new(volumes),
             done: RefCell::default(),
+            trace: every_io.then(RefCell::default),
         }
+    }
+
+    /// Every I/O so far, if that was asked for.
+    pub(super) fn take_trace(&self) -> Option<Vec<IoRecord>> {
+        self.trace.as_ref().map(|trace| trace.borrow_mut().take())
     }
 
     /// How many are in progress.
@@ -200,6 +209,11 @@ impl<'w> Ios<'w> {
             begun_ns,
             waits_for: 1,
         });
+        if let Some(trace) = &self.trace {
+            trace
+                .borrow_mut()
+                .begin(begun_ns, slot, volume, Request { kind, offset, bytes });
+        }
         self.submit_slot(slot, io.home(), volume, (kind, offset, bytes))
     }
 
@@ -333,6 +347,10 @@ impl<'w> Ios<'w> {
     /// Removes an I/O whose end was noticed, and returns it with its duration.
     pub(super) fn take(&self, slot: u32) -> (Io, Ns) {
         let Slot { io, begun_ns, .. } = self.slots.borrow_mut().take(slot);
-        (io, self.os.now() - begun_ns)
+        let took_ns = self.os.now() - begun_ns;
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().end(slot, took_ns);
+        }
+        (io, took_ns)
     }
 }

@@ -70,12 +70,6 @@ impl Pool {
         narrow(self.frames.len())
     }
 
-    /// Whether there is no frame at all.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
     /// How many frames are free.
     #[must_use]
     pub fn free(&self) -> u32 {

@@ -27,7 +27,7 @@ pub struct Reading {
     pub io_in_progress: u64,
     /// Flash pages that hosts wrote, on all drives.
     pub host_flash_pages: u64,
-    /// Flash pages that cleaning moved.
+    /// Flash pages that garbage collection moved.
     pub moved_flash_pages: u64,
     /// Flash pages that hold data.
     pub mapped_flash_pages: u64,

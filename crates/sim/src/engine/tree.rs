@@ -141,9 +141,8 @@ impl Tree {
         begins
     }
 
-    /// The leaf for `key`.
-    #[must_use]
-    #[inline]
+    /// The leaf for `key`, which sessions find by [`Tree::cell`] and [`Tree::find_from`], ahead of time.
+    #[cfg(test)]
     pub fn find(&self, key: u32) -> Leaf {
         self.find_from(self.cell(key), key)
     }
@@ -249,12 +248,6 @@ impl Tree {
         self.leaves
     }
 
-    /// Never: there is always a leaf.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Says what is wrong with the leaves, if anything is.
     ///
     /// # Errors
@@ -292,45 +285,54 @@ struct Medians {
 }
 
 impl Medians {
-    const STEPS: u32 = 1024;
+    /// A draw picks one of 2^10 steps between quantiles, and a place within it of 2^22.
+    const STEP_BITS: u32 = 10;
+    const STEPS: usize = 1 << Self::STEP_BITS;
+    /// The distribution function is summed over a grid of 2^14 cells.
+    const GRID_BITS: u32 = 14;
 
-    /// The boundary is the 26th of 51 uniform numbers, with a density in proportion to x^25 (1 - x)^25, summed on a
-    /// fine grid.
     fn new() -> Self {
-        const GRID: u32 = 1 << 14;
-        let half = ROWS_PER_PAGE / 2;
-        let density = |step: u32| {
-            let x = (f64::from(step) + 0.5) / f64::from(GRID);
+        let mut quantiles = Self::inner_quantiles();
+        // The first and the last step are the distribution's tails; lines to 0 and 1 would make them too long.
+        let tail = quantiles[1] / 8;
+        quantiles[0] = quantiles[1] - tail;
+        quantiles[Self::STEPS] = quantiles[Self::STEPS - 1] + tail;
+        Self { quantiles }
+    }
+
+    /// The quantiles of the 26th of 51 uniform numbers, whose density is in proportion to x^25 (1 - x)^25. The first is 0
+    /// and the last 1, which [`Medians::new`] replaces.
+    fn inner_quantiles() -> Vec<u32> {
+        let grid = 1 << Self::GRID_BITS;
+        let density = |cell: u32| {
+            let x = (f64::from(cell) + 0.5) / f64::from(grid);
             // Multiplications only: the same bits on every machine. 4x(1-x) is at most 1.
-            (0..half).fold(1.0, |product, _| product * (4.0 * x * (1.0 - x)))
+            (0..ROWS_PER_PAGE / 2).fold(1.0, |product, _| product * (4.0 * x * (1.0 - x)))
         };
-        let total: f64 = (0..GRID).map(density).sum();
+        let total: f64 = (0..grid).map(density).sum();
         let mut quantiles = vec![0];
-        let mut sum = 0.0;
-        for step in 0..GRID {
-            sum += density(step) / total;
-            while quantiles.len() < Self::STEPS as usize && sum * f64::from(Self::STEPS) >= in_float(quantiles.len()) {
-                quantiles.push((step + 1) << 18);
+        let mut below = 0.0;
+        for cell in 0..grid {
+            below += density(cell) / total;
+            while quantiles.len() < Self::STEPS && below * in_float(Self::STEPS) >= in_float(quantiles.len()) {
+                quantiles.push((cell + 1) << (32 - Self::GRID_BITS));
             }
         }
-        quantiles.resize(Self::STEPS as usize + 1, u32::MAX);
-        // The tails of the distribution; a straight line to 0 and 1 would make them too long.
-        let ends = quantiles[1] / 2;
-        quantiles[0] = quantiles[1] - ends / 4;
-        quantiles[Self::STEPS as usize] = quantiles[Self::STEPS as usize - 1] + ends / 4;
-        Self { quantiles }
+        quantiles.resize(Self::STEPS + 1, u32::MAX);
+        quantiles
     }
 
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "22 bits of a random word, and a step of 10 bits"
+        reason = "a place within a step is less than the step"
     )]
     fn draw(&self, rng: &mut Rng) -> u32 {
+        const PLACE_BITS: u32 = 32 - Medians::STEP_BITS;
         let word = rng.next_u64();
-        let step = (word >> 54) as usize;
-        let part = word & 0x3f_ffff;
+        let step = (word >> (64 - Self::STEP_BITS)) as usize;
+        let place = word & ((1 << PLACE_BITS) - 1);
         let (low, high) = (self.quantiles[step], self.quantiles[step + 1]);
-        low + ((u64::from(high - low) * part) >> 22) as u32
+        low + ((u64::from(high - low) * place) >> PLACE_BITS) as u32
     }
 }
 

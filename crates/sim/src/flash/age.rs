@@ -1,13 +1,13 @@
 //! Ageing: puts a drive into the state that years of writes would leave, within a second.
 //!
-//! [`Age::Written`] does it the slow way: it fills addresses, then overwrites them at random. [`Age::Steady`] builds
-//! the steady state of uniform random writes directly: the number of valid pages per block is known in closed form, and
-//! the pages themselves are random. A test compares the two.
+//! [`Age::Steady`] builds the steady state of uniform random writes directly: the number of valid pages per block is
+//! known in closed form, and the pages themselves are random. A test compares it with the slow way, which fills
+//! addresses, then overwrites them at random.
 //!
-//! With V valid pages in B closed blocks of b pages, and w host pages written per block cleaned (so write amplification
+//! With V valid pages in B closed blocks of b pages, and w host pages written per block collected (so write amplification
 //! is b/w), the limit of a large drive is:
 //! - Greedy: a block with i valid pages loses one at a rate in proportion to i/V, and in a steady state as many blocks
-//!   pass each count as are cleaned. So V/(i w) blocks have i valid pages, down to the count at which they are cleaned;
+//!   pass each count as are collected. So V/(i w) blocks have i valid pages, down to the count at which they are collected;
 //!   w makes their total B. (B. Van Houdt, "A mean field model for a class of garbage collection algorithms in
 //!   flash-based solid state drives", SIGMETRICS 2013, has the general form.)
 //! - FIFO: a page in the block that was closed k blocks ago is still valid with probability (1 - w/V)^k, and w = b (1 - the
@@ -25,7 +25,8 @@ pub enum Age {
         /// How many addresses are in use.
         addresses: u32,
     },
-    /// The same, then `rounds` random writes per address in use.
+    /// The same, then `rounds` random writes per address in use: what a steady state is compared with.
+    #[cfg(test)]
     Written {
         /// How many addresses are in use.
         addresses: u32,
@@ -41,13 +42,24 @@ pub enum Age {
     },
 }
 
+impl Age {
+    /// How many addresses are in use.
+    const fn addresses(self) -> u32 {
+        match self {
+            Self::Filled { addresses } | Self::Steady { addresses, .. } => addresses,
+            #[cfg(test)]
+            Self::Written { addresses, .. } => addresses,
+        }
+    }
+}
+
 impl Ftl {
     /// Formats the drive and ages it as asked. Its counters restart from 0.
     ///
     /// # Errors
     /// If there are not that many addresses, or if the addresses don't fit beside that many free blocks.
     pub fn age(&mut self, age: Age, rng: &mut Rng) -> Result<(), String> {
-        let (Age::Filled { addresses } | Age::Written { addresses, .. } | Age::Steady { addresses, .. }) = age;
+        let addresses = age.addresses();
         if addresses == 0 || addresses > self.shape.logical_pages {
             return Err(format!(
                 "a drive of {} pages can't be aged with {addresses} of them in use",
@@ -57,6 +69,7 @@ impl Ftl {
         self.format(self.shape.logical_pages)?;
         match age {
             Age::Filled { .. } => self.fill(addresses),
+            #[cfg(test)]
             Age::Written { rounds, .. } => {
                 self.fill(addresses);
                 self.write_at_random(addresses, u64::from(addresses) * u64::from(rounds), rng);
@@ -74,6 +87,7 @@ impl Ftl {
     }
 
     /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
+    #[cfg(any(test, feature = "internals"))]
     pub fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
         let mut batch = [0; 256];
         let mut left = writes;
@@ -145,7 +159,7 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
     rng.below(u64::from(bound)) as u32
 }
 
-/// The greedy steady state: host pages per cleaned block, and the (fractional) number of blocks for each count of valid
+/// The greedy steady state: host pages per collected block, and the (fractional) number of blocks for each count of valid
 /// pages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GreedySteady {
@@ -156,13 +170,13 @@ pub(super) struct GreedySteady {
 /// Solves the greedy steady state for `valid` pages in `blocks` closed blocks of `pages` pages.
 pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady {
     let target = blocks / valid;
-    // Goes down from full blocks, which are never cleaned: `passed` is the sum of 1/i over the counts that all blocks
+    // Goes down from full blocks, which are never collected: `passed` is the sum of 1/i over the counts that all blocks
     // pass.
     let mut passed = 1.0 / f64::from(pages);
     let mut lowest = pages - 1;
     let mut host_pages = 0.0;
     while lowest > 0 {
-        // Blocks end at `lowest`, where a share `on` of them goes on to lose one more page before being cleaned.
+        // Blocks end at `lowest`, where a share `on` of them goes on to lose one more page before being collected.
         let above = f64::from(pages - lowest);
         let inverse = 1.0 / f64::from(lowest);
         // (passed + on / lowest) / (above + on) = target, for the share that goes on:
@@ -208,7 +222,7 @@ fn greedy_counts(valid: u32, blocks: u32, pages: u32) -> Vec<u32> {
     counts
 }
 
-/// Host pages written for each block cleaned, under FIFO, by bisection.
+/// Host pages written for each block collected, under FIFO, by bisection.
 pub(super) fn fifo_host_pages_per_clean(valid: f64, blocks: u32, pages: u32) -> f64 {
     let (mut low, mut high) = (0.0, f64::from(pages));
     for _ in 0..60 {

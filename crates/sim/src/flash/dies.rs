@@ -1,11 +1,11 @@
-//! The dies of a drive: until when each is busy with work of the host and of cleaning.
+//! The dies of a drive: until when each is busy with work of the host and of garbage collection.
 //!
 //! - A die does one operation at a time, in the order of the requests. A read overtakes programs that have not begun;
 //!   while a write waits for room in the buffer, it overtakes all but as many as the profile says. It always waits for
 //!   the operation in progress. A read can't change the completion times already returned for earlier requests; it
 //!   delays later ones.
 //! - Programs for writes beyond their data fall due by whole pages, on the dies in turn.
-//! - Cleaning takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
+//! - Garbage collection takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
 //!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
 //!   in turn.
 //! - Transfers between dies and controller are part of the dies' times; the bus between them is assumed to be wide
@@ -151,7 +151,7 @@ impl Dies {
     }
 }
 
-/// One cleaning over time: all of its operations fall due at `now`.
+/// One garbage collection over time: all of its operations fall due at `now`.
 pub(super) struct InTime<'a> {
     pub(super) dies: &'a mut Dies,
     pub(super) now: u64,

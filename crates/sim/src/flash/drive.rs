@@ -6,7 +6,7 @@
 //!
 //! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
 //! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
-//! - Cleaning takes turns with the host's writes, or works alone while the drive is idle; see
+//! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
 //!   [`super::parameters::Cleaning`]. `dies` describes its cost.
 
 use super::dies::{Dies, InTime};
@@ -41,9 +41,9 @@ pub struct Drive {
     link_read_page_ns: u64,
     link_write_page_ns: u64,
     last_request: u64,
-    /// Whether cleaning takes turns with the host.
+    /// Whether garbage collection takes turns with the host.
     cleaning: bool,
-    /// Thousandths of pages that cleaning owes the host; negative when a block yielded more than was due.
+    /// Thousandths of pages that garbage collection owes the host; negative when a block yielded more than was due.
     owed: i64,
     part_page: Option<PartPage>,
     /// Mapped pages beyond which the host's memory runs out.
@@ -90,7 +90,7 @@ impl Drive {
         }
     }
 
-    /// Finishes all work and resets the clock to 0, as between two runs. Data, map, counters and the state of cleaning
+    /// Finishes all work and resets the clock to 0, as between two runs. Data, map, counters and the state of garbage collection
     /// stay.
     pub fn rest(&mut self, rng: Rng) {
         let counters = self.counters();
@@ -192,16 +192,8 @@ impl Drive {
             Op::Read { page, pages } => return Ok(self.read(now, page, pages)),
             Op::Write { page, pages } => self.write(now, page, pages),
             Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
-            Op::Trim { page, pages } => self.trim(now, page, pages),
         };
         self.stay_online().map(|()| done)
-    }
-
-    /// Prefetches what a read of the page at byte `offset` will need into the processor's cache.
-    #[inline]
-    #[must_use]
-    pub fn touch(&self, offset: u64) -> u32 {
-        self.ftl.touch(self.page_at(offset))
     }
 
     /// The page in which the byte at `offset` lies.
@@ -227,19 +219,19 @@ impl Drive {
         }
         let idle_from = self.last_request + self.parameters.cleaning.idle_after_ns;
         if now > idle_from && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
-            self.clean_while_idle(idle_from, now);
+            self.collect_while_idle(idle_from, now);
         }
     }
 
-    /// Cleans one block after another, each when the previous one is done.
-    fn clean_while_idle(&mut self, from: u64, until: u64) {
+    /// Collects one block after another, each when the previous one is done.
+    fn collect_while_idle(&mut self, from: u64, until: u64) {
         let mut time = from.max(self.dies.busy_until());
         while time < until && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
             let worth_it = |valid| valid < self.parameters.shape.pages_per_block;
             if !self.ftl.next_victim_valid().is_some_and(worth_it) {
                 break;
             }
-            let (_, done) = self.clean(time);
+            let (_, done) = self.collect_block(time);
             self.counters.idle_cleans += 1;
             // Even a block without valid pages takes time; otherwise time would stand still.
             time = done.max(time + 1);
@@ -328,7 +320,7 @@ impl Drive {
             self.counters.buffer_wait_ns += admitted - arrived;
             self.room_at = admitted;
         }
-        self.clean_along(admitted);
+        self.collect_along(admitted);
         let mut cleaning = InTime {
             dies: &mut self.dies,
             now: admitted,
@@ -360,9 +352,9 @@ impl Drive {
         self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
     }
 
-    /// Cleans alongside a page that the host writes, if cleaning is due.
+    /// Collects alongside a page that the host writes, if garbage collection is due.
     #[inline]
-    fn clean_along(&mut self, now: u64) {
+    fn collect_along(&mut self, now: u64) {
         if !self.cleaning {
             if self.ftl.free_blocks() >= self.parameters.cleaning.start_blocks {
                 return;
@@ -377,22 +369,22 @@ impl Drive {
                 self.cleaning = false;
                 return;
             }
-            let (moved, _) = self.clean(now);
+            let (moved, _) = self.collect_block(now);
             let won = i64::from(self.parameters.shape.pages_per_block - moved);
-            // A block that yields nothing still counts; otherwise one write could trigger endless cleaning.
+            // A block that yields nothing still counts; otherwise one write could trigger endless garbage collection.
             self.owed -= won.max(1) * 1000;
         }
     }
 
-    /// Cleans one block at `now`; returns the pages moved and when it is done.
-    fn clean(&mut self, now: u64) -> (u32, u64) {
+    /// Collects one block at `now`; returns the pages moved and when it is done.
+    fn collect_block(&mut self, now: u64) -> (u32, u64) {
         let mut cleaning = InTime {
             dies: &mut self.dies,
             now,
             pages_per_block: self.parameters.shape.pages_per_block,
             done: 0,
         };
-        let moved = self.ftl.clean(&mut cleaning);
+        let moved = self.ftl.collect_block(&mut cleaning);
         let moved = moved.expect("a drive short of free blocks has closed ones");
         (moved, cleaning.done)
     }

@@ -1,12 +1,12 @@
 //! The flash translation layer: which flash page holds which logical page, and how blocks are reclaimed.
 //!
 //! The map is by page. Flash is written at write points, one page after another. A page that is overwritten or trimmed
-//! leaves an invalid page behind, and cleaning reclaims a block by copying its valid pages to a write point and erasing
+//! leaves an invalid page behind, and garbage collection reclaims a block by copying its valid pages to a write point and erasing
 //! it. *Write amplification* is the number of flash pages programmed per page that the host wrote.
 //!
-//! The host and the cleaning have a write point each ([`Streams::Separate`]), or share one. With evenly spread writes
+//! The host and the garbage collection have a write point each ([`Streams::Separate`]), or share one. With evenly spread writes
 //! this makes no difference. With some pages hotter than others, separate write points keep pages that survived a
-//! cleaning apart from fresh ones, which are likelier to become invalid soon; that saves copies.
+//! garbage collection apart from fresh ones, which are likelier to become invalid soon; that saves copies.
 //!
 //! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
@@ -44,10 +44,10 @@ impl FlashPage {
     }
 }
 
-/// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being cleaned.
+/// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being collected.
 pub const UNUSABLE_BLOCKS: u32 = 5;
 
-/// Where the host's pages and the cleaning's copies go.
+/// Where the host's pages and the garbage collection's copies go.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Streams {
@@ -60,13 +60,13 @@ pub enum Streams {
 /// The dimensions of a drive's map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
-    /// Blocks of the whole drive, the unit of cleaning.
+    /// Blocks of the whole drive, the unit of garbage collection.
     pub blocks: u32,
     /// Flash pages in a block: a power of two, at most 32768.
     pub pages_per_block: u32,
     /// Pages that the host can address.
     pub logical_pages: u32,
-    /// Which block is cleaned next.
+    /// Which block is collected next.
     pub victim: VictimPolicy,
     /// Where copies go.
     pub streams: Streams,
@@ -114,7 +114,7 @@ impl Shape {
 
 /// Receives the map's operations on the flash, so that time can be charged for them.
 pub trait Observer {
-    /// Cleaning copied a page.
+    /// Garbage collection copied a page.
     fn moved(&mut self, from: FlashPage, to: FlashPage);
     /// A block was erased.
     fn erased(&mut self, block: u32);
@@ -131,9 +131,9 @@ impl Observer for () {
 pub struct FtlCounters {
     /// Pages written by the host.
     pub host_pages: u64,
-    /// Pages copied by cleaning.
+    /// Pages copied by garbage collection.
     pub moved_pages: u64,
-    /// Blocks erased by cleaning.
+    /// Blocks erased by garbage collection.
     pub erased_blocks: u64,
     /// Pages that held data and were trimmed.
     pub trimmed_pages: u64,
@@ -179,7 +179,7 @@ impl WritePoint {
 /// How many pages are looked up together.
 const GROUP: usize = 32;
 
-/// Index of the host's write point; the cleaning's follows it.
+/// Index of the host's write point; the garbage collection's follows it.
 const HOST: usize = 0;
 
 /// The map of one drive.
@@ -200,7 +200,7 @@ pub struct Ftl {
     pub(super) points: [WritePoint; 2],
     pub(super) mapped: u32,
     pub(super) counters: FtlCounters,
-    /// How many of the next blocks to clean were prefetched; it affects only speed.
+    /// How many of the next blocks to collect were prefetched; it affects only speed.
     looked_at: usize,
 }
 
@@ -298,7 +298,7 @@ impl Ftl {
         still.then_some(logical)
     }
 
-    /// Writes a logical page, cleaning first if no block is left to write to; returns the flash page it went to.
+    /// Writes a logical page, garbage collection first if no block is left to write to; returns the flash page it went to.
     ///
     /// # Panics
     /// If there is no such logical page.
@@ -312,7 +312,7 @@ impl Ftl {
         }
         self.counters.host_pages += 1;
         if rare(self.points[HOST].room() == 0) {
-            // The old place is invalid, and must not look valid to a cleaning that comes before the page has a new
+            // The old place is invalid, and must not look valid to a garbage collection that comes before the page has a new
             // place.
             self.flash_of[logical as usize] = FlashPage::NONE;
             self.make_room(observer);
@@ -324,6 +324,7 @@ impl Ftl {
     ///
     /// It takes each step for a run of pages before the next step, so that the processor fetches in parallel the
     /// distant places in memory that a step needs.
+    #[cfg(any(test, feature = "internals"))]
     pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
         let mut rest = logicals;
         while let Some((&first, others)) = rest.split_first() {
@@ -340,6 +341,7 @@ impl Ftl {
     }
 
     /// Writes at most [`GROUP`] pages, for which there is room in the host's open block.
+    #[cfg(any(test, feature = "internals"))]
     fn write_run(&mut self, run: &[u32]) {
         let first = self.points[HOST].next;
         let mut places = [FlashPage::NONE; GROUP];
@@ -362,7 +364,7 @@ impl Ftl {
     }
 
     /// Prefetches what writing these pages (the first [`GROUP`] of them) will change into the processor's cache. Takes
-    /// one step for all pages, then the next, as [`Ftl::write_all`] does.
+    /// one step for all pages, then the next.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;
@@ -444,7 +446,7 @@ impl Ftl {
 }
 
 mod audit;
-mod cleaning;
+mod garbage_collection;
 
 #[cfg(test)]
 mod tests;

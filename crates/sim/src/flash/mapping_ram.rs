@@ -23,6 +23,7 @@ pub struct MappingRam {
 
 impl MappingRam {
     /// A drive whose map takes no host memory.
+    #[cfg(any(test, feature = "internals"))]
     pub const ON_DRIVE: Self = Self {
         worst_case_bytes: 0,
         per_data_bytes: 1,
@@ -56,12 +57,6 @@ impl MappingRam {
         let extent = u128::from(self.extent_bytes.max(self.sector_bytes));
         let denominator = u128::from(self.per_data_bytes) * extent * u128::from(self.driver_divisor);
         (numerator, denominator)
-    }
-
-    /// Pads a piece of log to whole sectors.
-    #[must_use]
-    pub fn padded(&self, bytes: u64) -> u64 {
-        bytes.next_multiple_of(u64::from(self.sector_bytes))
     }
 }
 

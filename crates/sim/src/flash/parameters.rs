@@ -7,23 +7,23 @@ use crate::kernel::SEC;
 /// The slowest link, in bytes a second.
 const SLOWEST_LINK: u64 = 1_000_000;
 
-/// When cleaning runs, in blocks of the whole drive.
+/// When garbage collection runs, in blocks of the whole drive.
 ///
-/// Below `start_blocks` free blocks, cleaning runs alongside the host's writes, and takes turns with them on the flash
-/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while cleaning makes room. An
-/// idle drive cleans by itself up to `idle_blocks`.
+/// Below `start_blocks` free blocks, garbage collection runs alongside the host's writes, and takes turns with them on the flash
+/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while garbage collection makes room. An
+/// idle drive collects by itself up to `idle_blocks`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Cleaning {
-    /// Cleaning starts when fewer blocks are free.
+pub struct GarbageCollection {
+    /// Garbage collection starts when fewer blocks are free.
     pub start_blocks: u32,
-    /// Cleaning stops when as many blocks are free.
+    /// Garbage collection stops when as many blocks are free.
     pub stop_blocks: u32,
-    /// While it runs, pages that cleaning reclaims per 1000 pages that the host writes. Must exceed 1000, or it never
+    /// While it runs, pages that garbage collection reclaims per 1000 pages that the host writes. Must exceed 1000, or it never
     /// stops.
     pub pace_per_mille: u32,
     /// How long the drive must have been idle.
     pub idle_after_ns: u64,
-    /// An idle drive cleans until this many blocks are free; 0 for a drive that does not.
+    /// An idle drive collects until this many blocks are free; 0 for a drive that does not.
     pub idle_blocks: u32,
 }
 
@@ -61,8 +61,8 @@ pub struct Parameters {
     pub link_write_bytes_per_s: u64,
     /// Pages that the drive buffers before they are programmed. A write is done when its data are here.
     pub buffer_pages: u32,
-    /// When cleaning runs.
-    pub cleaning: Cleaning,
+    /// When garbage collection runs.
+    pub cleaning: GarbageCollection,
     /// Whether the drive learns which addresses the file system freed. If not, they stay valid until written or
     /// formatted.
     pub trim: bool,
@@ -148,7 +148,7 @@ impl Parameters {
     }
 
     fn check_cleaning(&self) -> Result<(), String> {
-        let Cleaning {
+        let GarbageCollection {
             start_blocks,
             stop_blocks,
             pace_per_mille,
@@ -157,20 +157,20 @@ impl Parameters {
         } = self.cleaning;
         if start_blocks > stop_blocks {
             return Err(format!(
-                "cleaning starts at {start_blocks} free blocks and stops at {stop_blocks}: the wrong way"
+                "garbage collection starts at {start_blocks} free blocks and stops at {stop_blocks}: the wrong way"
             ));
         }
         if pace_per_mille <= 1000 {
             return Err(format!(
-                "pace_per_mille is {pace_per_mille}: cleaning must win more than the host writes, over 1000"
+                "pace_per_mille is {pace_per_mille}: garbage collection must win more than the host writes, over 1000"
             ));
         }
         let spare = self.spare_blocks();
         let most = stop_blocks.max(idle_blocks);
         if spare <= most {
             return Err(format!(
-                "cleaning wants {most} free blocks, but this format leaves {spare} spare ones: make the usable capacity \
-                 smaller, the raw capacity larger, or clean less far ahead"
+                "garbage collection wants {most} free blocks, but this format leaves {spare} spare ones: make the usable capacity \
+                 smaller, the raw capacity larger, or collect less far ahead"
             ));
         }
         Ok(())

@@ -10,137 +10,97 @@ use serde::{Deserialize, Serialize};
 
 use super::ftl::{Shape, Streams};
 use super::mapping_ram::MappingRam;
-use super::parameters::{Cleaning, Parameters};
+use super::parameters::{GarbageCollection, Parameters};
 use super::victims::VictimPolicy;
+use crate::figures::{Declared, Figure, Group, figures, words};
 
-/// Where a figure comes from.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Label {
-    /// It follows from geometry or from published figures.
-    Derived,
-    /// It was published.
-    Published,
-    /// It was chosen, within bounds, so that the model agrees with published results.
-    Fitted,
+figures! {
+    /// The drive's geometry.
+    Geometry {
+        /// All of the flash, including spare.
+        raw_bytes: Figure<u64>;
+        /// A page of the flash and of the map.
+        flash_page_bytes: Figure<u32>;
+        /// Pages that are collected together.
+        pages_per_block: Figure<u32>;
+        /// Pages that one erase of one die frees.
+        erase_block_pages: Figure<u32>;
+        /// Dies that work in parallel.
+        dies: Figure<u32>;
+    }
 }
 
-/// A figure together with its origin.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure<T> {
-    /// The figure itself; its unit is the end of its name.
-    pub value: T,
-    /// What kind of figure it is.
-    pub label: Label,
-    /// Who published it, what it follows from, or why it lies within its bounds.
-    pub source: String,
-    /// The bounds of a fit.
-    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
-    pub bounds: Option<[T; 2]>,
-    /// The published figures on which it was fitted, as `storagelab validate` numbers them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fitted_on: Vec<String>,
+figures! {
+    /// How long things take.
+    Timing {
+        /// A die's time to read a page and hand it over.
+        read_ns: Figure<u64>;
+        /// A die's time to take a page and program it.
+        program_ns: Figure<u64>;
+        /// A die's time to erase.
+        erase_ns: Figure<u64>;
+        /// Jitter of reads and programs, either way.
+        jitter_per_mille: Figure<u32>;
+        /// How many waiting programs go before a read that came later, while a write waits for room in the buffer.
+        programs_before_read: Figure<u32>;
+        /// Overhead of a read besides the die and the link.
+        read_command_ns: Figure<u64>;
+        /// Overhead of a write besides the link.
+        write_command_ns: Figure<u64>;
+        /// From the drive to the host.
+        link_read_bytes_per_s: Figure<u64>;
+        /// From the host to the drive.
+        link_write_bytes_per_s: Figure<u64>;
+        /// Pages that the drive buffers before they are programmed.
+        buffer_pages: Figure<u32>;
+    }
 }
 
-/// The drive's geometry.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Geometry {
-    /// All of the flash, including spare.
-    pub raw_bytes: Figure<u64>,
-    /// A page of the flash and of the map.
-    pub flash_page_bytes: Figure<u32>,
-    /// Pages that are cleaned together.
-    pub pages_per_block: Figure<u32>,
-    /// Pages that one erase of one die frees.
-    pub erase_block_pages: Figure<u32>,
-    /// Dies that work in parallel.
-    pub dies: Figure<u32>,
+figures! {
+    /// How blocks are reclaimed. Shares are of all blocks.
+    GarbageCollectionFigures {
+        /// Which block is collected next.
+        victim: Figure<VictimPolicy>;
+        /// Where copies go.
+        streams: Figure<Streams>;
+        /// Garbage collection starts when a smaller share is free.
+        start_per_mille: Figure<u32>;
+        /// Garbage collection stops when this share is free.
+        stop_per_mille: Figure<u32>;
+        /// While it runs, pages that garbage collection reclaims per 1000 pages that the host writes.
+        pace_per_mille: Figure<u32>;
+        /// How long the drive must have been idle before it collects by itself.
+        idle_after_ns: Figure<u64>;
+        /// An idle drive collects until this share is free.
+        idle_per_mille: Figure<u32>;
+    }
 }
 
-/// How long things take.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Timing {
-    /// A die's time to read a page and hand it over.
-    pub read_ns: Figure<u64>,
-    /// A die's time to take a page and program it.
-    pub program_ns: Figure<u64>,
-    /// A die's time to erase.
-    pub erase_ns: Figure<u64>,
-    /// Jitter of reads and programs, either way.
-    pub jitter_per_mille: Figure<u32>,
-    /// How many waiting programs go before a read that came later, while a write waits for room in the buffer.
-    pub programs_before_read: Figure<u32>,
-    /// Overhead of a read besides the die and the link.
-    pub read_command_ns: Figure<u64>,
-    /// Overhead of a write besides the link.
-    pub write_command_ns: Figure<u64>,
-    /// From the drive to the host.
-    pub link_read_bytes_per_s: Figure<u64>,
-    /// From the host to the drive.
-    pub link_write_bytes_per_s: Figure<u64>,
-    /// Pages that the drive buffers before they are programmed.
-    pub buffer_pages: Figure<u32>,
+figures! {
+    /// The cost of a map that the host keeps.
+    MappingFigures {
+        /// The amount of data to which the memory figures refer.
+        per_data_bytes: Figure<u64>;
+        /// Host memory that the maker recommends for it.
+        advised_bytes: Figure<u64>;
+        /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
+        worst_case_bytes: BTreeMap<String, Figure<u64>>;
+        /// Contiguous bytes in the host's writes.
+        extent_bytes: Figure<u32>;
+    }
 }
 
-/// How blocks are reclaimed. Shares are of all blocks.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct CleaningFigures {
-    /// Which block is cleaned next.
-    pub victim: Figure<VictimPolicy>,
-    /// Where copies go.
-    pub streams: Figure<Streams>,
-    /// Cleaning starts when a smaller share is free.
-    pub start_per_mille: Figure<u32>,
-    /// Cleaning stops when this share is free.
-    pub stop_per_mille: Figure<u32>,
-    /// While it runs, pages that cleaning reclaims per 1000 pages that the host writes.
-    pub pace_per_mille: Figure<u32>,
-    /// How long the drive must have been idle before it cleans by itself.
-    pub idle_after_ns: Figure<u64>,
-    /// An idle drive cleans until this share is free.
-    pub idle_per_mille: Figure<u32>,
-}
-
-/// The cost of a map that the host keeps.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct MappingFigures {
-    /// The amount of data to which the memory figures refer.
-    pub per_data_bytes: Figure<u64>,
-    /// Host memory that the maker recommends for it.
-    pub advised_bytes: Figure<u64>,
-    /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
-    pub worst_case_bytes: BTreeMap<String, Figure<u64>>,
-    /// Contiguous bytes in the host's writes.
-    pub extent_bytes: Figure<u32>,
-}
-
-/// The cost of one version of the driver on the host.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct DriverFigures {
-    /// CPU time per request.
-    pub host_cpu_ns: Figure<u64>,
-    /// CPU time per sector of a request.
-    pub host_cpu_sector_ns: Figure<u64>,
-    /// How many times less memory than the published worst case.
-    pub ram_divisor: Figure<u32>,
-    /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
-    #[serde(default = "nothing_but_data")]
-    pub padding_per_mille: Figure<u32>,
-}
-
-fn nothing_but_data() -> Figure<u32> {
-    Figure {
-        value: 0,
-        label: Label::Derived,
-        source: "Nothing is known of headers or padding".to_owned(),
-        bounds: None,
-        fitted_on: Vec::new(),
+figures! {
+    /// The cost of one version of the driver on the host.
+    DriverFigures {
+        /// CPU time per request.
+        host_cpu_ns: Figure<u64>;
+        /// CPU time per sector of a request.
+        host_cpu_sector_ns: Figure<u64>;
+        /// How many times less memory than the published worst case.
+        ram_divisor: Figure<u32>;
+        /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
+        padding_per_mille: Option<Figure<u32>>;
     }
 }
 
@@ -172,13 +132,42 @@ pub struct DriveProfile {
     /// How long things take.
     pub timing: Timing,
     /// How blocks are reclaimed.
-    pub cleaning: CleaningFigures,
+    pub cleaning: GarbageCollectionFigures,
     /// Whether the stack above sends it trims for freed addresses.
     pub trim: Figure<bool>,
     /// The cost of its map on the host.
     pub mapping: MappingFigures,
     /// Versions of its driver.
     pub drivers: BTreeMap<String, DriverFigures>,
+}
+
+words!(VictimPolicy: "greedy", "fifo");
+words!(Streams: "separate", "shared");
+
+impl DriveProfile {
+    /// All figures of such a profile, by their group.
+    pub(crate) fn declared() -> Vec<(&'static str, Vec<Declared>)> {
+        vec![
+            ("geometry", Geometry::declared()),
+            ("timing", Timing::declared()),
+            ("cleaning", GarbageCollectionFigures::declared()),
+            ("mapping", MappingFigures::declared()),
+            ("drivers.*", DriverFigures::declared()),
+            ("", Loose::declared()),
+        ]
+    }
+}
+
+figures! {
+    /// The figures of a profile that are in no group. [`DriveProfile`] has the same fields.
+    Loose {
+        /// Usable bytes in each of its formats.
+        formats: BTreeMap<String, Figure<u64>>;
+        /// The factory format: that of a drive which only an operating system has formatted. Required if there are several.
+        factory_format: Option<Figure<String>>;
+        /// Whether the stack above sends it trims for freed addresses.
+        trim: Figure<bool>;
+    }
 }
 
 /// What a scenario chooses of a drive.
@@ -209,7 +198,7 @@ impl DriveProfile {
     ///
     /// # Errors
     /// A sentence that names what this profile lacks or does not allow, and the alternatives.
-    pub fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
+    pub(crate) fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
         self.resolve(setup)
             .and_then(|parameters| parameters.check().map(|()| parameters))
             .map_err(|what| format!("drive profile '{}': {what}", self.name))
@@ -235,7 +224,7 @@ impl DriveProfile {
             erase_pages: self.geometry.erase_block_pages.value,
             jitter_per_mille: timing.jitter_per_mille.value,
             programs_before_read: timing.programs_before_read.value,
-            padding_per_mille: driver.padding_per_mille.value,
+            padding_per_mille: driver.padding_per_mille.as_ref().map_or(0, |figure| figure.value),
             read_command_ns: timing.read_command_ns.value,
             write_command_ns: timing.write_command_ns.value,
             link_read_bytes_per_s: timing.link_read_bytes_per_s.value,
@@ -276,13 +265,13 @@ impl DriveProfile {
         })
     }
 
-    fn cleaning(&self, blocks: u32) -> Cleaning {
+    fn cleaning(&self, blocks: u32) -> GarbageCollection {
         let figures = &self.cleaning;
         let share = |per_mille: u32| {
             let blocks = u64::from(blocks) * u64::from(per_mille) / 1000;
             u32::try_from(blocks).unwrap_or(u32::MAX)
         };
-        Cleaning {
+        GarbageCollection {
             start_blocks: share(figures.start_per_mille.value),
             stop_blocks: share(figures.stop_per_mille.value),
             pace_per_mille: figures.pace_per_mille.value,

@@ -25,15 +25,8 @@ pub enum Op {
     WriteBytes {
         /// Where the first one goes.
         offset: u64,
-        /// How many, whole sectors (see [`super::MappingRam::padded`]).
+        /// How many, whole sectors.
         bytes: u64,
-    },
-    /// Trims pages, which then hold no data. A drive without trim ignores it.
-    Trim {
-        /// The first one.
-        page: u32,
-        /// How many.
-        pages: u32,
     },
 }
 
@@ -76,25 +69,33 @@ pub struct Counters {
     pub buffer_wait_ns: u64,
     /// Time that dies spent, summed over dies.
     pub die_busy_ns: u64,
-    /// Blocks cleaned while the drive was idle.
+    /// Blocks collected while the drive was idle.
     pub idle_cleans: u64,
-    /// How often cleaning began to take turns with the host.
+    /// How often garbage collection began to take turns with the host.
     pub cleaning_bursts: u64,
 }
 
 impl Counters {
+    /// All but the map's, in the order in which they are saved.
+    pub(super) fn own(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.read_pages,
+            &mut self.read_bytes,
+            &mut self.written_bytes,
+            &mut self.buffer_wait_ns,
+            &mut self.die_busy_ns,
+            &mut self.idle_cleans,
+            &mut self.cleaning_bursts,
+        ]
+    }
+
     /// What happened since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            ftl: self.ftl.since(&earlier.ftl),
-            read_pages: self.read_pages - earlier.read_pages,
-            read_bytes: self.read_bytes - earlier.read_bytes,
-            written_bytes: self.written_bytes - earlier.written_bytes,
-            buffer_wait_ns: self.buffer_wait_ns - earlier.buffer_wait_ns,
-            die_busy_ns: self.die_busy_ns - earlier.die_busy_ns,
-            idle_cleans: self.idle_cleans - earlier.idle_cleans,
-            cleaning_bursts: self.cleaning_bursts - earlier.cleaning_bursts,
+    pub fn since(mut self, mut earlier: Self) -> Self {
+        for (now, before) in self.own().into_iter().zip(earlier.own()) {
+            *now -= *before;
         }
+        self.ftl = self.ftl.since(&earlier.ftl);
+        self
     }
 }

@@ -1,4 +1,4 @@
-//! How many valid pages each block has, and the order in which closed blocks will be cleaned.
+//! How many valid pages each block has, and the order in which closed blocks will be collected.
 //!
 //! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy they
 //! are sorted by their number of valid pages, and `starts` says where each number begins: a block that loses a page
@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which closed block is cleaned next.
+/// Which closed block is collected next.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
@@ -88,7 +88,7 @@ impl Blocks {
         }
     }
 
-    /// Removes the next block to clean, which then counts as empty; also returns how many valid pages it had.
+    /// Removes the next block to collect, which then counts as empty; also returns how many valid pages it had.
     pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         let block = self.front()?;
         let Block { valid, .. } = std::mem::replace(&mut self.each[block as usize], EMPTY);
@@ -102,7 +102,7 @@ impl Blocks {
         Some((block, valid))
     }
 
-    /// The next block to clean.
+    /// The next block to collect.
     pub(super) fn front(&self) -> Option<u32> {
         (self.starts[0] != self.tail()).then(|| self.ring[self.index(self.starts[0])])
     }

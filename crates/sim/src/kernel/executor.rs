@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
+use super::Ns;
 use super::event_list::{Action, EventList, Port};
-use super::{Ns, TIME_LIMIT_NS};
 use crate::hint::put;
 
 /// A process by its number, in the order of spawning.
@@ -154,15 +154,6 @@ impl Kernel {
         self.at(time_ns, process.resumption());
     }
 
-    /// Suspends the running process for `length_ns`. Not for workers of [`crate::sqlos`]: they would keep their cores meanwhile.
-    #[inline]
-    pub fn sleep(&self, length_ns: Ns) -> Sleep<'_> {
-        Sleep {
-            kernel: self,
-            length_ns,
-        }
-    }
-
     /// Moves the clock by `length_ns` if nothing else would happen up to that time; returns whether it did.
     #[inline]
     pub fn try_advance(&self, length_ns: Ns) -> bool {
@@ -179,7 +170,8 @@ impl Kernel {
     }
 
     /// Whether [`Kernel::try_advance`] may ever succeed; true unless turned off here. It changes only the speed of a
-    /// run.
+    /// run, as tests and a bench show.
+    #[cfg(any(test, feature = "internals"))]
     pub fn set_jumps(&self, jumps: bool) {
         self.may_jump.set(jumps);
     }
@@ -205,35 +197,6 @@ impl Kernel {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.events.borrow().taken() + self.jumps.get()
-    }
-}
-
-/// A wait for a given time to pass: [`Kernel::sleep`].
-#[derive(Debug)]
-#[must_use = "a process sleeps only if it awaits this"]
-pub struct Sleep<'k> {
-    kernel: &'k Kernel,
-    /// [`Sleep::SCHEDULED`] once the process sleeps.
-    length_ns: Ns,
-}
-
-impl Sleep<'_> {
-    const SCHEDULED: Ns = Ns::MAX;
-}
-
-impl Future for Sleep<'_> {
-    type Output = ();
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let kernel = self.kernel;
-        if self.length_ns == Self::SCHEDULED || kernel.try_advance(self.length_ns) {
-            return Poll::Ready(());
-        }
-        let wake_ns = kernel.now() + self.length_ns;
-        self.length_ns = Self::SCHEDULED;
-        kernel.events.borrow_mut().push(wake_ns, kernel.current().resumption());
-        Poll::Pending
     }
 }
 
@@ -282,18 +245,11 @@ impl<'w> Executor<'w> {
         }
     }
 
-    /// Adds a process. It starts when the simulation runs, now in simulated time, after what is ready already.
-    pub fn spawn(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
-        let id = self.spawn_parked(process);
-        self.kernel.resume(id);
-        id
-    }
-
     /// Adds a process that starts when it is first resumed.
     ///
     /// # Panics
     /// If there are 2^28 processes already.
-    pub fn spawn_parked(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
+    pub fn spawn(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
         let id = u32::try_from(self.processes.len()).unwrap_or(Action::TOKEN_LIMIT);
         assert!(id < Action::TOKEN_LIMIT, "a simulation has at most 2^28 processes");
         self.processes.push(Some(Box::pin(process)));
@@ -317,17 +273,6 @@ impl<'w> Executor<'w> {
     pub fn on_end(&mut self, handler: impl FnMut(u32) + 'w) {
         let taken = self.at_end.replace(Box::new(handler)).is_some();
         assert!(!taken, "a process's end has two handlers");
-    }
-
-    /// How many processes have not ended.
-    #[must_use]
-    pub const fn unfinished(&self) -> usize {
-        self.unfinished
-    }
-
-    /// Runs until it is stopped or no event is left.
-    pub fn run(&mut self) -> Halt {
-        self.run_until(TIME_LIMIT_NS - 1)
     }
 
     /// Runs everything up to and including `limit_ns`, and sets the clock to it. Called again, it continues.

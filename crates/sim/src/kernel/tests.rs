@@ -1,13 +1,34 @@
 //! Stories of the clock, the event list and the executor.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use proptest::prelude::*;
 
-use super::{Action, EventList, Executor, Halt, Kernel, MS, Mailbox, Ns, Port, SEC, US};
+use super::{Action, EventList, Executor, Halt, Kernel, MS, Ns, Port, SEC, TIME_LIMIT_NS, US};
 use crate::rng::Rng;
 
 const BELL: Port = Port::new(5);
+
+/// Adds a process, which begins when the simulation runs.
+fn start<'w>(kernel: &Kernel, executor: &mut Executor<'w>, process: impl Future<Output = ()> + 'w) {
+    kernel.resume(executor.spawn(process));
+}
+
+/// Suspends the running process for `length_ns`.
+async fn sleep(kernel: &Kernel, length_ns: Ns) {
+    let mut scheduled = false;
+    poll_fn(|_| {
+        if scheduled || kernel.try_advance(length_ns) {
+            return Poll::Ready(());
+        }
+        scheduled = true;
+        kernel.resume_at(kernel.now() + length_ns, kernel.current());
+        Poll::Pending
+    })
+    .await;
+}
 
 fn bell(token: u32) -> Action {
     Action::call(BELL, token)
@@ -142,18 +163,17 @@ fn a_sleeping_process_goes_on_at_its_time() {
     let mut executor = Executor::new(&kernel);
     for (name, length_ns) in [("long", 2 * US), ("short", US)] {
         let (kernel, log) = (&kernel, &log);
-        executor.spawn(async move {
+        start(kernel, &mut executor, async move {
             for _ in 0..2 {
-                kernel.sleep(length_ns).await;
+                sleep(kernel, length_ns).await;
                 log.borrow_mut().push((kernel.now(), name));
             }
         });
     }
-    assert_eq!(executor.run(), Halt::NothingLeft);
+    assert_eq!(executor.run_until(TIME_LIMIT_NS - 1), Halt::NothingLeft);
     // At 2 us the long sleep was scheduled first.
     let expected = [(US, "short"), (2 * US, "long"), (2 * US, "short"), (4 * US, "long")];
     assert_eq!(*log.borrow(), expected);
-    assert_eq!(executor.unfinished(), 0);
 }
 
 #[test]
@@ -169,7 +189,7 @@ fn a_port_is_called_at_its_time_with_its_token() {
     });
     kernel.at(0, bell(1));
     kernel.soon(bell(3));
-    executor.run();
+    executor.run_until(TIME_LIMIT_NS - 1);
     assert_eq!(*rung.borrow(), [(0, 3), (0, 1), (MS, 2), (2 * MS, 3)]);
 }
 
@@ -177,7 +197,7 @@ fn a_port_is_called_at_its_time_with_its_token() {
 fn a_run_stops_at_its_limit_and_goes_on_from_there() {
     let kernel = Kernel::new();
     let mut executor = Executor::new(&kernel);
-    executor.spawn(async { kernel.sleep(10).await });
+    start(&kernel, &mut executor, async { sleep(&kernel, 10).await });
     assert_eq!((executor.run_until(9), kernel.now()), (Halt::LimitReached, 9));
     assert_eq!((executor.run_until(10), kernel.now()), (Halt::NothingLeft, 10));
 }
@@ -186,26 +206,32 @@ fn a_run_stops_at_its_limit_and_goes_on_from_there() {
 fn a_run_can_be_stopped_from_within() {
     let kernel = Kernel::new();
     let mut executor = Executor::new(&kernel);
-    executor.spawn(async {
-        kernel.sleep(5).await;
+    start(&kernel, &mut executor, async {
+        sleep(&kernel, 5).await;
         kernel.stop();
-        kernel.sleep(5).await;
+        sleep(&kernel, 5).await;
     });
-    executor.spawn(async { kernel.sleep(6).await });
-    assert_eq!((executor.run(), kernel.now()), (Halt::Stopped, 5));
-    assert_eq!((executor.run(), kernel.now()), (Halt::NothingLeft, 10));
+    start(&kernel, &mut executor, async { sleep(&kernel, 6).await });
+    assert_eq!(
+        (executor.run_until(TIME_LIMIT_NS - 1), kernel.now()),
+        (Halt::Stopped, 5)
+    );
+    assert_eq!(
+        (executor.run_until(TIME_LIMIT_NS - 1), kernel.now()),
+        (Halt::NothingLeft, 10)
+    );
 }
 
 #[test]
 fn a_process_alone_in_the_world_jumps_and_needs_no_events() {
     let kernel = Kernel::new();
     let mut executor = Executor::new(&kernel);
-    executor.spawn(async {
+    start(&kernel, &mut executor, async {
         for _ in 0..1000 {
-            kernel.sleep(SEC).await;
+            sleep(&kernel, SEC).await;
         }
     });
-    executor.run();
+    executor.run_until(TIME_LIMIT_NS - 1);
     assert_eq!((kernel.now(), kernel.steps()), (1000 * SEC, 1000));
 }
 
@@ -214,11 +240,11 @@ fn a_process_alone_in_the_world_jumps_and_needs_no_events() {
 fn an_event_in_the_past_is_refused() {
     let kernel = Kernel::new();
     let mut executor = Executor::new(&kernel);
-    executor.spawn(async {
-        kernel.sleep(5).await;
+    start(&kernel, &mut executor, async {
+        sleep(&kernel, 5).await;
         kernel.at(4, bell(0));
     });
-    executor.run();
+    executor.run_until(TIME_LIMIT_NS - 1);
 }
 
 #[test]
@@ -228,7 +254,7 @@ fn a_handler_that_wants_to_wait_is_refused() {
     let mut executor = Executor::new(&kernel);
     executor.on(BELL, |_| kernel.resume(kernel.current()));
     kernel.soon(bell(0));
-    executor.run();
+    executor.run_until(TIME_LIMIT_NS - 1);
 }
 
 /// What a few processes did and when, if each sleeps for the given lengths and the run is cut every `slice_ns`.
@@ -239,9 +265,9 @@ fn diary(lengths_ns: &[Vec<Ns>], jumps: bool, slice_ns: Ns) -> Vec<(Ns, usize)> 
     let mut executor = Executor::new(&kernel);
     for (process, lengths_ns) in lengths_ns.iter().enumerate() {
         let (kernel, diary) = (&kernel, &diary);
-        executor.spawn(async move {
+        start(kernel, &mut executor, async move {
             for &length_ns in lengths_ns {
-                kernel.sleep(length_ns).await;
+                sleep(kernel, length_ns).await;
                 diary.borrow_mut().push((kernel.now(), process));
             }
         });
@@ -261,45 +287,4 @@ proptest! {
         prop_assert_eq!(&diary(&lengths_ns, true, SEC), &plain);
         prop_assert_eq!(&diary(&lengths_ns, true, slice_ns), &plain);
     }
-}
-
-/// Pollaczek and Khinchine: with random arrivals at utilisation u and a constant service time s, the mean wait in the queue
-/// is s u / 2 (1 - u).
-#[test]
-#[expect(clippy::cast_precision_loss, reason = "sums of a few seconds")]
-fn random_arrivals_at_a_disk_of_constant_service_time_wait_as_in_an_m_d_1_queue() {
-    const REQUESTS: u32 = 400_000;
-    const SERVICE_NS: Ns = 100 * US;
-    const UTILISATION: f64 = 0.7;
-    let kernel = Kernel::new();
-    let queue = Mailbox::new(&kernel);
-    let waited_ns = Cell::new(0);
-    let mut executor = Executor::new(&kernel);
-    executor.spawn(async {
-        for _ in 0..REQUESTS {
-            let arrived_ns: Ns = queue.receive().await;
-            waited_ns.set(waited_ns.get() + kernel.now() - arrived_ns);
-            kernel.sleep(SERVICE_NS).await;
-        }
-    });
-    executor.spawn(async {
-        let mut gaps = Rng::stream(1, "arrivals");
-        for _ in 0..REQUESTS {
-            let mean_ns = SERVICE_NS as f64 / UTILISATION;
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a gap is small and positive"
-            )]
-            kernel.sleep(gaps.exponential(mean_ns).round() as Ns).await;
-            queue.send(kernel.now());
-        }
-    });
-    executor.run();
-    let mean_ns = waited_ns.get() as f64 / f64::from(REQUESTS);
-    let expected_ns = SERVICE_NS as f64 * UTILISATION / (2.0 * (1.0 - UTILISATION));
-    assert!(
-        (mean_ns / expected_ns - 1.0).abs() < 0.02,
-        "waited {mean_ns} ns on average, should be {expected_ns} ns"
-    );
 }

@@ -3,7 +3,8 @@
 use super::{Refusal, RunPlan, Scenario, Server, WorkloadKind};
 use crate::engine::files::{Layout, index_pages_for, leaves_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
-use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
+use crate::figures::Group;
+use crate::kernel::{MS, TIME_LIMIT_NS};
 use crate::words::life_size;
 
 /// Limits of what a scenario may ask for.
@@ -26,11 +27,6 @@ const MOST_ROWS: u64 = 1 << 31;
 const MOST_READS_PER_MILLE: u32 = 990;
 /// Pages that the index may have above its leaves, life-size.
 const MOST_INDEX_PAGES: u64 = 1 << 31;
-/// The longest that anything may cost, the time between checkpoints apart, and that time.
-const LONGEST_COST_NS: u64 = SEC;
-const LONGEST_PERIOD_NS: u64 = 86_400 * SEC;
-/// The most bytes or pieces that a cost may be.
-const MOST_OF_A_COST: u64 = 1 << 24;
 /// With checkpoints closer to each other, scaled, hardly anything else would be simulated.
 const SHORTEST_PERIOD_NS: u64 = MS;
 /// The longest that the rows of a run may take by their CPU time: about 200 days.
@@ -71,7 +67,7 @@ impl Scenario {
 
     /// Pages of the buffer pool at the scenario's scale.
     #[must_use]
-    pub fn pool_pages(&self) -> u64 {
+    pub(crate) fn pool_pages(&self) -> u64 {
         let bytes = u128::from(self.server.memory_bytes) * u128::from(self.server.costs.pool_per_mille.value) / 1000;
         let pages = bytes / u128::from(PAGE_BYTES) / u128::from(self.scale);
         u64::try_from(pages).unwrap_or(u64::MAX)
@@ -287,40 +283,15 @@ fn check_reads(kind: WorkloadKind, read_per_mille: Option<u32>) -> Result<(), St
 impl Server {
     fn check_costs(&self) -> Result<(), Refusal> {
         let costs = &self.costs;
-        let at_least = [
-            ("quantum_ns", &costs.quantum_ns, US),
-            ("row_cpu_ns", &costs.row_cpu_ns, 1),
-            ("burst_ns", &costs.burst_ns, 1),
-            ("index_fanout", &costs.index_fanout, 1),
-            ("gather_pages", &costs.gather_pages, 1),
-            ("checkpoint_writes", &costs.checkpoint_writes, 1),
-            ("checkpoint_latency_ns", &costs.checkpoint_latency_ns, US),
-            ("lazy_writes", &costs.lazy_writes, 1),
-            ("log_block_bytes", &costs.log_block_bytes, 512),
-            ("log_writes", &costs.log_writes, 1),
-        ];
-        if let Some((name, figure, least)) = at_least.iter().find(|(_, figure, least)| figure.value < *least) {
-            let what = format!("is {}, must be at least {least}", figure.value);
-            return refuse(format!("server.costs.{name}"), what);
-        }
         if costs.pool_per_mille.value > 1000 {
             return refuse(
                 "server.costs.pool_per_mille",
                 "the buffer pool can't be larger than the memory: at most 1000",
             );
         }
-        for (name, figure) in costs.all() {
-            let most = match name {
-                _ if name.ends_with("_period_ns") => LONGEST_PERIOD_NS,
-                _ if name.ends_with("_ns") => LONGEST_COST_NS,
-                _ if name.ends_with("_per_mille") => 1000,
-                _ => MOST_OF_A_COST,
-            };
-            if figure.value > most {
-                let what = format!("is {}, must be at most {most}", figure.value);
-                return refuse(format!("server.costs.{name}"), what);
-            }
-        }
-        Ok(())
+        costs.check_limits().map_err(|(name, what)| Refusal {
+            place: format!("server.costs.{name}"),
+            what,
+        })
     }
 }

@@ -6,19 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::check::refuse;
 use super::{Refusal, Scenario};
-use crate::disk::{DiskProfile, Order};
-use crate::flash::{Age, DriveProfile, Parameters, Setup};
+use crate::devices::Profile;
+use crate::disk::Order;
+use crate::flash::{Age, Parameters, Setup};
 use crate::volume::{DeviceParameters, StripeMap, VolumeChoice};
-
-/// A drive's profile, by what kind of drive it is.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Profile {
-    /// Flash.
-    Flash(Box<DriveProfile>),
-    /// Turning platters.
-    Disk(Box<DiskProfile>),
-}
 
 /// What flash drives have been through.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -36,7 +27,7 @@ pub enum Prepared {
 impl Prepared {
     /// The age of a drive that has been through it; nothing if it is as new.
     #[must_use]
-    pub fn age(self, drive: &Parameters) -> Option<Age> {
+    pub(crate) fn age(self, drive: &Parameters) -> Option<Age> {
         let addresses = drive.shape.logical_pages;
         match self {
             Self::Formatted => None,
@@ -89,7 +80,7 @@ impl DriveChoice {
     ///
     /// # Errors
     /// If its profile lacks what is chosen, or can't be at all.
-    pub fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
+    pub(crate) fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
         match &self.profile {
             Profile::Flash(profile) => {
                 if self.order.is_some() {
@@ -107,22 +98,34 @@ impl DriveChoice {
                 profile.parameters(&setup).map(DeviceParameters::Flash)
             }
             Profile::Disk(profile) => {
-                let flash_only = [
-                    ("format", self.format.is_some()),
-                    ("driver", self.driver.is_some()),
-                    ("sector_bytes", self.sector_bytes.is_some()),
-                    ("trim", self.trim.is_some()),
-                    ("host_ram_bytes", self.host_ram_bytes.is_some()),
-                    ("history", self.history.is_some()),
-                    ("log_delay_ns", self.log_delay_ns.is_some()),
-                ];
-                if let Some((name, _)) = flash_only.iter().find(|(_, given)| *given) {
-                    return Err(format!(
-                        "has {name}, which is for flash drives: leave it out for a disk"
-                    ));
-                }
+                self.refuse_flash_only("a disk")?;
                 profile.parameters(scale, self.order).map(DeviceParameters::Disk)
             }
+            other => {
+                self.refuse_flash_only("a drive of this kind")?;
+                if self.order.is_some() {
+                    return Err("has an order of its queue, which is for disks: leave it out".to_owned());
+                }
+                other.make(scale).map(DeviceParameters::Other)
+            }
+        }
+    }
+
+    fn refuse_flash_only(&self, drive: &str) -> Result<(), String> {
+        let flash_only = [
+            ("format", self.format.is_some()),
+            ("driver", self.driver.is_some()),
+            ("sector_bytes", self.sector_bytes.is_some()),
+            ("trim", self.trim.is_some()),
+            ("host_ram_bytes", self.host_ram_bytes.is_some()),
+            ("history", self.history.is_some()),
+            ("log_delay_ns", self.log_delay_ns.is_some()),
+        ];
+        match flash_only.iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(format!(
+                "has {name}, which is for flash drives: leave it out for {drive}"
+            )),
+            None => Ok(()),
         }
     }
 }
@@ -186,7 +189,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no such volume, or can't be.
-    pub fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
+    pub(crate) fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
         };
@@ -198,7 +201,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no such volume, or can't be.
-    pub fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
+    pub(crate) fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
         };

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::flash::Figure;
+use crate::figures::{Figure, figures};
+use crate::kernel::{SEC, US};
 
 /// The server that the database runs on.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -73,85 +74,74 @@ pub enum PickFile {
     Random,
 }
 
-/// Declares the costs with their names.
-macro_rules! costs {
-    ($($(#[doc = $doc:literal])+ $name:ident;)*) => {
-        /// Costs in time, bytes or number.
-        #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct Costs {
-            $($(#[doc = $doc])+ pub $name: Figure<u64>,)*
-        }
+/// The longest that anything may cost, the time between checkpoints apart, and that time.
+const LONGEST_COST_NS: u64 = SEC;
+const LONGEST_PERIOD_NS: u64 = 86_400 * SEC;
+/// The most bytes or pieces that a cost may be.
+const MOST_OF_A_COST: u64 = 1 << 24;
 
-        impl Costs {
-            /// All costs with their names, in the order of their declaration.
-            #[must_use]
-            pub fn all(&self) -> Vec<(&'static str, &Figure<u64>)> {
-                vec![$((stringify!($name), &self.$name),)*]
-            }
-        }
-    };
-}
-
-costs! {
-    /// Part of the machine's memory that is the buffer pool.
-    pool_per_mille;
-    /// A quantum.
-    quantum_ns;
-    /// CPU time to insert a row into a page in memory.
-    row_cpu_ns;
-    /// CPU time of a point read of a row in memory.
-    read_row_cpu_ns;
-    /// Jitter of CPU times, either way, in per mille.
-    cpu_jitter_per_mille;
-    /// The longest piece of work before a worker checks the state of the world again.
-    burst_ns;
-    /// CPU time to split a page.
-    split_cpu_ns;
-    /// CPU time to link a page at the right edge, under the latches of the last page and its parent.
-    append_cpu_ns;
-    /// CPU time to find the next page of a file again after another worker allocated there, under the same latches.
-    find_page_cpu_ns;
-    /// CPU time under the latch of a PFS page.
-    pfs_hold_ns;
-    /// CPU time under the latch of a GAM page, for an extent.
-    gam_hold_ns;
-    /// Index entries of a page above the leaves, ln 2 full.
-    index_fanout;
-    /// CPU time to read a page, without the drive's driver.
-    read_cpu_ns;
-    /// CPU time to write a batch of pages, without the drive's driver.
-    write_cpu_ns;
-    /// CPU time to look for a buffer to free.
-    free_cpu_ns;
-    /// CPU time to commit.
-    commit_cpu_ns;
-    /// Most pages in one write.
-    gather_pages;
-    /// Time between the starts of two checkpoints.
-    checkpoint_period_ns;
-    /// Most writes that a checkpoint has in progress.
-    checkpoint_writes;
-    /// A checkpoint pauses when its writes take longer than this.
-    checkpoint_latency_ns;
-    /// How long it pauses.
-    checkpoint_pause_ns;
-    /// The lazy writer starts when a smaller part of the pool is free.
-    lazy_low_per_mille;
-    /// The lazy writer stops when this part of the pool is free.
-    lazy_high_per_mille;
-    /// Most writes that the lazy writer has in progress.
-    lazy_writes;
-    /// Log of a row.
-    log_row_bytes;
-    /// Log of a page-sized row, including that of its new page.
-    log_page_row_bytes;
-    /// Log of a split.
-    log_split_bytes;
-    /// Log of a transaction's beginning and end.
-    log_transaction_bytes;
-    /// The longest block of log.
-    log_block_bytes;
-    /// Most log writes in progress.
-    log_writes;
+figures! {
+    /// Costs in time, bytes or number.
+    Costs {
+        /// Part of the machine's memory that is the buffer pool.
+        pool_per_mille: Figure<u64> [0, 1000];
+        /// A quantum.
+        quantum_ns: Figure<u64> [US, LONGEST_COST_NS];
+        /// CPU time to insert a row into a page in memory.
+        row_cpu_ns: Figure<u64> [1, LONGEST_COST_NS];
+        /// CPU time of a point read of a row in memory.
+        read_row_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// Jitter of CPU times, either way, in per mille.
+        cpu_jitter_per_mille: Figure<u64> [0, 1000];
+        /// The longest piece of work before a worker checks the state of the world again.
+        burst_ns: Figure<u64> [1, LONGEST_COST_NS];
+        /// CPU time to split a page.
+        split_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time to link a page at the right edge, under the latches of the last page and its parent.
+        append_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time to find the next page of a file again after another worker allocated there, under the same latches.
+        find_page_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time under the latch of a PFS page.
+        pfs_hold_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time under the latch of a GAM page, for an extent.
+        gam_hold_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// Index entries of a page above the leaves, ln 2 full.
+        index_fanout: Figure<u64> [1, MOST_OF_A_COST];
+        /// CPU time to read a page, without the drive's driver.
+        read_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time to write a batch of pages, without the drive's driver.
+        write_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time to look for a buffer to free.
+        free_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// CPU time to commit.
+        commit_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// Most pages in one write.
+        gather_pages: Figure<u64> [1, MOST_OF_A_COST];
+        /// Time between the starts of two checkpoints.
+        checkpoint_period_ns: Figure<u64> [0, LONGEST_PERIOD_NS];
+        /// Most writes that a checkpoint has in progress.
+        checkpoint_writes: Figure<u64> [1, MOST_OF_A_COST];
+        /// A checkpoint pauses when its writes take longer than this.
+        checkpoint_latency_ns: Figure<u64> [US, LONGEST_COST_NS];
+        /// How long it pauses.
+        checkpoint_pause_ns: Figure<u64> [0, LONGEST_COST_NS];
+        /// The lazy writer starts when a smaller part of the pool is free.
+        lazy_low_per_mille: Figure<u64> [0, 1000];
+        /// The lazy writer stops when this part of the pool is free.
+        lazy_high_per_mille: Figure<u64> [0, 1000];
+        /// Most writes that the lazy writer has in progress.
+        lazy_writes: Figure<u64> [1, MOST_OF_A_COST];
+        /// Log of a row.
+        log_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
+        /// Log of a page-sized row, including that of its new page.
+        log_page_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
+        /// Log of a split.
+        log_split_bytes: Figure<u64> [0, MOST_OF_A_COST];
+        /// Log of a transaction's beginning and end.
+        log_transaction_bytes: Figure<u64> [0, MOST_OF_A_COST];
+        /// The longest block of log.
+        log_block_bytes: Figure<u64> [512, MOST_OF_A_COST];
+        /// Most log writes in progress.
+        log_writes: Figure<u64> [1, MOST_OF_A_COST];
+    }
 }

@@ -67,14 +67,6 @@ impl Sqlos {
     pub fn unpark(&self, worker: ProcessId) {
         self.state().make_runnable(&self.kernel, worker.0);
     }
-
-    /// Goes to the tail of the queue before the quantum is used up.
-    pub const fn yield_now(&self) -> YieldNow<'_> {
-        YieldNow {
-            os: self,
-            yielded: false,
-        }
-    }
 }
 
 /// A burst of computing: [`Sqlos::cpu`].
@@ -196,39 +188,8 @@ impl Future for Park<'_> {
     }
 }
 
-/// A yield: [`Sqlos::yield_now`].
-#[derive(Debug)]
-#[must_use = "a worker yields only if it awaits this"]
-pub struct YieldNow<'w> {
-    os: &'w Sqlos,
-    yielded: bool,
-}
-
-impl Future for YieldNow<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let kernel = &self.os.kernel;
-        if self.yielded {
-            return Poll::Ready(());
-        }
-        self.yielded = true;
-        let mut state = self.os.state();
-        let worker = state.current(kernel);
-        if state.yield_core(kernel, worker) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-}
-
 impl Sqlos {
     pub(super) fn on_alarm(&self, scheduler: u32) {
         self.state().alarm(&self.kernel, scheduler);
-    }
-
-    pub(super) fn on_spun(&self, token: u32) {
-        self.state().spin_ended(&self.kernel, token);
     }
 }

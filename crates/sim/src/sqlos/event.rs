@@ -5,31 +5,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::Sqlos;
 use super::state::{EventState, Queue, Resource};
 use super::waits::WaitType;
-use super::{IO_DONE, SET, Sqlos};
-use crate::kernel::{Action, Ns};
 
 impl Sqlos {
-    /// An event that is not set. Its I/O, if any, is noticed by the scheduler of the worker that runs now (by the first
-    /// scheduler if none does). The label is for samples of waiting tasks.
-    #[must_use]
-    pub fn event(&self, label: u64) -> Event<'_> {
-        self.event_on(self.current_scheduler().unwrap_or(0), label)
-    }
-
-    /// An event whose I/O is noticed by `scheduler`.
+    /// An event that is not set. The label is for samples of waiting tasks.
     ///
     /// # Panics
-    /// If there are 2^28 events already.
+    /// If there are 2^32 events already.
     #[must_use]
-    pub fn event_on(&self, scheduler: u32, label: u64) -> Event<'_> {
+    pub fn event(&self, label: u64) -> Event<'_> {
         let mut state = self.state();
         let fresh = EventState {
             set: false,
             waiters: Queue::EMPTY,
             label,
-            home: scheduler,
             references: 1,
         };
         let id = if let Some(free) = state.free_events.pop() {
@@ -37,7 +28,7 @@ impl Sqlos {
             free
         } else {
             state.events.push(fresh);
-            u32::try_from(state.events.len() - 1).expect("a token has 28 bits")
+            u32::try_from(state.events.len() - 1).expect("events are numbered in 32 bits")
         };
         Event { os: self, id }
     }
@@ -52,16 +43,12 @@ impl Sqlos {
             label,
         }
     }
-
-    pub(super) fn on_set(&self, token: u32) {
-        self.state().fire_scheduled(&self.kernel, token);
-    }
 }
 
-/// Something that happens once or repeatedly: the end of an I/O, a flush of the log, room in the pool. Any number of
+/// Something that happens once or repeatedly: a flush of the log, room in the log, work for the lazy writer. Any number of
 /// workers may wait for it. Once set, it stays set until it is reset, and waits for it end at once.
 ///
-/// A handle: clones are the same event, which is freed with the last one. A device takes a clone with the request.
+/// A handle: clones are the same event, which is freed with the last one.
 #[derive(Debug)]
 pub struct Event<'w> {
     os: &'w Sqlos,
@@ -83,45 +70,15 @@ impl Event<'_> {
         self.os.state().fire(&self.os.kernel, self.id);
     }
 
-    /// Sets the event at `time_ns`.
-    pub fn set_at(&self, time_ns: Ns) {
-        self.hold();
-        self.os.kernel.at(time_ns, Action::call(SET, self.id));
-    }
-
-    /// An I/O is done: the event is set when its scheduler notices.
-    pub fn io_done(&self) {
-        self.io_done_at(self.os.now());
-    }
-
-    /// An I/O will be done at `time_ns`: the event is set when its scheduler notices that.
-    pub fn io_done_at(&self, time_ns: Ns) {
-        self.hold();
-        let mut state = self.os.state();
-        let home = state.events[self.id as usize].home;
-        state.arrive_at(&self.os.kernel, time_ns, home, Action::call(IO_DONE, self.id));
-    }
-
     /// Resets the event.
     pub fn reset(&self) {
         self.os.state().events[self.id as usize].set = false;
-    }
-
-    /// Whether the event is set.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        self.os.state().events[self.id as usize].set
-    }
-
-    /// Keeps the event alive for a scheduled firing.
-    fn hold(&self) {
-        self.os.state().events[self.id as usize].references += 1;
     }
 }
 
 impl Clone for Event<'_> {
     fn clone(&self) -> Self {
-        self.hold();
+        self.os.state().events[self.id as usize].references += 1;
         Self {
             os: self.os,
             id: self.id,

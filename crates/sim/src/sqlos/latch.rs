@@ -1,40 +1,27 @@
-//! Latches: short locks on pages and other structures in memory, in SQL Server's five modes.
+//! Latches: short locks on pages and other structures in memory, in the modes in which the engine takes them.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::Sqlos;
-use super::state::{NOBODY, Queue, Resource, State, Worker};
+use super::state::{NOBODY, Queue, Resource, State};
 use super::waits::WaitType;
-use crate::kernel::{Action, Kernel, ProcessId};
+use crate::kernel::{Kernel, ProcessId};
 
 /// How a latch is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
-    /// Keep: the structure must not go away. Compatible with all but `Dt`.
-    Kp,
-    /// Shared: to read. Compatible with `Kp`, `Sh` and `Up`.
+    /// Shared: to read. Compatible with `Sh` and `Up`.
     Sh,
-    /// Update: to change what readers may see half done, as in a PFS page. Compatible with `Kp` and `Sh`.
+    /// Update: to change what readers may see half done, as in a PFS page. Compatible with `Sh`.
     Up,
-    /// Exclusive: to change. Compatible with `Kp`.
+    /// Exclusive: to change. Compatible with nothing.
     Ex,
-    /// Destroy: compatible with nothing.
-    Dt,
 }
 
 impl Mode {
-    /// All modes, weakest first.
-    pub const ALL: [Self; 5] = [Self::Kp, Self::Sh, Self::Up, Self::Ex, Self::Dt];
-
-    /// Whether both may be held at once by different holders.
-    #[must_use]
-    pub const fn goes_with(self, other: Self) -> bool {
-        self.conflicts() & other.bit() == 0
-    }
-
     const fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -42,11 +29,9 @@ impl Mode {
     /// The modes that can't be held beside this one, as bits.
     const fn conflicts(self) -> u8 {
         match self {
-            Self::Kp => Self::Dt.bit(),
-            Self::Sh => Self::Ex.bit() | Self::Dt.bit(),
-            Self::Up => Self::Up.bit() | Self::Ex.bit() | Self::Dt.bit(),
-            Self::Ex => Self::Sh.bit() | Self::Up.bit() | Self::Ex.bit() | Self::Dt.bit(),
-            Self::Dt => u8::MAX,
+            Self::Sh => Self::Ex.bit(),
+            Self::Up => Self::Up.bit() | Self::Ex.bit(),
+            Self::Ex => Self::Sh.bit() | Self::Up.bit() | Self::Ex.bit(),
         }
     }
 }
@@ -58,41 +43,28 @@ pub enum LatchClass {
     Page,
     /// A page that is being read or written: `PAGEIOLATCH_*`.
     PageIo,
-    /// Something else: `LATCH_*`.
-    Other,
 }
 
 impl LatchClass {
     /// The type of a wait for a latch of this class in `mode`.
     #[must_use]
     pub const fn wait_type(self, mode: Mode) -> WaitType {
-        use WaitType as W;
-        let by_mode = match self {
-            Self::Page => [
-                W::PageLatchKp,
-                W::PageLatchSh,
-                W::PageLatchUp,
-                W::PageLatchEx,
-                W::PageLatchDt,
-            ],
-            Self::PageIo => [
-                W::PageIoLatchKp,
-                W::PageIoLatchSh,
-                W::PageIoLatchUp,
-                W::PageIoLatchEx,
-                W::PageIoLatchDt,
-            ],
-            Self::Other => [W::LatchKp, W::LatchSh, W::LatchUp, W::LatchEx, W::LatchDt],
-        };
-        by_mode[mode as usize]
+        match (self, mode) {
+            (Self::Page, Mode::Sh) => WaitType::PageLatchSh,
+            (Self::Page, Mode::Up) => WaitType::PageLatchUp,
+            (Self::Page, Mode::Ex) => WaitType::PageLatchEx,
+            (Self::PageIo, Mode::Sh) => WaitType::PageIoLatchSh,
+            (Self::PageIo, Mode::Up) => WaitType::PageIoLatchUp,
+            (Self::PageIo, Mode::Ex) => WaitType::PageIoLatchEx,
+        }
     }
 }
 
 /// A latch that is held or wanted.
 #[derive(Clone, Copy, Debug)]
 struct LatchState {
-    /// How many hold it in each of the modes that several can hold at once, [`Mode::Kp`] and [`Mode::Sh`].
-    sharers: [u32; 2],
+    /// How many hold it in [`Mode::Sh`], the one that several can hold at once.
+    sharers: u32,
     /// The modes in which it is held, as bits.
     held_modes: u8,
     waiters: Queue,
@@ -102,7 +74,7 @@ struct LatchState {
 
 impl LatchState {
     const FREE: Self = Self {
-        sharers: [0; 2],
+        sharers: 0,
         held_modes: 0,
         waiters: Queue::EMPTY,
         owner: NOBODY,
@@ -119,9 +91,9 @@ impl LatchState {
     #[inline]
     fn grant(&mut self, mode: Mode, holder: u32) {
         self.held_modes |= mode.bit();
-        match self.sharers.get_mut(mode as usize) {
-            Some(sharers) => *sharers += 1,
-            None => self.owner = holder,
+        match mode {
+            Mode::Sh => self.sharers += 1,
+            Mode::Up | Mode::Ex => self.owner = holder,
         }
     }
 
@@ -131,14 +103,14 @@ impl LatchState {
             self.held_modes & mode.bit() != 0,
             "a latch is released in a mode in which nobody holds it: {mode:?}"
         );
-        match self.sharers.get_mut(mode as usize) {
-            Some(sharers) => {
-                *sharers -= 1;
-                if *sharers > 0 {
+        match mode {
+            Mode::Sh => {
+                self.sharers -= 1;
+                if self.sharers > 0 {
                     return;
                 }
             }
-            None => self.owner = NOBODY,
+            Mode::Up | Mode::Ex => self.owner = NOBODY,
         }
         self.held_modes &= !mode.bit();
     }
@@ -275,37 +247,15 @@ impl LatchTable {
 }
 
 impl State {
-    /// Grants the latch to a worker and returns true, or puts the worker into the latch's queue: spinning at first, if
-    /// workers spin; SUSPENDED otherwise.
+    /// Grants the latch to a worker and returns true, or puts the worker into the latch's queue, SUSPENDED.
     fn acquire_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) -> bool {
         let Some(latch) = self.latches.try_acquire(key, mode, id) else {
             return true;
         };
         latch.waiters.push(&mut self.workers, id);
-        let wait = class.wait_type(mode);
-        let spin_ns = self.config.spin_ns;
-        let worker = &mut self.workers[id as usize];
-        worker.want = mode;
-        if spin_ns == 0 {
-            self.suspend(kernel, id, wait, Resource::Latch(key));
-        } else {
-            worker.wait = wait;
-            worker.resource = Resource::Latch(key);
-            let until_ns = kernel.now() + spin_ns;
-            self.lives[id as usize].spins_until_ns = until_ns;
-            kernel.at(until_ns, Action::call(super::SPUN, id));
-        }
+        self.workers[id as usize].want = mode;
+        self.suspend(kernel, id, class.wait_type(mode), Resource::Latch(key));
         false
-    }
-
-    /// A worker has spun long enough, unless it got the latch in the meantime: it keeps its place in the queue, not its core.
-    pub(super) fn spin_ended(&mut self, kernel: &Kernel, id: u32) {
-        let life = &mut self.lives[id as usize];
-        if life.spins_until_ns == kernel.now() {
-            life.spins_until_ns = 0;
-            let Worker { wait, resource, .. } = self.workers[id as usize];
-            self.suspend(kernel, id, wait, resource);
-        }
     }
 
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
@@ -329,13 +279,7 @@ impl State {
             }
             latch.waiters.pop(&self.workers);
             latch.grant(self.workers[head as usize].want, head);
-            let life = &mut self.lives[head as usize];
-            if life.spins_until_ns == 0 {
-                self.make_runnable(kernel, head);
-            } else {
-                life.spins_until_ns = 0;
-                kernel.resume(ProcessId(head));
-            }
+            self.make_runnable(kernel, head);
         }
     }
 }
@@ -351,12 +295,6 @@ pub struct Latch<'w> {
 impl<'w> Latch<'w> {
     pub(super) const fn new(os: &'w Sqlos, key: u64, class: LatchClass) -> Self {
         Self { os, key, class }
-    }
-
-    /// The same latch with its waits named after another class: for a page that turns out to be in I/O.
-    #[must_use]
-    pub const fn as_class(self, class: LatchClass) -> Self {
-        Self { class, ..self }
     }
 
     /// The reported resource of its waiters.
@@ -392,12 +330,6 @@ impl<'w> Latch<'w> {
     /// If nobody holds the latch in `mode`.
     pub fn release(self, mode: Mode) {
         self.os.state().release_latch(self.os.kernel(), self.key, mode);
-    }
-
-    /// Whether anybody holds the latch.
-    #[must_use]
-    pub fn is_held(self) -> bool {
-        self.os.state().latches.modes_held(self.key) != 0
     }
 
     /// Whether anybody holds the latch in a mode beside which `mode` can't be held.
@@ -448,7 +380,9 @@ pub struct Hold<'w> {
 
 impl<'w> Hold<'w> {
     /// Releases the latch explicitly.
-    pub fn release(self) {}
+    pub fn release(self) {
+        drop(self);
+    }
 
     /// Leaves the latch held; its new owner, usually an I/O, must call [`Latch::release`] on the returned latch.
     #[must_use = "somebody must release the latch"]

@@ -1,9 +1,9 @@
-//! The executor with SQLOS on it: spawns workers and devices, runs until the sessions are done.
+//! The executor with SQLOS on it: spawns workers, runs until the sessions are done.
 
 use std::future::Future;
 
-use super::{ALARM, Role, SET, SPUN, Sqlos, WaitingTask};
-use crate::kernel::{Executor, Halt, Ns, Port, ProcessId, TIME_LIMIT_NS};
+use super::{ALARM, Role, Sqlos, WaitingTask};
+use crate::kernel::{Executor, Halt, Ns, Port, ProcessId};
 
 /// How far a run got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl std::fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Cores, workers and devices together. Built after the world that they borrow.
+/// Cores and workers together. Built after the world that they borrow.
 #[derive(Debug)]
 pub struct Machine<'w> {
-    os: &'w Sqlos,
+    pub(super) os: &'w Sqlos,
     executor: Executor<'w>,
 }
 
@@ -56,9 +56,7 @@ impl<'w> Machine<'w> {
     #[must_use]
     pub fn new(os: &'w Sqlos) -> Self {
         let mut executor = Executor::new(&os.kernel);
-        executor.on(SET, |event| os.on_set(event));
         executor.on(ALARM, |scheduler| os.on_alarm(scheduler));
-        executor.on(SPUN, |worker| os.on_spun(worker));
         executor.on_end(|process| os.on_end(process));
         Self { os, executor }
     }
@@ -81,7 +79,7 @@ impl<'w> Machine<'w> {
         worker: impl Future<Output = ()> + 'w,
     ) -> ProcessId {
         let os = self.os;
-        let process = self.executor.spawn_parked(worker);
+        let process = self.executor.spawn(worker);
         if role == Role::Session {
             os.open_sessions.set(os.open_sessions.get() + 1);
         }
@@ -89,26 +87,9 @@ impl<'w> Machine<'w> {
         process
     }
 
-    /// Adds a process that needs no core: a device.
-    pub fn spawn_process(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
-        self.executor.spawn(process)
-    }
-
     /// Sets what a call of `port` does: 6 to 15 are free.
     pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
         self.executor.on(port, handler);
-    }
-
-    /// Runs until all sessions have ended, and says when that was.
-    ///
-    /// # Errors
-    /// [`Stuck`] if they never will.
-    ///
-    /// # Panics
-    /// As [`Machine::run_until`].
-    pub fn run(&mut self) -> Result<Ns, Stuck> {
-        self.run_until(TIME_LIMIT_NS - 1)?;
-        Ok(self.os.now())
     }
 
     /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. This allows samples, progress and

@@ -2,7 +2,7 @@
 
 use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
 use super::waits::WaitType;
-use super::{ALARM, IO_DONE, Notice, Role, WAKE};
+use super::{ALARM, Notice, Role, WAKE};
 use crate::kernel::{Action, Kernel, Ns, ProcessId};
 
 impl State {
@@ -125,7 +125,7 @@ impl State {
         let wait = self.workers[id as usize].wait;
         self.lives[id as usize].account.waits[wait.index()].count += 1;
         // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
-        let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ wait as u64;
+        let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ u64::from(wait.code());
         self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         id
     }
@@ -187,7 +187,7 @@ impl State {
         self.pick_next(kernel, scheduler);
     }
 
-    /// The running worker has used up its quantum, or yields voluntarily. True if it stays on its core because no other
+    /// The running worker has used up its quantum. True if it stays on its core because no other
     /// worker is runnable.
     pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
         let scheduler = self.workers[id as usize].scheduler;
@@ -233,7 +233,6 @@ impl State {
     fn deliver(&mut self, kernel: &Kernel, action: Action) {
         match action.port() {
             WAKE => self.make_runnable(kernel, action.token()),
-            IO_DONE => self.fire_scheduled(kernel, action.token()),
             _ => kernel.soon(action),
         }
     }
@@ -244,12 +243,6 @@ impl State {
         while let Some(worker) = self.events[event as usize].waiters.pop(&self.workers) {
             self.make_runnable(kernel, worker);
         }
-    }
-
-    /// A firing that was scheduled, and held the event alive until now.
-    pub(super) fn fire_scheduled(&mut self, kernel: &Kernel, event: u32) {
-        self.fire(kernel, event);
-        self.release_event(event);
     }
 
     pub(super) fn release_event(&mut self, event: u32) {

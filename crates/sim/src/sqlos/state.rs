@@ -61,8 +61,6 @@ const _: () = assert!(size_of::<Worker>() == 64);
 /// The state of a worker that is seldom needed.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
-    /// In the queue of a latch and still burning its core's time, until then; 0 otherwise.
-    pub(super) spins_until_ns: Ns,
     pub(super) born_ns: Ns,
     /// None for a process of the kernel's.
     pub(super) role: Option<Role>,
@@ -91,7 +89,6 @@ impl Worker {
 impl Life {
     pub(super) fn foreign(now_ns: Ns) -> Self {
         Self {
-            spins_until_ns: 0,
             born_ns: now_ns,
             role: None,
             account: Account::default(),
@@ -158,9 +155,7 @@ pub(super) struct EventState {
     pub(super) set: bool,
     pub(super) waiters: Queue,
     pub(super) label: u64,
-    /// The scheduler that notices its I/O.
-    pub(super) home: u32,
-    /// Handles and scheduled firings; at 0 the slot is free.
+    /// Handles; at 0 the slot is free.
     pub(super) references: u32,
 }
 

@@ -8,8 +8,8 @@ mod schedulers;
 
 use std::cell::RefCell;
 
-use super::{Config, Machine, Notice, Sqlos};
-use crate::kernel::Ns;
+use super::{Config, Machine, Notice, Progress, Sqlos};
+use crate::kernel::{Ns, TIME_LIMIT_NS};
 
 /// So many cores, a quantum of 100 ns, and completions noticed at once: numbers small enough to follow by eye.
 fn small(schedulers: u32) -> Config {
@@ -38,5 +38,7 @@ impl Log {
 
 /// Runs the machine until its sessions have ended, and says when that was.
 fn run(machine: &mut Machine<'_>) -> Ns {
-    machine.run().unwrap_or_else(|stuck| panic!("{stuck}"))
+    let progress = machine.run_until(TIME_LIMIT_NS - 1);
+    assert_eq!(progress, Ok(Progress::Finished));
+    machine.os.now()
 }

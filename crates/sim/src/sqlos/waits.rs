@@ -2,9 +2,9 @@
 
 use crate::kernel::Ns;
 
-/// Lists the wait types once: the variant, SQL Server's name, what is waited for.
+/// Lists the wait types once: the variant, its code, SQL Server's name, what is waited for.
 macro_rules! wait_types {
-    ($($variant:ident $name:literal $meaning:literal)*) => {
+    ($($variant:ident $code:literal $name:literal $meaning:literal)*) => {
         /// What a worker waits for, by SQL Server's names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -15,6 +15,8 @@ macro_rules! wait_types {
         impl WaitType {
             /// All types, in the order of their declaration, which is that of [`WaitType::index`].
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            const CODES: &'static [u8] = &[$($code,)*];
 
             /// The name under which SQL Server reports it.
             #[must_use]
@@ -28,38 +30,21 @@ macro_rules! wait_types {
 }
 
 wait_types! {
-    PageLatchKp "PAGELATCH_KP" "a latch on a page in memory, keep mode"
-    PageLatchSh "PAGELATCH_SH" "a latch on a page in memory, shared"
-    PageLatchUp "PAGELATCH_UP" "a latch on a page in memory, update"
-    PageLatchEx "PAGELATCH_EX" "a latch on a page in memory, exclusive"
-    PageLatchDt "PAGELATCH_DT" "a latch on a page in memory, destroy"
-    PageIoLatchKp "PAGEIOLATCH_KP" "a page that is being read or written, keep mode"
-    PageIoLatchSh "PAGEIOLATCH_SH" "a page that is being read or written, shared"
-    PageIoLatchUp "PAGEIOLATCH_UP" "a page that is being read or written, update"
-    PageIoLatchEx "PAGEIOLATCH_EX" "a page that is being read or written, exclusive"
-    PageIoLatchDt "PAGEIOLATCH_DT" "a page that is being read or written, destroy"
-    LatchKp "LATCH_KP" "a latch on no page, keep mode"
-    LatchSh "LATCH_SH" "a latch on no page, shared"
-    LatchUp "LATCH_UP" "a latch on no page, update"
-    LatchEx "LATCH_EX" "a latch on no page, exclusive"
-    LatchDt "LATCH_DT" "a latch on no page, destroy"
-    WriteLog "WRITELOG" "the flush of the log at a commit"
-    LogBuffer "LOGBUFFER" "room in the log buffer"
-    LogMgrQueue "LOGMGR_QUEUE" "the log writer: nothing to write (idle)"
-    Chkpt "CHKPT" "a checkpoint to begin"
-    CheckpointQueue "CHECKPOINT_QUEUE" "the checkpoint: not due yet (idle)"
-    SleepBpoolFlush "SLEEP_BPOOL_FLUSH" "the checkpoint, throttled so as not to flood the disks"
-    LazyWriterSleep "LAZYWRITER_SLEEP" "the lazy writer: enough free pages (idle)"
-    IoCompletion "IO_COMPLETION" "an I/O that is not on a data page"
-    AsyncIoCompletion "ASYNC_IO_COMPLETION" "an asynchronous I/O, such as the growth of a file"
-    WriteCompletion "WRITE_COMPLETION" "a write in progress"
-    AsyncNetworkIo "ASYNC_NETWORK_IO" "the client"
-    ResourceSemaphore "RESOURCE_SEMAPHORE" "a grant of memory"
-    ThreadPool "THREADPOOL" "a worker"
-    WaitFor "WAITFOR" "a statement that only waits"
-    SleepTask "SLEEP_TASK" "a task that sleeps"
-    SosSchedulerYield "SOS_SCHEDULER_YIELD" "a new quantum, the last one being used up: all signal time"
-    WorkerStart "WORKER_START" "the first turn on a scheduler: the simulator's own, all signal time, not in SQL Server's table"
+    PageLatchSh 1 "PAGELATCH_SH" "a latch on a page in memory, shared"
+    PageLatchUp 2 "PAGELATCH_UP" "a latch on a page in memory, update"
+    PageLatchEx 3 "PAGELATCH_EX" "a latch on a page in memory, exclusive"
+    PageIoLatchSh 6 "PAGEIOLATCH_SH" "a page that is being read or written, shared"
+    PageIoLatchUp 7 "PAGEIOLATCH_UP" "a page that is being read or written, update; no code of the engine waits so"
+    PageIoLatchEx 8 "PAGEIOLATCH_EX" "a page that is being read or written, exclusive"
+    WriteLog 15 "WRITELOG" "the flush of the log at a commit"
+    LogBuffer 16 "LOGBUFFER" "room in the log buffer"
+    CheckpointQueue 19 "CHECKPOINT_QUEUE" "the checkpoint: not due yet (idle)"
+    SleepBpoolFlush 20 "SLEEP_BPOOL_FLUSH" "the checkpoint, throttled so as not to flood the disks"
+    LazyWriterSleep 21 "LAZYWRITER_SLEEP" "the lazy writer: enough free pages (idle)"
+    AsyncIoCompletion 23 "ASYNC_IO_COMPLETION" "an asynchronous I/O, such as the growth of a file"
+    WriteCompletion 24 "WRITE_COMPLETION" "a write in progress"
+    SosSchedulerYield 30 "SOS_SCHEDULER_YIELD" "a new quantum, the last one being used up: all signal time"
+    WorkerStart 31 "WORKER_START" "the first turn on a scheduler: the simulator's own, all signal time, not in SQL Server's table"
 }
 
 /// How many wait types there are.
@@ -70,6 +55,13 @@ impl WaitType {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Its number in the fingerprint of a run. It stays when types come and go, so that results can be compared.
+    #[must_use]
+    #[inline(always)]
+    pub const fn code(self) -> u8 {
+        Self::CODES[self as usize]
     }
 }
 

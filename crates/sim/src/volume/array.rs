@@ -49,7 +49,7 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 struct Member {
     device: Device,
-    /// When a flash drive will have completed all of its requests.
+    /// When a drive other than a disk will have completed all of its requests.
     until: Ns,
     lost: bool,
 }
@@ -226,16 +226,6 @@ impl Volume {
         self.way == Way::Alone
     }
 
-    /// Prefetches what a read of the page at byte `offset` will need into the processor's cache.
-    #[inline]
-    #[must_use]
-    pub fn touch(&self, offset: u64) -> u32 {
-        match (self.way, self.members[0].device.flash()) {
-            (Way::Alone, Some(drive)) => drive.touch(offset + self.offset_bytes),
-            _ => 0,
-        }
-    }
-
     /// Whether all of these bytes have been written. Only a single flash drive knows; other volumes assume it.
     #[must_use]
     pub fn is_written(&self, offset: u64, bytes: u64) -> bool {
@@ -295,7 +285,7 @@ impl Volume {
         let number = self.begin(For::Host, request, token);
         if let Some(link) = &mut self.link {
             let data_bytes = if request.kind.writes() { request.bytes } else { 0 };
-            let arrived_ns = link.to_array(now, data_bytes);
+            let arrived_ns = link.send_to_array(now, data_bytes);
             self.push(arrived_ns, Event::Arrived(number));
             return Ok(Answer::Pending);
         }
@@ -425,12 +415,15 @@ impl Volume {
     fn reply(&mut self, at_ns: Ns, number: u32) {
         let request = self.operations[number as usize].request;
         let data_bytes = if request.kind.writes() { 0 } else { request.bytes };
-        let there_ns = self.link.as_mut().map_or(at_ns, |link| link.to_host(at_ns, data_bytes));
+        let there_ns = self
+            .link
+            .as_mut()
+            .map_or(at_ns, |link| link.send_to_host(at_ns, data_bytes));
         self.push(there_ns, Event::Replied(number));
     }
 }
 
-mod destage;
+pub mod destage;
 mod drives;
 
 #[cfg(test)]

@@ -97,14 +97,8 @@ impl Cache {
         }
     }
 
-    /// Blocks in the cache.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.blocks.len()
-    }
-
     /// True if the cache is empty.
-    #[must_use]
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }

@@ -16,7 +16,7 @@ pub struct VolumeChoice {
     #[serde(default)]
     pub raid: Option<Level>,
     /// Contiguous bytes on a drive.
-    #[serde(default = "stripe_bytes")]
+    #[serde(default = "volume_defaults::stripe_bytes")]
     pub stripe_bytes: u64,
     /// Arrays of a RAID-100.
     #[serde(default)]
@@ -35,80 +35,76 @@ pub struct VolumeChoice {
     pub lost: Vec<Loss>,
 }
 
-const fn stripe_bytes() -> u64 {
-    131_072
-}
-
 /// A controller's write-back cache. Sizes are those of the real world, and shrink with the scale.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheChoice {
     /// The part of the controller's memory for writes.
     pub bytes: u64,
-    /// To the other controller's memory: a write is acknowledged once it is in both. An assumption: 4 lanes of PCI Express 1,
-    /// at what they carry beside their protocol.
-    #[serde(default = "mirror_bytes_per_s")]
+    /// To the other controller's memory: a write is acknowledged once it is in both.
+    #[serde(default = "cache_defaults::mirror_bytes_per_s")]
     pub mirror_bytes_per_s: u64,
-    /// Further time of the controllers per write, one write after another. Fitted within 5 to 50 us on D2: 30,000
-    /// sequential writes of 8 KB a second, which only the cache can limit.
-    #[serde(default = "mirror_request_ns")]
+    /// Further time of the controllers per write, one write after another.
+    #[serde(default = "cache_defaults::mirror_request_ns")]
     pub mirror_request_ns: Ns,
-    /// Further delay of a write that does not delay others; an assumption. An array behind iSCSI may take far longer: see the
-    /// specs of articles B and C.
-    #[serde(default = "mirror_latency_ns")]
+    /// Further delay of a write that does not delay others.
+    #[serde(default = "cache_defaults::mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
-    /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
-    /// neighbours. Published: arrays of the `SANtricity` family, iSCSI ones among them, begin at 80 % unless told otherwise
-    /// (`NetApp`, "What is cache flushing?").
-    #[serde(default = "keep_per_mille")]
+    /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or
+    /// gets neighbours.
+    #[serde(default = "cache_defaults::keep_per_mille")]
     pub keep_per_mille: u32,
     /// The order in which they go there. Not published; fitted among the two usual ones, on B2: with the oldest first,
     /// two files are the best for two arrays.
     #[serde(default)]
     pub destaging: Destaging,
-    /// Most writes in progress from cache to drives, per drive. Fitted within 1 to 8 on B3 and B10.
-    #[serde(default = "writes_per_drive")]
+    /// Most writes in progress from cache to drives, per drive.
+    #[serde(default = "cache_defaults::writes_per_drive")]
     pub writes_per_drive: u32,
-}
-
-const fn mirror_bytes_per_s() -> u64 {
-    800_000_000
-}
-
-const fn mirror_request_ns() -> Ns {
-    23_000
-}
-
-const fn mirror_latency_ns() -> Ns {
-    50_000
-}
-
-const fn keep_per_mille() -> u32 {
-    800
-}
-
-const fn writes_per_drive() -> u32 {
-    2
 }
 
 /// The network between host and array.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChoice {
-    /// In each direction. The articles saw 101 to 106 MB/s over one port of 1 Gbit/s Ethernet.
-    #[serde(default = "link_bytes_per_s")]
+    /// In each direction.
+    #[serde(default = "link_defaults::bytes_per_s")]
     pub bytes_per_s: u64,
-    /// One way, including all protocol overhead; an assumption for iSCSI.
-    #[serde(default = "link_latency_ns")]
+    /// One way, including all protocol overhead.
+    #[serde(default = "link_defaults::latency_ns")]
     pub latency_ns: Ns,
 }
 
-const fn link_bytes_per_s() -> u64 {
-    104_000_000
+/// What a volume has if its spec does not say.
+pub mod volume_defaults {
+    crate::figures::constants! { "a volume", default: true {
+        stripe_bytes: u64 = 131_072, Assumed, "A usual size; the specs of the articles say their own";
+    }}
 }
 
-const fn link_latency_ns() -> Ns {
-    100_000
+/// What a cache has if its spec does not say.
+pub mod cache_defaults {
+    crate::figures::constants! { "a cache", default: true {
+        mirror_bytes_per_s: u64 = 800_000_000, Assumed,
+            "4 lanes of PCI Express 1 between the controllers, at what they carry beside their protocol";
+        mirror_request_ns: u64 = 23_000, Fitted,
+            "Bounds: 5 to 50 us. 30,000 sequential writes of 8 KB a second, which only the cache can limit"
+            [5_000 to 50_000 on "D2"];
+        mirror_latency_ns: u64 = 50_000, Assumed,
+            "An array behind iSCSI may take far longer: see the specs of articles B and C";
+        keep_per_mille: u32 = 800, Published,
+            "Arrays of the SANtricity family begin to write at 80 % unless told otherwise (NetApp, What is cache flushing?)";
+        writes_per_drive: u32 = 2, Fitted, "Bounds: 1 to 8" [1 to 8 on "B3" "B10"];
+    }}
+}
+
+/// What a link has if its spec does not say.
+pub mod link_defaults {
+    crate::figures::constants! { "a link", default: true {
+        bytes_per_s: u64 = 104_000_000, Published,
+            "The articles saw 101 to 106 MB/s over one port of 1 Gbit/s Ethernet";
+        latency_ns: u64 = 100_000, Assumed, "One way over iSCSI, protocol included";
+    }}
 }
 
 /// A drive that fails.
@@ -127,7 +123,7 @@ impl VolumeChoice {
     ///
     /// # Errors
     /// What is wrong, and the way out.
-    pub fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
+    pub(crate) fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
         let count = u32::try_from(self.drives.len()).map_err(|_| "has too many drives".to_owned())?;
         let level = match self.raid {
             Some(level) => level,
@@ -148,7 +144,7 @@ impl VolumeChoice {
     ///
     /// # Errors
     /// What is wrong, and the way out.
-    pub fn check(&self, drive_bytes: u64) -> Result<(), String> {
+    pub(crate) fn check(&self, drive_bytes: u64) -> Result<(), String> {
         if self.drives.is_empty() {
             return Err("has no drives: name at least one".to_owned());
         }

@@ -1,10 +1,12 @@
-//! A drive of either kind, as a volume sees it.
+//! A drive of any kind, as a volume sees it: the two fast kinds, and those behind a pointer ([`crate::devices`]).
 
+use crate::devices::{self, Model};
 use crate::disk::Disk;
-use crate::flash::{Drive, Offline, Op, StateError};
+use crate::flash::{Drive, Offline, Op};
 use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::rng::Rng;
+use crate::saved::StateError;
 
 /// What is done to bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,6 +26,16 @@ impl Kind {
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read)
     }
+
+    /// Its name in a trace.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Append => "append",
+        }
+    }
 }
 
 /// A request to a volume or a device.
@@ -37,7 +49,7 @@ pub struct Request {
     pub bytes: u64,
 }
 
-/// A drive of either kind.
+/// A drive of any kind.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -48,24 +60,18 @@ pub enum Device {
     Flash(Drive),
     /// It does not.
     Disk(Box<Disk>),
+    /// It does, and is asked through a pointer.
+    Other(Box<dyn Model>),
 }
 
 impl Device {
-    /// What the host can write into.
-    #[must_use]
-    pub fn usable_bytes(&self) -> u64 {
-        match self {
-            Self::Flash(drive) => drive.parameters().usable_bytes(),
-            Self::Disk(disk) => disk.parameters().usable_bytes,
-        }
-    }
-
     /// The least that can be written.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
         match self {
             Self::Flash(drive) => u64::from(drive.parameters().mapping.sector_bytes),
             Self::Disk(disk) => u64::from(disk.parameters().sector_bytes),
+            Self::Other(model) => model.sector_bytes(),
         }
     }
 
@@ -75,6 +81,7 @@ impl Device {
         match self {
             Self::Flash(drive) => drive.parameters().host_cpu_for(bytes),
             Self::Disk(disk) => disk.parameters().host_cpu_ns,
+            Self::Other(model) => model.host_cpu_ns(),
         }
     }
 
@@ -83,13 +90,16 @@ impl Device {
         match self {
             Self::Flash(drive) => drive.rest(rng),
             Self::Disk(disk) => disk.rest(rng),
+            Self::Other(model) => model.rest(rng),
         }
     }
 
     /// Formats the drive; this has no effect on a disk.
     pub fn format(&mut self) {
-        if let Self::Flash(drive) = self {
-            drive.format();
+        match self {
+            Self::Flash(drive) => drive.format(),
+            Self::Disk(_) => {}
+            Self::Other(model) => model.format(),
         }
     }
 
@@ -106,6 +116,7 @@ impl Device {
         match self {
             Self::Flash(drive) => drive.save(),
             Self::Disk(disk) => disk.save(),
+            Self::Other(model) => devices::save(model.as_ref()),
         }
     }
 
@@ -114,15 +125,24 @@ impl Device {
     pub const fn flash(&self) -> Option<&Drive> {
         match self {
             Self::Flash(drive) => Some(drive),
-            Self::Disk(_) => None,
+            Self::Disk(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Device {
+    pub fn usable_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(drive) => drive.parameters().usable_bytes(),
+            Self::Disk(disk) => disk.parameters().usable_bytes,
+            Self::Other(model) => model.usable_bytes(),
         }
     }
 
-    /// The disk, if it is one.
-    #[must_use]
     pub const fn disk(&self) -> Option<&Disk> {
         match self {
-            Self::Flash(_) => None,
+            Self::Flash(_) | Self::Other(_) => None,
             Self::Disk(disk) => Some(disk),
         }
     }
@@ -154,6 +174,8 @@ pub enum DeviceParameters {
     Flash(crate::flash::Parameters),
     /// Of a disk.
     Disk(crate::disk::Parameters),
+    /// Of another kind: a new drive.
+    Other(Box<dyn Model>),
 }
 
 impl DeviceParameters {
@@ -163,6 +185,7 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => parameters.usable_bytes(),
             Self::Disk(parameters) => parameters.usable_bytes,
+            Self::Other(model) => model.usable_bytes(),
         }
     }
 
@@ -172,6 +195,7 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => u64::from(parameters.mapping.sector_bytes),
             Self::Disk(parameters) => u64::from(parameters.sector_bytes),
+            Self::Other(model) => model.sector_bytes(),
         }
     }
 
@@ -183,6 +207,10 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => Drive::new(parameters, rng).map(Device::Flash),
             Self::Disk(parameters) => Disk::new(parameters, rng).map(|disk| Device::Disk(Box::new(disk))),
+            Self::Other(mut model) => {
+                model.rest(rng);
+                Ok(Device::Other(model))
+            }
         }
     }
 
@@ -194,6 +222,11 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => Drive::load(parameters, bytes, rng).map(Device::Flash),
             Self::Disk(parameters) => Disk::load(parameters, bytes, rng).map(|disk| Device::Disk(Box::new(disk))),
+            Self::Other(mut model) => {
+                devices::load(model.as_mut(), bytes)?;
+                model.rest(rng);
+                Ok(Device::Other(model))
+            }
         }
     }
 }

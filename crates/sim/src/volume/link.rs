@@ -41,7 +41,7 @@ impl Link {
     }
 
     /// When a request reaches the array, with the data of a write.
-    pub fn to_array(&mut self, now: Ns, data_bytes: u64) -> Ns {
+    pub fn send_to_array(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;
         }
@@ -50,7 +50,7 @@ impl Link {
     }
 
     /// When a reply reaches the host, with the data of a read.
-    pub fn to_host(&mut self, now: Ns, data_bytes: u64) -> Ns {
+    pub fn send_to_host(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;
         }

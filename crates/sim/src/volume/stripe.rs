@@ -139,7 +139,7 @@ impl StripeMap {
     }
 
     /// Contiguous bytes on a drive; all bytes if the volume has no stripes.
-    #[must_use]
+    #[cfg(test)]
     pub const fn stripe_bytes(&self) -> u64 {
         self.stripe_bytes
     }
@@ -217,8 +217,9 @@ impl StripeMap {
         (self.level == Level::Raid5).then(|| narrow(self.parity_of_row(row)))
     }
 
-    /// The byte of the volume at a byte of a group; `None` where there is parity or no data.
-    #[must_use]
+    /// The byte of the volume at a byte of a group; `None` where there is parity or no data: the inverse of
+    /// [`StripeMap::piece`].
+    #[cfg(test)]
     pub fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
         if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {
             return None;

@@ -2,7 +2,7 @@
 
 A server that starts on the same data folder would do the same. The file postmaster.pid names a System V segment, whose
 header names the data folder by device and inode, and the control segment of dynamic shared memory, which lists the others.
-Structures: src/include/storage/pg_shmem.h and src/backend/storage/ipc/dsm.c of PostgreSQL 14 to 18.
+Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storagelab.targets import descriptors
 _PID_FILE = "postmaster.pid"
 _LONGEST_PID_FILE_BYTES = 4096
 _SEGMENT_LINE = 6
-"""Its line with key and number of the System V segment, counted from 0 (utils/pidfile.h)."""
+"""Its line with key and number of the System V segment, counted from 0."""
 _HEADER = struct.Struct("@iiNNIPQQ")
 """PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
 _HEADER_MAGIC = 679834894

@@ -73,6 +73,10 @@ def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
             "sector_bytes": profile["platters"]["sector_bytes"]["value"],
             "order": drive["order"] or profile["electronics"]["order"]["value"],
         }
+    if profile["kind"] != "flash":
+        host = profile["host"]
+        sizes = {name: host[name]["value"] for name in ("usable_bytes", "sector_bytes")}
+        return {"title": profile["title"], "profile": profile["name"], **sizes}
     history = {"history": _HISTORIES[drive["history"]]} if "history" in drive else {}
     return {
         "title": profile["title"],

@@ -8,7 +8,7 @@ from typing import TypeVar
 from storagelab import profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
-from storagelab.profiles import DiskProfile, FlashProfile, Profile, Shelf
+from storagelab.profiles import DeviceProfile, DiskProfile, FlashProfile, Profile, Shelf
 
 T = TypeVar("T", str, int)
 
@@ -57,11 +57,11 @@ def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
 def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
-    if isinstance(profile, DiskProfile):
-        return _disk(key, drive, profile)
-    if drive.order is not None:
-        hint = "Leave it out: a flash drive has no queue to put in order."
+    if drive.order is not None and not isinstance(profile, DiskProfile):
+        hint = f"Leave it out: {profile.title} has no queue to put in order."
         raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
+    if not isinstance(profile, FlashProfile):
+        return _plain(key, drive, profile)
     return {
         "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
         **_format(key, drive, profile, raw_io),
@@ -90,10 +90,11 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
     return {"format": profile.made_in, **history}
 
 
-def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, object]:
+def _plain(key: str, drive: DriveConfig, profile: DiskProfile | DeviceProfile) -> dict[str, object]:
+    """A disk, or a drive of another kind: nothing of it can be chosen but a disk's order."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
-            hint = f"Leave it out: {profile.title} is a disk."
+            hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
     return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
 

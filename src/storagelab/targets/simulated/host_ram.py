@@ -12,9 +12,10 @@ from typing import Any
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.profiles import FlashProfile
+from storagelab.profiles.declared import default_of
 
 _PAGE_BYTES = 8192
-_LOG_BYTES = 8_000_000_000
+_LOG_BYTES = default_of("a run", "log_bytes")
 """The core's default size of the log."""
 _ROWS_PER_LEAF = 50 * 0.6931471805599453
 """50 rows per page; random inserts settle at pages ln 2 full."""

@@ -142,8 +142,8 @@ def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
 def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, float]]:
     groups: dict[str, dict[str, float]] = {}
     for drive in outcome["drives"]:
-        if disk := drive.get("disk"):
-            groups[f"drive {drive['name']}"] = _counted(disk, scale)
+        if own := drive.get("disk") or drive.get("device"):
+            groups[f"drive {drive['name']}"] = _counted(own, scale)
             continue
         groups[f"drive {drive['name']}"] = {
             "utilisation": drive["utilisation"],

@@ -42,7 +42,7 @@ def server(said: ServerConfig) -> dict[str, object]:
         if name not in costs:
             hint = f"There are: {', '.join(costs)}."
             raise PreflightError("is not a cost of the engine", key=f"server.costs.{name}", hint=hint)
-        costs[name] = {"value": value, "label": "fitted", "source": "set in the spec"}
+        costs[name] = {"value": value, "label": "assumed", "source": "set in the spec"}
     switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(said)
     return {"cores": said.cores, "memory_bytes": said.memory_bytes, "costs": costs, "switches": switches}
 

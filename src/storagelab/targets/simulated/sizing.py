@@ -72,12 +72,8 @@ def _maps(profile: FlashProfile) -> list[MapOfDrive]:
 
 
 def _capacity(profile: Profile, name: str) -> Capacity:
-    if isinstance(profile, FlashProfile):
-        usable = int(profile.formats[name].value)
-    else:
-        usable = int(profile.platters.usable_bytes.value)
     reads, writes = (_ios_per_s(profile, name, access) for access in ("read", "write"))
-    return Capacity(format=name, usable_bytes=usable, reads_per_s=reads, writes_per_s=writes)
+    return Capacity(format=name, usable_bytes=profile.usable_bytes(name), reads_per_s=reads, writes_per_s=writes)
 
 
 def _ios_per_s(profile: Profile, name: str, access: str) -> float:

@@ -4,6 +4,7 @@ use super::{Counters, Disk};
 use crate::disk::{DiskProfile, Order, Parameters};
 use crate::kernel::{MS, Ns, SEC};
 use crate::rng::Rng;
+use crate::saved::{StateError, Writer};
 use crate::volume::repeat::scsi;
 
 const SATA: &str = include_str!("../../../../../src/storagelab/profiles/sata-7k2-1000.toml");
@@ -226,6 +227,20 @@ fn a_disk_put_away_goes_on_as_if_it_had_not_been() {
     damaged[20] ^= 1;
     assert!(Disk::load(parameters.clone(), &damaged, Rng::stream(1, "x")).is_err());
     assert!(Disk::load(parameters, b"nonsense", Rng::stream(1, "x")).is_err());
+}
+
+#[test]
+fn bytes_that_hold_more_than_a_disk_are_refused() {
+    let parameters = scsi(64, Order::Elevator);
+    let saved = new(parameters.clone()).save();
+    let (body, _) = saved.split_last_chunk::<8>().expect("a checksum is last");
+    let mut longer = Writer::default();
+    for word in body.chunks_exact(8) {
+        longer.word(u64::from_le_bytes(word.try_into().expect("8 bytes")));
+    }
+    longer.word(17);
+    let refusal = Disk::load(parameters, &longer.finish(), Rng::stream(1, "x")).expect_err("a word too many");
+    assert_eq!(refusal, StateError::Length);
 }
 
 #[test]

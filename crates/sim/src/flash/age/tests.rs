@@ -1,7 +1,8 @@
 //! The quick way to an old drive leads to the same state as the slow way.
 
 use super::{Age, fifo_host_pages_per_clean, greedy_steady};
-use crate::flash::{FlashPage, Ftl, Shape, Streams, VictimPolicy};
+use crate::flash::ftl::{FlashPage, Ftl, Shape, Streams};
+use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
 
 const LOGICAL_PAGES: u32 = 60_000;

@@ -1,11 +1,12 @@
-//! A drive as bytes: its map, the state of cleaning, its counters. Times are left out: a saved drive is at rest.
+//! A drive as bytes: its map, the state of garbage collection, its counters. Times are left out: a saved drive is at rest.
 
 use super::{Drive, PartPage};
-use crate::flash::Ftl;
+use crate::flash::ftl::Ftl;
 use crate::flash::parameters::Parameters;
 use crate::flash::request::Counters;
-use crate::flash::state::{Reader, StateError, Writer};
+
 use crate::rng::Rng;
+use crate::saved::{Reader, StateError, Writer};
 
 /// "FLASHDR", then the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"FLASHDR\x01");
@@ -25,17 +26,8 @@ impl Drive {
         out.word(filled_bytes);
         out.word(u64::from(self.dies.pages_to_erase));
         out.word(u64::from(self.dies.next_to_erase));
-        let counters = self.counters();
-        for count in [
-            counters.read_pages,
-            counters.read_bytes,
-            counters.written_bytes,
-            counters.buffer_wait_ns,
-            counters.die_busy_ns,
-            counters.idle_cleans,
-            counters.cleaning_bursts,
-        ] {
-            out.word(count);
+        for count in self.counters().own() {
+            out.word(*count);
         }
         out.bytes(&self.ftl.save());
         out.finish()
@@ -52,15 +44,7 @@ impl Drive {
         let (page, filled_bytes) = (input.word()?, input.word()?);
         let (pages_to_erase, next_to_erase) = (input.word()?, input.word()?);
         let mut counters = Counters::default();
-        for count in [
-            &mut counters.read_pages,
-            &mut counters.read_bytes,
-            &mut counters.written_bytes,
-            &mut counters.buffer_wait_ns,
-            &mut counters.die_busy_ns,
-            &mut counters.idle_cleans,
-            &mut counters.cleaning_bursts,
-        ] {
+        for count in counters.own() {
             *count = input.word()?;
         }
         let ftl = Ftl::load(input.remaining())?;

@@ -1,9 +1,13 @@
 //! Closed forms that the drive's times must meet, and stories of a drive with a history.
 
 use super::{Drive, Op};
-use crate::flash::parameters::{Cleaning, Parameters};
-use crate::flash::{Age, MappingRam, Shape, StateError, Streams, VictimPolicy};
+use crate::flash::Age;
+use crate::flash::ftl::{Shape, Streams};
+use crate::flash::mapping_ram::MappingRam;
+use crate::flash::parameters::{GarbageCollection, Parameters};
+use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
+use crate::saved::StateError;
 
 mod priority;
 mod saving;
@@ -36,7 +40,7 @@ fn parameters() -> Parameters {
         link_read_bytes_per_s: PAGE * 1_000_000,
         link_write_bytes_per_s: PAGE * 1_000_000,
         buffer_pages: 64,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             start_blocks: 3,
             stop_blocks: 6,
             pace_per_mille: 1500,
@@ -181,7 +185,7 @@ fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplificati
             },
             read_ns: if erase_ns == 0 { 0 } else { 50 * US },
             erase_ns,
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 20,
                 ..parameters().cleaning
@@ -243,7 +247,7 @@ fn a_burst_of_writes_is_taken_at_once_until_the_buffer_is_full() {
 fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
     let spread = |addresses| {
         let mut drive = drive(Parameters {
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 4,
                 stop_blocks: 16,
                 pace_per_mille: 3000,
@@ -284,7 +288,7 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
                 logical_pages: 48_000,
                 ..parameters().shape
             },
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 110,
                 pace_per_mille,
@@ -317,7 +321,7 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
 fn a_drive_left_alone_cleans_up_by_itself() {
     let mut drive = filled(
         Parameters {
-            cleaning: Cleaning {
+            cleaning: GarbageCollection {
                 idle_blocks: 20,
                 ..parameters().cleaning
             },
@@ -343,9 +347,7 @@ fn a_drive_left_alone_cleans_up_by_itself() {
 fn without_trim_freed_addresses_stay_valid_until_the_next_format() {
     let mapped = |trim| {
         let mut drive = filled(Parameters { trim, ..parameters() }, 7000);
-        drive
-            .submit(0, Op::Trim { page: 0, pages: 3000 })
-            .expect("it is on-line");
+        drive.trim(0, 0, 3000);
         let after_trim = drive.ftl().mapped_pages();
         drive.format();
         (after_trim, drive.ftl().mapped_pages())
@@ -401,7 +403,7 @@ fn log_written_to_a_page_that_was_trimmed_is_there_again() {
     let mut drive = drive(parameters());
     let piece = |offset| Op::WriteBytes { offset, bytes: 512 };
     drive.submit(0, piece(0)).expect("it is on-line");
-    drive.submit(S, Op::Trim { page: 0, pages: 1 }).expect("it is on-line");
+    drive.trim(S, 0, 1);
     assert_eq!(drive.ftl().flash_page(0), None);
     drive.submit(2 * S, piece(512)).expect("it is on-line");
     assert!(drive.ftl().flash_page(0).is_some());
@@ -458,5 +460,7 @@ fn parameters_that_can_not_be_are_refused_by_name() {
     assert!(refusal(slow).starts_with("pace_per_mille is 1000"));
     let mut greedy = parameters();
     greedy.cleaning.stop_blocks = 40;
-    assert!(refusal(greedy).starts_with("cleaning wants 40 free blocks, but this format leaves 32 spare ones"));
+    assert!(
+        refusal(greedy).starts_with("garbage collection wants 40 free blocks, but this format leaves 32 spare ones")
+    );
 }

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use super::{FlashPage, Ftl, Observer, Shape, Streams};
-use crate::flash::{Age, VictimPolicy};
+use crate::flash::Age;
+use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
 
 fn shape(blocks: u32, pages_per_block: u32, logical_pages: u32) -> Shape {
@@ -91,7 +92,7 @@ fn writing_in_order_copies_nothing_however_often() {
             ftl.write(page, &mut ());
         }
     }
-    // A block is cleaned while pages of the next lap still wait in the open block: at most a few per lap.
+    // A block is collected while pages of the next lap still wait in the open block: at most a few per lap.
     assert!(ftl.counters().write_amplification() < 1.02, "{:?}", ftl.counters());
     assert_eq!(ftl.check(), Ok(()));
 }
@@ -294,7 +295,7 @@ fn follow(shape: Shape, steps: &[Step]) -> Result<(), String> {
                     return Err(format!("page {page} was trimmed and {held} is whether it held data"));
                 }
             }
-            Step::Clean => drop(ftl.clean(&mut follower)),
+            Step::Clean => drop(ftl.collect_block(&mut follower)),
             Step::Format => {
                 ftl.format(logical_pages)?;
                 holds.fill(false);

@@ -57,10 +57,3 @@ fn so_much_data_fits_that_a_little_more_would_not() {
     assert_eq!(MappingRam::ON_DRIVE.data_within(0), u64::MAX);
     assert_eq!(MappingRam::ON_DRIVE.bytes_for(80 * GB), 0);
 }
-
-#[test]
-fn log_is_padded_to_whole_sectors() {
-    let padded = |sector_bytes: u32, bytes| old_driver(sector_bytes).padded(bytes);
-    assert_eq!([1, 512, 513].map(|bytes| padded(512, bytes)), [512, 512, 1024]);
-    assert_eq!([1, 512, 4097].map(|bytes| padded(4096, bytes)), [4096, 4096, 8192]);
-}

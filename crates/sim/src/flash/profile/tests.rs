@@ -1,6 +1,7 @@
 //! The shipped profiles are complete, and resolve to the expected parameters.
 
-use super::{DriveProfile, Label, Setup};
+use super::{DriveProfile, Setup};
+use crate::figures::Label;
 use crate::flash::{Age, Drive, Op, Parameters};
 use crate::rng::Rng;
 
@@ -116,7 +117,7 @@ fn scale_shrinks_the_flash_and_leaves_the_clock_alone() {
     assert_eq!((life_size.program_ns, life_size.dies), (small.program_ns, small.dies));
 }
 
-/// Write amplification of the aged drive, written at random, with cleaning in bursts as the profile has it.
+/// Write amplification of the aged drive, written at random, with garbage collection in bursts as the profile has it.
 #[test]
 fn the_drive_copies_as_much_at_one_scale_as_at_another() {
     let amplification = |scale| {

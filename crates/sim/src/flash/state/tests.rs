@@ -1,8 +1,10 @@
 //! A drive comes back from its bytes unchanged, and damaged bytes never become a drive.
 
-use super::{StateError, checksum};
-use crate::flash::{Age, Ftl, Shape, Streams, VictimPolicy};
+use crate::flash::Age;
+use crate::flash::ftl::{Ftl, Shape, Streams};
+use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
+use crate::saved::{StateError, checksum};
 
 fn used(victim: VictimPolicy) -> Ftl {
     let mut ftl = Ftl::new(Shape {

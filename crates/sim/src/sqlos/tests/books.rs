@@ -1,6 +1,7 @@
 use super::{run, small};
 use crate::kernel::SEC;
-use crate::sqlos::{Machine, Mode, Progress, Role, Sqlos, WAIT_TYPES, WaitType};
+use crate::sqlos::waits::WAIT_TYPES;
+use crate::sqlos::{Machine, Mode, Progress, Role, Sqlos, WaitType};
 
 #[test]
 fn every_wait_type_has_a_name_of_its_own() {
@@ -51,7 +52,7 @@ fn books_may_be_asked_for_in_the_middle_of_everything() {
                 let hold = page.acquire(Mode::Ex).await;
                 os.cpu(70).await;
                 hold.release();
-                os.sleep(30, WaitType::WaitFor).await;
+                os.sleep(30, WaitType::AsyncIoCompletion).await;
             }
         });
     }
@@ -73,7 +74,7 @@ fn a_run_ends_with_its_sessions_whatever_works_in_the_background() {
             os.cpu(10).await;
         }
     });
-    machine.spawn_session(os.sleep(10 * SEC, WaitType::WaitFor));
+    machine.spawn_session(os.sleep(10 * SEC, WaitType::AsyncIoCompletion));
     assert_eq!(run(&mut machine), 10 * SEC);
     let books = os.books();
     assert_eq!(
@@ -88,5 +89,6 @@ fn a_run_ends_with_its_sessions_whatever_works_in_the_background() {
 #[test]
 fn a_run_of_no_sessions_is_finished_before_it_starts() {
     let os = Sqlos::new(small(1));
-    assert_eq!(Machine::new(&os).run(), Ok(0));
+    assert_eq!(Machine::new(&os).run_until(SEC), Ok(Progress::Finished));
+    assert_eq!(os.now(), 0);
 }

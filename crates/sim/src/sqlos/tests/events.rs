@@ -1,6 +1,9 @@
 use super::{Log, run, small};
-use crate::kernel::Ns;
+use crate::kernel::{Action, Ns, Port};
 use crate::sqlos::{Config, Event, Machine, Notice, Resource, Sqlos, WaitType};
+
+/// Sets an event from outside of the workers.
+const BELL: Port = Port::new(6);
 
 async fn note_after(os: &Sqlos, log: &Log, name: &str, event: &Event<'_>, wait: WaitType) {
     event.wait(wait).await;
@@ -15,7 +18,8 @@ fn all_that_wait_for_an_event_go_on_in_the_order_of_their_coming() {
     for name in ["first", "second", "third"] {
         machine.spawn_session(note_after(&os, &log, name, &flushed, WaitType::WriteLog));
     }
-    flushed.set_at(40);
+    machine.on(BELL, |_| flushed.set());
+    os.kernel().at(40, Action::call(BELL, 0));
     run(&mut machine);
     log.assert(&[(40, "first"), (40, "second"), (40, "third")]);
     assert_eq!(os.books().sessions.of(WaitType::WriteLog).resource_ns, 3 * 40);
@@ -26,12 +30,12 @@ fn an_event_that_is_set_lets_everybody_pass_until_it_is_reset() {
     let (os, log) = (Sqlos::new(small(1)), Log::default());
     let open = os.event(1);
     let mut machine = Machine::new(&os);
+    machine.on(BELL, |_| open.set());
     machine.spawn_session(async {
         open.set();
         note_after(&os, &log, "open", &open, WaitType::LogBuffer).await;
         open.reset();
-        assert!(!open.is_set());
-        open.set_at(25);
+        os.kernel().at(25, Action::call(BELL, 0));
         note_after(&os, &log, "open again", &open, WaitType::LogBuffer).await;
     });
     run(&mut machine);
@@ -58,41 +62,17 @@ fn one_worker_wakes_another_at_once_though_completions_wait_for_a_switch() {
 }
 
 #[test]
-fn an_io_is_noticed_by_the_scheduler_of_who_issued_it_for_all_that_wait() {
-    let os = Sqlos::new(Config {
-        notice: Notice::AtSwitch,
-        ..small(2)
-    });
-    let (log, read) = (Log::default(), os.event_on(0, 1));
-    let mut machine = Machine::new(&os);
-    read.io_done_at(10);
-    machine.spawn_session(os.cpu(70));
-    machine.spawn_session(note_after(&os, &log, "on an idle core", &read, WaitType::PageIoLatchSh));
-    run(&mut machine);
-    log.assert(&[(70, "on an idle core")]);
-}
-
-#[test]
-fn an_event_lives_as_long_as_its_handles_and_firings_and_its_place_is_used_again() {
+fn an_event_lives_as_long_as_its_handles_and_its_place_is_used_again() {
     let os = Sqlos::new(small(1));
-    let mut machine = Machine::new(&os);
-    machine.spawn_session(async {
-        for round in 0..1000 {
-            let event = os.event(round);
-            let device = event.clone();
-            device.io_done_at(os.now() + 1);
-            drop(device);
-            event.wait(WaitType::IoCompletion).await;
-            drop(event);
-            // Nobody waits for this one, and it fires after its last handle is gone.
-            os.event(round).io_done_at(os.now() + 1);
-        }
-        os.sleep(10, WaitType::WaitFor).await;
-    });
-    run(&mut machine);
+    for round in 0..1000 {
+        let event = os.event(round);
+        let other = event.clone();
+        drop(event);
+        assert_eq!(os.state().events[0].label, round);
+        other.set();
+    }
     let state = os.state();
-    assert!(state.events.len() <= 3, "{} events", state.events.len());
-    assert_eq!(state.free_events.len(), state.events.len());
+    assert_eq!((state.events.len(), state.free_events.len()), (1, 1));
 }
 
 #[test]
@@ -105,7 +85,7 @@ fn a_semaphore_lets_so_many_in_and_the_others_wait_in_the_order_of_their_coming(
         machine.spawn_session(async move {
             places.take(WaitType::SleepBpoolFlush).await;
             log.note(os, name);
-            os.sleep(length_ns, WaitType::IoCompletion).await;
+            os.sleep(length_ns, WaitType::WriteCompletion).await;
             places.give();
         });
     }

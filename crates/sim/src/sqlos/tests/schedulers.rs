@@ -1,7 +1,8 @@
 use super::{Log, run, small};
-use crate::kernel::{Action, MS, Ns, Port, US};
+use crate::kernel::{Action, MS, Ns, Port, SEC};
 use crate::rng::Rng;
-use crate::sqlos::{Config, Machine, Notice, Resource, Role, Sqlos, WaitSum, WaitType, WorkerState};
+use crate::sqlos::waits::WaitSum;
+use crate::sqlos::{Config, Machine, Notice, Resource, Role, Sqlos, WaitType};
 
 /// A session that computes once, and notes when it was done.
 async fn burst(os: &Sqlos, log: &Log, name: &str, length_ns: Ns) {
@@ -92,20 +93,6 @@ fn code_that_offers_no_yield_overruns_its_quantum_and_yields_after_that() {
 }
 
 #[test]
-fn a_worker_can_yield_before_its_quantum_is_used_up() {
-    let (os, log) = (Sqlos::new(small(1)), Log::default());
-    let mut machine = Machine::new(&os);
-    machine.spawn_session(async {
-        burst(&os, &log, "first", 10).await;
-        os.yield_now().await;
-        log.note(&os, "back");
-    });
-    machine.spawn_session(burst(&os, &log, "other", 10));
-    run(&mut machine);
-    log.assert(&[(10, "first"), (20, "other"), (20, "back")]);
-}
-
-#[test]
 fn workers_are_dealt_out_to_the_schedulers_in_turn_and_stay_there() {
     let (os, log) = (Sqlos::new(small(2)), Log::default());
     let mut machine = Machine::new(&os);
@@ -132,12 +119,11 @@ fn a_worker_can_be_put_on_a_given_scheduler() {
 fn a_wait_is_resource_time_until_the_time_has_come_and_signal_time_until_the_core_is_free() {
     let os = Sqlos::new(small(1));
     let mut machine = Machine::new(&os);
-    let waiter = machine.spawn_session(async {
-        os.sleep(30, WaitType::IoCompletion).await;
+    machine.spawn_session(async {
+        os.sleep(30, WaitType::WriteCompletion).await;
     });
     machine.spawn_session(os.cpu(80));
     assert_eq!(machine.run_until(50), Ok(crate::sqlos::Progress::LimitReached));
-    assert_eq!(os.worker_state(waiter), WorkerState::Runnable);
     assert_eq!(os.runnable(), 1);
     run(&mut machine);
     let expected = WaitSum {
@@ -145,18 +131,14 @@ fn a_wait_is_resource_time_until_the_time_has_come_and_signal_time_until_the_cor
         resource_ns: 30,
         signal_ns: 50,
     };
-    assert_eq!(*os.books().sessions.of(WaitType::IoCompletion), expected);
+    assert_eq!(*os.books().sessions.of(WaitType::WriteCompletion), expected);
 }
 
 /// The resource and the signal time of an I/O of 30 ns, beside a worker that computes for 80 ns on the same core.
 fn io_beside_a_burst(notice: Notice) -> (Ns, Ns) {
     let os = Sqlos::new(Config { notice, ..small(1) });
     let mut machine = Machine::new(&os);
-    machine.spawn_session(async {
-        let read = os.event(1);
-        read.io_done_at(30);
-        read.wait(WaitType::PageIoLatchEx).await;
-    });
+    machine.spawn_session(os.until(30, WaitType::PageIoLatchEx));
     machine.spawn_session(os.cpu(80));
     run(&mut machine);
     let wait = *os.books().sessions.of(WaitType::PageIoLatchEx);
@@ -176,10 +158,10 @@ fn an_idle_core_notices_a_finished_io_at_once() {
         ..small(2)
     });
     let mut machine = Machine::new(&os);
-    machine.spawn_session(os.sleep(30, WaitType::WaitFor));
+    machine.spawn_session(os.sleep(30, WaitType::AsyncIoCompletion));
     machine.spawn_session(os.cpu(80));
     run(&mut machine);
-    let wait = *os.books().sessions.of(WaitType::WaitFor);
+    let wait = *os.books().sessions.of(WaitType::AsyncIoCompletion);
     assert_eq!((wait.resource_ns, wait.signal_ns), (30, 0));
 }
 
@@ -192,7 +174,7 @@ fn what_has_arrived_goes_before_the_worker_that_yields() {
     let log = Log::default();
     let mut machine = Machine::new(&os);
     machine.spawn_session(async {
-        os.sleep(30, WaitType::WaitFor).await;
+        os.sleep(30, WaitType::AsyncIoCompletion).await;
         log.note(&os, "sleeper");
     });
     machine.spawn_session(burst(&os, &log, "worker", 150));
@@ -228,7 +210,7 @@ fn what_is_known_to_come_to_a_core_is_noticed_at_its_switch_and_by_an_idle_core_
     }
     machine.spawn_session(async {
         os.cpu(5 * MS).await;
-        os.sleep(10 * MS, WaitType::WaitFor).await;
+        os.sleep(10 * MS, WaitType::AsyncIoCompletion).await;
     });
     run(&mut machine);
     log.assert(&[(4 * MS, "page 2"), (6 * MS, "page 3"), (7 * MS, "page 1")]);
@@ -272,8 +254,8 @@ fn sessions_in_memory_share_a_core_in_turn() {
 fn a_core_shared_by_thinking_users_is_as_busy_as_queueing_theory_says() {
     const USERS: u32 = 8;
     const ROUNDS: u32 = 20_000;
-    const THINK_NS: f64 = 1e6;
-    const SERVICE_NS: f64 = 2e5;
+    const THINK_NS: Ns = 1_000_000;
+    const SERVICE_NS: Ns = 200_000;
     let os = Sqlos::new(Config {
         notice: Notice::AtOnce,
         ..Config::new(1)
@@ -283,21 +265,16 @@ fn a_core_shared_by_thinking_users_is_as_busy_as_queueing_theory_says() {
         let os = &os;
         machine.spawn_session(async move {
             let mut lengths = Rng::stream(1, &format!("user/{user}"));
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "small and positive"
-            )]
-            let mut draw = |mean_ns| lengths.exponential(mean_ns).round() as Ns;
+            let mut draw = |mean_ns| lengths.exponential_ns(mean_ns);
             for _ in 0..ROUNDS {
-                os.sleep(draw(THINK_NS), WaitType::WaitFor).await;
+                os.sleep(draw(THINK_NS), WaitType::AsyncIoCompletion).await;
                 os.cpu_unbroken(draw(SERVICE_NS)).await;
             }
         });
     }
     let elapsed_ns = run(&mut machine);
     let weights = (0..USERS).scan(1.0, |weight, k| {
-        *weight *= f64::from(USERS - k) * SERVICE_NS / THINK_NS;
+        *weight *= f64::from(USERS - k) * SERVICE_NS as f64 / THINK_NS as f64;
         Some(*weight)
     });
     let expected = 1.0 - 1.0 / (1.0 + weights.sum::<f64>());
@@ -309,22 +286,12 @@ fn a_core_shared_by_thinking_users_is_as_busy_as_queueing_theory_says() {
 }
 
 #[test]
-#[should_panic(expected = "only a running worker")]
-fn a_device_that_asks_for_a_core_is_refused() {
-    let os = Sqlos::new(Config::new(1));
-    let mut machine = Machine::new(&os);
-    machine.spawn_process(os.cpu(US));
-    machine.spawn_session(os.cpu(US));
-    run(&mut machine);
-}
-
-#[test]
 fn a_session_that_nobody_will_ever_wake_is_named() {
     let os = Sqlos::new(Config::new(1));
     let never = os.event(42);
     let mut machine = Machine::new(&os);
     machine.spawn_session(never.wait(WaitType::LogBuffer));
-    let stuck = machine.run().expect_err("nobody sets the event");
+    let stuck = machine.run_until(SEC).expect_err("nobody sets the event");
     let expected = "at 0 ns nothing is left to happen, and these wait for ever: worker 0 for LOGBUFFER (Event(42))";
     assert_eq!(stuck.to_string(), expected);
 }

@@ -14,20 +14,25 @@ pub(super) struct Destage {
     most_in_progress: u32,
 }
 
-/// Sector bits of a block of the cache, and the most that goes to the drives at once.
-const CACHE_BLOCK_BYTES: u64 = 8192;
-const CACHE_RUN_BYTES: u64 = 262_144;
+/// The model of a cache has these constants; a spec can't set them.
+pub mod cache_constants {
+    crate::figures::constants! { "a cache", default: false {
+        block_bytes: u64 = 8192, Assumed, "The cache keeps whole blocks, of the size of a database page";
+        run_bytes: u64 = 262_144, Assumed, "The most neighbouring data that go to the drives in one write";
+    }}
+}
+use cache_constants::{block_bytes, run_bytes};
 
 impl Volume {
     /// The same behind a controller's cache, in a world `scale` times smaller.
     #[must_use]
     pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
-        let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
+        let bytes = (choice.bytes / u64::from(scale)).max(block_bytes());
         self.destage = Some(Destage {
             cache: Cache::new(
                 bytes,
-                CACHE_BLOCK_BYTES,
-                CACHE_RUN_BYTES,
+                block_bytes(),
+                run_bytes(),
                 choice.keep_per_mille,
                 choice.destaging,
             ),
@@ -57,7 +62,7 @@ impl Volume {
             return None;
         }
         if destage.cache.take(offset, bytes) {
-            let mirrored_ns = destage.mirror.to_array(now, bytes);
+            let mirrored_ns = destage.mirror.send_to_array(now, bytes);
             self.counters.cached += 1;
             self.destage(now);
             return Some(mirrored_ns);

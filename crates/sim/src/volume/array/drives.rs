@@ -27,18 +27,19 @@ impl Volume {
         Ok(done_ns)
     }
 
-    /// Asks a flash drive.
+    /// Asks a drive that knows when it will be done.
     fn ask_member(&mut self, now: Ns, kind: Kind, part: Part) -> Result<Ns, Offline> {
         let member = &mut self.members[part.drive as usize];
-        let Device::Flash(drive) = &mut member.device else {
-            unreachable!("only flash drives are asked in this way")
-        };
         let request = Request {
             kind,
             offset: part.offset,
             bytes: part.bytes,
         };
-        let done_ns = ask_flash(drive, now, request)?;
+        let done_ns = match &mut member.device {
+            Device::Flash(drive) => ask_flash(drive, now, request)?,
+            Device::Other(model) => model.submit(now, request),
+            Device::Disk(_) => unreachable!("a disk does not know when it will be done"),
+        };
         member.until = member.until.max(done_ns);
         self.counters.parts += 1;
         Ok(done_ns)
@@ -51,7 +52,7 @@ impl Volume {
         let load = |drive: u32| {
             let member = &self.members[drive as usize];
             match &member.device {
-                Device::Flash(_) => (member.until.saturating_sub(now), 0, drive ^ turn),
+                Device::Flash(_) | Device::Other(_) => (member.until.saturating_sub(now), 0, drive ^ turn),
                 Device::Disk(disk) => (disk.in_progress(), disk.distance(offset), drive ^ turn),
             }
         };

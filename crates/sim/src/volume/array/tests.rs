@@ -4,8 +4,10 @@ use super::{Answer, Counters, Volume};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
 use crate::volume::cache::Destaging;
+use crate::volume::config::{CacheChoice, LinkChoice};
 use crate::volume::repeat::{disk, flash, flash_with_log_delay};
-use crate::volume::{CacheChoice, Device, Kind, Level, LinkChoice, Request, StripeMap};
+use crate::volume::stripe::Level;
+use crate::volume::{Device, Kind, Request, StripeMap};
 
 mod stories;
 
@@ -289,7 +291,7 @@ fn requests_at_random_times_wait_for_the_link_as_theory_has_it() {
     let mut arrived_ns = Vec::new();
     let mut done = Vec::new();
     for token in 0..=COUNT {
-        now += rng.exponential(float(TAKES_NS) / LOAD);
+        now += float(rng.exponential_ns(whole(float(TAKES_NS) / LOAD)));
         let until_ns = if token < COUNT { whole(now) } else { Ns::MAX - 1 };
         while volume.next_event() <= until_ns {
             let at_ns = volume.next_event();

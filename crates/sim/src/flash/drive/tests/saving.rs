@@ -18,7 +18,10 @@ fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
                 offset: u64::from(page) * PAGE + 512,
                 bytes: 1024,
             },
-            _ => Op::Trim { page, pages },
+            _ => {
+                drive.trim(now, page, pages);
+                continue;
+            }
         };
         completions.push(drive.submit(now, op).expect("it is on-line"));
     }
@@ -28,7 +31,7 @@ fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
 fn lively() -> Parameters {
     Parameters {
         jitter_per_mille: 250,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             idle_after_ns: 300 * US,
             idle_blocks: 10,
             ..parameters().cleaning

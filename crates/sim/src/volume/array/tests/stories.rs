@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use super::{Counters, Volume, cache, request, volume};
 use crate::kernel::Ns;
 use crate::rng::Rng;
+use crate::volume::config::LinkChoice;
 use crate::volume::repeat::{disk, flash, holds};
-use crate::volume::{Answer, Kind, Level, LinkChoice};
+use crate::volume::stripe::Level;
+use crate::volume::{Answer, Kind};
 
 /// One request in a story of many.
 #[derive(Clone, Copy, Debug)]

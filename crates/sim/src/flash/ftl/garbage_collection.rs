@@ -1,24 +1,24 @@
-//! Cleaning: reclaims blocks by copying what is still valid in them and erasing them.
+//! Garbage collection: reclaims blocks by copying what is still valid in them and erasing them.
 //!
 //! Copies change entries all over the map of logical pages, which at life size is far larger than the processor's
-//! caches. So the entries of all blocks likely to be cleaned next are read at once, which lets the processor fetch them
+//! caches. So the entries of all blocks likely to be collected next are read at once, which lets the processor fetch them
 //! in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
 
-/// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
+/// Free blocks below which the host may not open one: garbage collection needs the last one to copy into.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
 
 /// How many pages are copied together.
 const GROUP: usize = 64;
 
-/// Most pages of blocks about to be cleaned that are looked up together; at least those of one block.
+/// Most pages of blocks about to be collected that are looked up together; at least those of one block.
 const GROUP_AHEAD: u32 = 1024;
 
 /// Entries of a map per line of the processor's cache.
 const LINE: usize = 16;
 
-/// A valid page of a block that is cleaned.
+/// A valid page of a block that is collected.
 #[derive(Clone, Copy)]
 struct Valid {
     flash: FlashPage,
@@ -26,26 +26,26 @@ struct Valid {
 }
 
 impl Ftl {
-    /// How many pages cleaning the next victim would copy; `None` if no block is closed.
+    /// How many pages garbage collection the next victim would copy; `None` if no block is closed.
     #[must_use]
     pub fn next_victim_valid(&self) -> Option<u32> {
         self.blocks.front().map(|block| self.blocks.valid(block))
     }
 
-    /// Cleans until the host may open a block, if it still needs one.
+    /// Collects until the host may open a block, if it still needs one.
     #[cold]
     pub(super) fn make_room(&mut self, observer: &mut impl Observer) {
         if self.free.len() < FREE_BLOCKS_FOR_HOST {
             self.looked_at = 0; // the host has written since, so other blocks may be next
         }
         while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].room() == 0 {
-            self.clean(observer)
+            self.collect_block(observer)
                 .expect("a drive short of free blocks has closed ones");
         }
     }
 
-    /// Cleans one block; returns the number of pages copied, or `None` if no block is closed.
-    pub fn clean(&mut self, observer: &mut impl Observer) -> Option<u32> {
+    /// Collects one block; returns the number of pages copied, or `None` if no block is closed.
+    pub fn collect_block(&mut self, observer: &mut impl Observer) -> Option<u32> {
         if self.looked_at == 0 {
             self.looked_at = self.look_at_victims();
         }
@@ -61,7 +61,7 @@ impl Ftl {
         Some(moved)
     }
 
-    /// Prefetches what cleaning will change until it has reclaimed a block's worth of pages; returns how many blocks
+    /// Prefetches what garbage collection will change until it has reclaimed a block's worth of pages; returns how many blocks
     /// that takes.
     fn look_at_victims(&self) -> usize {
         let pages = self.shape.pages_per_block;
@@ -118,7 +118,7 @@ impl Ftl {
         count
     }
 
-    /// Puts pages at the cleaning's write point, in runs that end where its blocks do.
+    /// Puts pages at the garbage collection's write point, in runs that end where its blocks do.
     fn copy(&mut self, mut pages: &[Valid], observer: &mut impl Observer) {
         let point = self.cleaning_point;
         while !pages.is_empty() {

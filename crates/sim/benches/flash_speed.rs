@@ -1,6 +1,6 @@
 //! Measures the speed and the memory of the flash drive's map and of its time model.
 //!
-//! `cargo run --release --package storagelab-sim --example flash_speed [SCALE]`: 64 if no scale is given, 1 is life-size.
+//! `cargo bench --package storagelab-sim --features internals --bench flash_speed -- SCALE`: 64 if no scale is given, 1 is life-size.
 //! Each line shows the work, the write amplification, and millions of host pages per second of CPU time, best of three
 //! rounds.
 #![expect(clippy::print_stdout, reason = "it is for people")]
@@ -9,18 +9,17 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use storagelab_sim::flash::{
-    Age, Drive, Ftl, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy, parameters::Cleaning,
+use storagelab_sim::Rng;
+use storagelab_sim::internals::flash::{
+    Age, Drive, Ftl, GarbageCollection, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy,
 };
-use storagelab_sim::rng::Rng;
 
 const PAGE_BYTES: u64 = 8192;
 const RAW_BYTES: u64 = 330_000_000_000;
 
 fn main() {
-    let scale: u64 = std::env::args()
-        .nth(1)
-        .map_or(64, |word| word.parse().expect("a scale"));
+    // cargo adds `--bench` to what it is given.
+    let scale: u64 = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(64);
     let shape = |usable_bytes: u64| Shape {
         blocks: narrow(RAW_BYTES / scale / PAGE_BYTES / 64),
         pages_per_block: 64,
@@ -102,7 +101,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
         link_read_bytes_per_s: 700_000_000,
         link_write_bytes_per_s: 700_000_000,
         buffer_pages: 256,
-        cleaning: Cleaning {
+        cleaning: GarbageCollection {
             start_blocks: shape.blocks / 200,
             stop_blocks: shape.blocks / 100,
             pace_per_mille: 2000,

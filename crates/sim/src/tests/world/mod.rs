@@ -7,10 +7,10 @@ pub(crate) mod sha256;
 
 use std::ops::ControlFlow;
 
+use crate::Block;
+use crate::outcome::{RunOutcome, WaitRow};
+use crate::scenario::Scenario;
 use serde_json::{Value, json};
-use storagelab_sim::outcome::{RunOutcome, WaitRow};
-use storagelab_sim::run::Block;
-use storagelab_sim::scenario::Scenario;
 
 pub(crate) use profiles::{profile, server};
 

@@ -16,13 +16,13 @@
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::world::random::{Draw, ODD, World, world};
-use storagelab_sim::flash::{Age, Drive, Parameters};
-use storagelab_sim::outcome::RunOutcome;
-use storagelab_sim::rng::Rng;
-use storagelab_sim::run::Block;
-use storagelab_sim::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
-use storagelab_sim::volume::DeviceParameters;
+use crate::Block;
+use crate::flash::{Age, Drive, Parameters};
+use crate::outcome::RunOutcome;
+use crate::rng::Rng;
+use crate::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
+use crate::tests::world::random::{Draw, ODD, World, world};
+use crate::volume::DeviceParameters;
 
 /// Takes some seconds in a debug build.
 const USUAL: Range<u64> = 0..60;
@@ -139,7 +139,7 @@ fn live(seed: u64, world: &World, tally: &mut Tally) -> Result<(), String> {
 fn flash(scenario: &Scenario, name: &str) -> Result<Parameters, String> {
     match scenario.drives[name].parameters(scenario.scale)? {
         DeviceParameters::Flash(parameters) => Ok(parameters),
-        DeviceParameters::Disk(_) => Err(format!("{name} is a disk")),
+        _ => Err(format!("{name} is no flash drive")),
     }
 }
 

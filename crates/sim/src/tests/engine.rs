@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use crate::world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
+use crate::engine::files::Layout;
+use crate::outcome::RunOutcome;
+use crate::rng::Rng;
+use crate::tests::world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
+use crate::{Block, BlockError};
 use serde_json::json;
-use storagelab_sim::engine::files::Layout;
-use storagelab_sim::outcome::RunOutcome;
-use storagelab_sim::rng::Rng;
-use storagelab_sim::run::{Block, BlockError};
 
 /// Small enough for a debug build.
 const SMALL: u32 = 512;

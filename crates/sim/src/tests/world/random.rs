@@ -1,7 +1,7 @@
 //! Small random worlds, each drawn from a seed: servers, drives, volumes and runs of many kinds, most of them possible.
 
+use crate::rng::Rng;
 use serde_json::{Value, json};
-use storagelab_sim::rng::Rng;
 
 use super::{profile, server};
 

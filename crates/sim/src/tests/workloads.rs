@@ -1,9 +1,9 @@
 //! Loads other than random inserts: mixed point reads, and page-sized rows at the right edge of the index.
 
-use crate::world::{article_a, float, off, outcomes, read, run, waits};
+use crate::Block;
+use crate::outcome::{RunOutcome, WaitRow};
+use crate::tests::world::{article_a, float, off, outcomes, read, run, waits};
 use serde_json::{Value, json};
-use storagelab_sim::outcome::{RunOutcome, WaitRow};
-use storagelab_sim::run::Block;
 
 /// Small enough for a debug build.
 const SCALE: u32 = 512;

@@ -1,5 +1,4 @@
 //! The ready-made profiles, in JSON, for tests and examples.
-#![allow(dead_code, reason = "each user needs some of it")]
 
 use serde_json::{Value, json};
 

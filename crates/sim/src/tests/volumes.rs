@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use crate::world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
+use crate::Block;
+use crate::outcome::RunOutcome;
+use crate::tests::world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
-use storagelab_sim::outcome::RunOutcome;
-use storagelab_sim::run::Block;
 
 const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
 const SATA: &str = include_str!("../../../../src/storagelab/profiles/sata-7k2-1000.toml");
@@ -20,7 +20,7 @@ fn profile(text: &str) -> Value {
 
 /// 16 connections that insert 2 M rows each, 10 in a transaction.
 fn run(data_files: u32, data: &[&str], log: &str) -> Value {
-    let mut run = crate::world::run(data_files);
+    let mut run = crate::tests::world::run(data_files);
     run["data_volumes"] = json!(data);
     run["log_volume"] = json!(log);
     run["data_bytes"] = json!(60_000_000_000_u64);
@@ -285,7 +285,7 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
     }
     let mut scenario = article_b(&[run(2, &["a", "b"], "log")]);
     scenario["drives"]["a0"]["profile"]["arm"]["speed"] = json!(1);
-    let error = serde_json::from_value::<storagelab_sim::scenario::Scenario>(scenario).expect_err("an unknown key");
+    let error = serde_json::from_value::<crate::scenario::Scenario>(scenario).expect_err("an unknown key");
     assert!(error.to_string().contains("unknown field `speed`"), "{error}");
 }
 
@@ -337,7 +337,7 @@ fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
     );
     if let Err(error) = outcome {
         panic!(
-            "{error}\nagain: PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim --test volumes small_worlds"
+            "{error}\nagain: PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim small_worlds_on_any_volumes"
         );
     }
 }

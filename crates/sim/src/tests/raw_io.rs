@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use crate::BlockError;
+use crate::{RawBlock, RawOutcome, RawScenario};
 use serde_json::{Value, json};
-use storagelab_sim::raw_io::{RawBlock, RawOutcome, RawScenario};
-use storagelab_sim::run::BlockError;
 
 const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
 const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
@@ -217,7 +217,7 @@ fn the_same_scenario_gives_the_same_bytes_also_when_it_was_put_away() {
         let mut block = RawBlock::new(read(&scenario)).expect("it can be run");
         block.run_next(|_| ControlFlow::Continue(())).expect("a test");
         let saved = block.save_drives();
-        let mut resumed = RawBlock::resume(read(&scenario), block.tests_done(), &saved).expect("it can be resumed");
+        let mut resumed = RawBlock::resume(read(&scenario), block.runs_done(), &saved).expect("it can be resumed");
         assert_eq!(rest_of(&mut resumed), at_one_go[1..]);
     }
 }

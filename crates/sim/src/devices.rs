@@ -1,0 +1,167 @@
+//! Kinds of drives beside the two fast ones, each in a file of its own: its figures, its behaviour, its state.
+//!
+//! Such a drive knows at once when a request will be done ([`Model`]); a volume asks it through a pointer, which flash
+//! drives and disks, asked the most, do without. To add a kind: its file here, its line at the end of this file, and a profile.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use crate::disk::DiskProfile;
+use crate::figures::Declared;
+use crate::flash::DriveProfile;
+use crate::kernel::Ns;
+use crate::rng::Rng;
+use crate::saved::{Reader, StateError, Writer};
+use crate::volume::Request;
+
+mod burst_volume;
+mod slc_nvme;
+
+/// A drive at work. Times are nanoseconds since the last [`Model::rest`].
+pub trait Model: Boxed + Debug + Send + Sync {
+    /// What the host can write into.
+    fn usable_bytes(&self) -> u64;
+
+    /// The least that can be written.
+    fn sector_bytes(&self) -> u64;
+
+    /// CPU time of the host for a request.
+    fn host_cpu_ns(&self) -> Ns;
+
+    /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
+    fn submit(&mut self, now: Ns, request: Request) -> Ns;
+
+    /// Finishes all work and resets the clock to 0, as between two runs.
+    fn rest(&mut self, rng: Rng);
+
+    /// The drive is formatted.
+    fn format(&mut self) {}
+
+    /// All that a drive at rest remembers, as numbers to save and to load.
+    fn memory(&mut self) -> Vec<&mut u64>;
+
+    /// What it has counted since it was made, and levels of the present, by name.
+    fn told(&self) -> Told;
+}
+
+/// What a drive tells of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Sums that only grow.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Present levels.
+    pub levels: BTreeMap<&'static str, u64>,
+}
+
+impl Told {
+    /// What was counted since `earlier`, and the present levels, together.
+    pub fn since(&self, earlier: &Self) -> BTreeMap<&'static str, u64> {
+        let counted = |(name, count): (&&'static str, &u64)| (*name, count - earlier.counts.get(name).unwrap_or(&0));
+        let counts = self.counts.iter().map(counted);
+        counts
+            .chain(self.levels.iter().map(|(name, level)| (*name, *level)))
+            .collect()
+    }
+}
+
+/// A copy behind a pointer.
+pub trait Boxed {
+    /// Makes it.
+    fn boxed(&self) -> Box<dyn Model>;
+}
+
+impl<T: Model + Clone + 'static> Boxed for T {
+    fn boxed(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        self.as_ref().boxed()
+    }
+}
+
+/// "DEVICE" and a zero, then the version of this layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"DEVICE\0\x01");
+
+/// A drive at rest, as bytes.
+pub fn save(model: &dyn Model) -> Vec<u8> {
+    let mut model = model.boxed();
+    let mut out = Writer::default();
+    out.word(MAGIC);
+    out.word(model.usable_bytes());
+    for word in model.memory() {
+        out.word(*word);
+    }
+    out.finish()
+}
+
+/// Gives a new drive the memory that [`save`] wrote.
+///
+/// # Errors
+/// If the bytes are not of such a drive.
+pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
+    let mut input = Reader::new(bytes, MAGIC)?;
+    let (of_bytes, usable_bytes) = (input.word()?, model.usable_bytes());
+    if of_bytes != usable_bytes {
+        return Err(StateError::Impossible(format!(
+            "it is of a drive of {of_bytes} bytes, and the scenario's has {usable_bytes}"
+        )));
+    }
+    for word in model.memory() {
+        *word = input.word()?;
+    }
+    input.finish()
+}
+
+/// Lists the kinds once: the variant, its name in a profile's file, and what its file holds.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $variant:ident $name:literal $profile:ty;)+) => {
+        /// A drive's profile, by its kind.
+        #[derive(Clone, Debug, serde::Deserialize, PartialEq, serde::Serialize)]
+        #[serde(tag = "kind")]
+        pub enum Profile {
+            /// Flash.
+            #[serde(rename = "flash")]
+            Flash(Box<DriveProfile>),
+            /// Turning platters.
+            #[serde(rename = "disk")]
+            Disk(Box<DiskProfile>),
+            $($(#[doc = $doc])+ #[serde(rename = $name)] $variant(Box<$profile>),)+
+        }
+
+        impl Profile {
+            /// A new drive of a kind that is neither flash nor disk, in a world `scale` times smaller.
+            ///
+            /// # Errors
+            /// A sentence that names the figure that can't be.
+            pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
+                let (name, made) = match self {
+                    Self::Flash(_) | Self::Disk(_) => unreachable!("the two fast kinds have parameters of their own"),
+                    $(Self::$variant(profile) => (&profile.name, profile.make(scale)),)+
+                };
+                made.map_err(|what| format!("drive profile '{name}': {what}"))
+            }
+        }
+
+        /// All figures of each kind, by its name and their group.
+        pub fn declared() -> BTreeMap<&'static str, Groups> {
+            BTreeMap::from([
+                ("flash", DriveProfile::declared()),
+                ("disk", DiskProfile::declared()),
+                $(($name, <$profile>::declared()),)+
+            ])
+        }
+    };
+}
+
+/// The figures of a kind, by their group.
+pub type Groups = Vec<(&'static str, Vec<Declared>)>;
+
+kinds! {
+    /// An `NVMe` drive with an SLC cache.
+    SlcNvme "slc-nvme" slc_nvme::Profile;
+    /// A network volume with I/O credits.
+    BurstVolume "burst-volume" burst_volume::Profile;
+}

@@ -1,0 +1,234 @@
+//! A network volume that may exceed its baseline rate as long as it has I/O credits, as cloud providers sell it.
+//!
+//! A request costs a credit for each `io_bytes` of it, begun ones included. Credits are earned at the baseline rate, up to
+//! those that fit the bucket, and spent at most at the burst rate. A request that finds none waits for the next: then the
+//! volume runs at its baseline. Beside that its data queue for a throughput limit, and each request takes a latency, the
+//! network's included.
+//!
+//! Credits stay as they are between two runs: hours of rest would fill them again, and nobody waits that long. A format
+//! doesn't fill them either.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Told};
+use crate::figures::{Declared, Figure, Group, figures};
+use crate::kernel::{Ns, SEC};
+use crate::rng::{Rng, Spread};
+use crate::volume::Request;
+
+figures! {
+    /// What the host sees.
+    Host {
+        /// Usable capacity.
+        usable_bytes: Figure<u64> [1 << 20, 1 << 50];
+        /// Smallest write.
+        sector_bytes: Figure<u32> [512, 1 << 16];
+        /// CPU time of the host per request.
+        host_cpu_ns: Figure<u64> [0, SEC];
+        /// From a request's turn to its completion, without its data.
+        latency_ns: Figure<u64> [1, SEC];
+        /// Jitter of that, either way.
+        jitter_per_mille: Figure<u32> [0, 1000];
+        /// The most data, both directions together.
+        bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
+    }
+}
+
+figures! {
+    /// I/O credits.
+    Credits {
+        /// The rate at which credits are earned.
+        baseline_ios_per_s: Figure<u64> [1, 10_000_000];
+        /// The most I/Os a second while there are credits.
+        burst_ios_per_s: Figure<u64> [1, 10_000_000];
+        /// The most credits that can be saved up.
+        bucket_ios: Figure<u64> [1, 1 << 33];
+        /// The credits of a new volume.
+        first_ios: Figure<u64> [0, 1 << 33];
+        /// The most bytes that count as one I/O.
+        io_bytes: Figure<u64> [512, 1 << 30];
+    }
+}
+
+/// The profile of such a volume.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name in specs.
+    pub name: String,
+    /// Its display name.
+    pub title: String,
+    /// What the host sees.
+    pub host: Host,
+    /// Its credits.
+    pub credits: Credits,
+}
+
+impl Profile {
+    /// All figures, by their group.
+    pub fn declared() -> Vec<(&'static str, Vec<Declared>)> {
+        vec![("host", Host::declared()), ("credits", Credits::declared())]
+    }
+
+    /// A new volume in a world `scale` times smaller: capacity and credits shrink; rates and times stay.
+    ///
+    /// # Errors
+    /// The figure that can't be.
+    pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
+        for check in [self.host.check_limits(), self.credits.check_limits()] {
+            check.map_err(|(name, what)| format!("{name} {what}"))?;
+        }
+        let (host, credits, scale) = (&self.host, &self.credits, u64::from(scale.max(1)));
+        if credits.burst_ios_per_s.value < credits.baseline_ios_per_s.value {
+            return Err("burst_ios_per_s is less than baseline_ios_per_s: a burst is faster".to_owned());
+        }
+        let sector_bytes = u64::from(host.sector_bytes.value);
+        let usable_bytes = host.usable_bytes.value / scale / sector_bytes * sector_bytes;
+        if usable_bytes == 0 {
+            return Err(format!("usable_bytes leave no sector at scale {scale}"));
+        }
+        // One I/O fits any bucket, or there would never be enough for it.
+        let bucket = (credits.bucket_ios.value * UNITS / scale).max(UNITS);
+        Ok(Box::new(Volume {
+            usable_bytes,
+            sector_bytes,
+            host_cpu_ns: host.host_cpu_ns.value,
+            latency: Spread::new(host.latency_ns.value, u64::from(host.jitter_per_mille.value)),
+            bytes_per_s: host.bytes_per_s.value,
+            baseline_ios_per_s: credits.baseline_ios_per_s.value,
+            burst_ns: SEC.div_ceil(credits.burst_ios_per_s.value),
+            bucket,
+            io_bytes: credits.io_bytes.value,
+            credits: (credits.first_ios.value * UNITS / scale).min(bucket),
+            credits_at: 0,
+            next_at: 0,
+            data_until: 0,
+            rng: Rng::stream(0, "a volume that was not put to rest yet"),
+            counts: Counts::default(),
+        }))
+    }
+}
+
+/// Credits are counted in parts of an I/O of 1/10^9, so that what a nanosecond earns is a whole number.
+const UNITS: u64 = SEC;
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    requests: u64,
+    ios: u64,
+    bytes: u64,
+    ios_without_credit: u64,
+    credit_wait_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Volume {
+    usable_bytes: u64,
+    sector_bytes: u64,
+    host_cpu_ns: Ns,
+    latency: Spread,
+    bytes_per_s: u64,
+    baseline_ios_per_s: u64,
+    /// Least time between two I/Os.
+    burst_ns: Ns,
+    bucket: u64,
+    io_bytes: u64,
+    /// Credits at `credits_at`, in [`UNITS`] of an I/O.
+    credits: u64,
+    credits_at: Ns,
+    /// When the next I/O may begin at the earliest.
+    next_at: Ns,
+    data_until: Ns,
+    rng: Rng,
+    counts: Counts,
+}
+
+impl Volume {
+    fn earn_until(&mut self, now: Ns) {
+        let earned = u128::from(now - self.credits_at) * u128::from(self.baseline_ios_per_s);
+        let room = self.bucket - self.credits;
+        self.credits += u64::try_from(earned).unwrap_or(room).min(room);
+        self.credits_at = now;
+    }
+
+    /// When the next I/O begins, for which a credit is spent.
+    fn begin_io(&mut self, now: Ns) -> Ns {
+        let mut begins = now.max(self.next_at);
+        self.earn_until(begins);
+        if self.credits < UNITS {
+            let waits_ns = (UNITS - self.credits).div_ceil(self.baseline_ios_per_s);
+            begins += waits_ns;
+            self.earn_until(begins);
+            self.counts.ios_without_credit += 1;
+            self.counts.credit_wait_ns += waits_ns;
+        }
+        self.credits -= UNITS;
+        self.next_at = begins + self.burst_ns;
+        self.counts.ios += 1;
+        begins
+    }
+}
+
+impl Model for Volume {
+    fn usable_bytes(&self) -> u64 {
+        self.usable_bytes
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        self.sector_bytes
+    }
+
+    fn host_cpu_ns(&self) -> Ns {
+        self.host_cpu_ns
+    }
+
+    fn submit(&mut self, now: Ns, Request { bytes, .. }: Request) -> Ns {
+        let mut begins = now;
+        for _ in 0..bytes.div_ceil(self.io_bytes) {
+            begins = self.begin_io(now);
+        }
+        let data_ns = (u128::from(bytes) * u128::from(SEC)).div_ceil(u128::from(self.bytes_per_s));
+        self.data_until = self.data_until.max(begins) + u64::try_from(data_ns).unwrap_or(Ns::MAX / 2);
+        self.counts.requests += 1;
+        self.counts.bytes += bytes;
+        self.data_until + self.latency.of(self.rng.next_u64() >> 32)
+    }
+
+    fn rest(&mut self, rng: Rng) {
+        self.rng = rng;
+        self.credits_at = 0;
+        self.next_at = 0;
+        self.data_until = 0;
+    }
+
+    fn memory(&mut self) -> Vec<&mut u64> {
+        let counts = &mut self.counts;
+        vec![
+            &mut self.credits,
+            &mut counts.requests,
+            &mut counts.ios,
+            &mut counts.bytes,
+            &mut counts.ios_without_credit,
+            &mut counts.credit_wait_ns,
+        ]
+    }
+
+    fn told(&self) -> Told {
+        let counts = &self.counts;
+        Told {
+            counts: BTreeMap::from([
+                ("requests", counts.requests),
+                ("ios", counts.ios),
+                ("bytes", counts.bytes),
+                ("ios_without_credit", counts.ios_without_credit),
+                ("credit_wait_ns", counts.credit_wait_ns),
+            ]),
+            levels: BTreeMap::from([("credits_left", self.credits / UNITS)]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! An `NVMe` drive that writes into an SLC cache first: flash that holds one bit a cell, and so is programmed faster.
+//!
+//! Data are acknowledged once they are in the drive's buffer. The buffer empties into the cache as long as that has room,
+//! and then into the flash itself, at its native rate. A drive that has been idle for a while moves the cache's data to the
+//! flash; a drive at rest between two runs has had the time for all of it. Reads take the time of a die, many of them at once.
+//!
+//! Not modelled: garbage collection of the native flash (so a profile gives the rate of a drive with room), a cache that
+//! shrinks as the drive fills, and heat.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Told};
+use crate::figures::{Declared, Figure, Group, figures};
+use crate::kernel::{Ns, SEC};
+use crate::rng::Rng;
+use crate::volume::{Kind, Request};
+
+figures! {
+    /// What the host sees.
+    Host {
+        /// Usable capacity.
+        usable_bytes: Figure<u64> [1 << 20, 1 << 50];
+        /// Smallest write.
+        sector_bytes: Figure<u32> [512, 1 << 16];
+        /// CPU time of the host per request.
+        host_cpu_ns: Figure<u64> [0, SEC];
+        /// From the drive to the host.
+        link_read_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
+        /// From the host to the drive.
+        link_write_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
+    }
+}
+
+figures! {
+    /// Reads of the flash.
+    Reads {
+        /// From a read's arrival to its data, without the link.
+        read_ns: Figure<u64> [1, SEC];
+        /// Contiguous bytes that one die holds.
+        die_bytes: Figure<u32> [512, 1 << 24];
+        /// Dies that read at once.
+        dies: Figure<u32> [1, 1 << 16];
+    }
+}
+
+figures! {
+    /// Writes: the buffer, the cache, and the flash behind it.
+    Writes {
+        /// Overhead of a write besides link and buffer.
+        write_command_ns: Figure<u64> [0, SEC];
+        /// Data that the drive buffers before they are programmed.
+        buffer_bytes: Figure<u64> [1, 1 << 40];
+        /// The size of the SLC cache, in data.
+        slc_bytes: Figure<u64> [0, 1 << 50];
+        /// The rate at which the cache is written.
+        slc_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
+        /// The rate of the flash itself, once the cache is full.
+        native_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
+        /// How long a drive must have been idle before it moves the cache's data to the flash.
+        idle_after_ns: Figure<u64> [0, 86_400 * SEC];
+        /// The rate at which it does.
+        fold_bytes_per_s: Figure<u64> [1, 1 << 40];
+    }
+}
+
+/// The profile of such a drive.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name in specs.
+    pub name: String,
+    /// Its display name.
+    pub title: String,
+    /// What the host sees.
+    pub host: Host,
+    /// Reads.
+    pub reads: Reads,
+    /// Writes.
+    pub writes: Writes,
+}
+
+impl Profile {
+    /// All figures, by their group.
+    pub fn declared() -> Vec<(&'static str, Vec<Declared>)> {
+        vec![
+            ("host", Host::declared()),
+            ("reads", Reads::declared()),
+            ("writes", Writes::declared()),
+        ]
+    }
+
+    /// A new drive in a world `scale` times smaller: capacity and cache shrink; rates, times, dies and the buffer stay.
+    ///
+    /// # Errors
+    /// The figure that can't be.
+    pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
+        let checks = [
+            self.host.check_limits(),
+            self.reads.check_limits(),
+            self.writes.check_limits(),
+        ];
+        for check in checks {
+            check.map_err(|(name, what)| format!("{name} {what}"))?;
+        }
+        let (host, reads, writes, scale) = (&self.host, &self.reads, &self.writes, u64::from(scale.max(1)));
+        if writes.slc_bytes_per_s.value < writes.native_bytes_per_s.value {
+            return Err("slc_bytes_per_s is less than native_bytes_per_s: the cache is the faster one".to_owned());
+        }
+        let sector_bytes = u64::from(host.sector_bytes.value);
+        let usable_bytes = host.usable_bytes.value / scale / sector_bytes * sector_bytes;
+        if usable_bytes == 0 {
+            return Err(format!("usable_bytes leave no sector at scale {scale}"));
+        }
+        Ok(Box::new(Drive {
+            usable_bytes,
+            sector_bytes,
+            host_cpu_ns: host.host_cpu_ns.value,
+            link_read_bytes_per_s: host.link_read_bytes_per_s.value,
+            link_write_bytes_per_s: host.link_write_bytes_per_s.value,
+            read_ns: reads.read_ns.value,
+            die_bytes: u64::from(reads.die_bytes.value),
+            dies: vec![0; reads.dies.value as usize],
+            write_command_ns: writes.write_command_ns.value,
+            buffer_bytes: writes.buffer_bytes.value,
+            slc_bytes: writes.slc_bytes.value / scale,
+            slc_bytes_per_s: writes.slc_bytes_per_s.value,
+            native_bytes_per_s: writes.native_bytes_per_s.value,
+            idle_after_ns: writes.idle_after_ns.value,
+            fold_bytes_per_s: writes.fold_bytes_per_s.value,
+            link_read_until: 0,
+            link_write_until: 0,
+            programmed_until: 0,
+            cached_bytes: 0,
+            counts: Counts::default(),
+        }))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    slc_written_bytes: u64,
+    native_written_bytes: u64,
+    folded_bytes: u64,
+    buffer_wait_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Drive {
+    usable_bytes: u64,
+    sector_bytes: u64,
+    host_cpu_ns: Ns,
+    link_read_bytes_per_s: u64,
+    link_write_bytes_per_s: u64,
+    read_ns: Ns,
+    die_bytes: u64,
+    /// Until when each die reads.
+    dies: Vec<Ns>,
+    write_command_ns: Ns,
+    buffer_bytes: u64,
+    slc_bytes: u64,
+    slc_bytes_per_s: u64,
+    native_bytes_per_s: u64,
+    idle_after_ns: Ns,
+    fold_bytes_per_s: u64,
+    link_read_until: Ns,
+    link_write_until: Ns,
+    /// When all that was accepted will be in cache or flash.
+    programmed_until: Ns,
+    /// Data in the cache.
+    cached_bytes: u64,
+    counts: Counts,
+}
+
+/// How long this many bytes take.
+fn takes_ns(bytes: u64, bytes_per_s: u64) -> Ns {
+    let ns = (u128::from(bytes) * u128::from(SEC)).div_ceil(u128::from(bytes_per_s));
+    u64::try_from(ns).unwrap_or(Ns::MAX)
+}
+
+impl Drive {
+    /// Moves data from the cache to the flash for as long as the drive has been idle.
+    fn fold(&mut self, now: Ns) {
+        let dies_until = self.dies.iter().copied().max().unwrap_or(0);
+        let idle_from = self.programmed_until.max(dies_until) + self.idle_after_ns;
+        if now <= idle_from || self.cached_bytes == 0 {
+            return;
+        }
+        let most = u128::from(now - idle_from) * u128::from(self.fold_bytes_per_s) / u128::from(SEC);
+        let folded = u64::try_from(most).unwrap_or(u64::MAX).min(self.cached_bytes);
+        self.cached_bytes -= folded;
+        self.counts.folded_bytes += folded;
+        // The drive was busy with it, and what was folded is not folded again.
+        self.programmed_until = self.programmed_until.max(now.saturating_sub(self.idle_after_ns));
+    }
+
+    fn read(&mut self, now: Ns, offset: u64, bytes: u64) -> Ns {
+        let (mut at, end, mut done) = (offset, offset + bytes, now);
+        while at < end {
+            let piece = (end - at).min(self.die_bytes - at % self.die_bytes);
+            let count = self.dies.len() as u64;
+            let die = usize::try_from(at / self.die_bytes % count).expect("dies are numbered in 32 bits");
+            let read_ns = self.dies[die].max(now) + self.read_ns;
+            self.dies[die] = read_ns;
+            self.link_read_until = self.link_read_until.max(read_ns) + takes_ns(piece, self.link_read_bytes_per_s);
+            done = done.max(self.link_read_until);
+            at += piece;
+        }
+        self.counts.reads += 1;
+        self.counts.read_bytes += bytes;
+        done
+    }
+
+    fn write(&mut self, now: Ns, bytes: u64) -> Ns {
+        self.link_write_until = self.link_write_until.max(now) + takes_ns(bytes, self.link_write_bytes_per_s);
+        let arrived = self.link_write_until;
+        let cached = bytes.min(self.slc_bytes - self.cached_bytes);
+        let native = bytes - cached;
+        let program_ns = takes_ns(cached, self.slc_bytes_per_s) + takes_ns(native, self.native_bytes_per_s);
+        // The buffer is as long as what it holds takes to be programmed, at the present rate.
+        let rate = if native == 0 {
+            self.slc_bytes_per_s
+        } else {
+            self.native_bytes_per_s
+        };
+        let buffer_ns = takes_ns(self.buffer_bytes, rate);
+        self.programmed_until = self.programmed_until.max(arrived) + program_ns;
+        let admitted = arrived.max(self.programmed_until.saturating_sub(buffer_ns));
+        self.cached_bytes += cached;
+        self.counts.writes += 1;
+        self.counts.slc_written_bytes += cached;
+        self.counts.native_written_bytes += native;
+        self.counts.buffer_wait_ns += admitted - arrived;
+        admitted + self.write_command_ns
+    }
+}
+
+impl Model for Drive {
+    fn usable_bytes(&self) -> u64 {
+        self.usable_bytes
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        self.sector_bytes
+    }
+
+    fn host_cpu_ns(&self) -> Ns {
+        self.host_cpu_ns
+    }
+
+    fn submit(&mut self, now: Ns, Request { kind, offset, bytes }: Request) -> Ns {
+        self.fold(now);
+        match kind {
+            Kind::Read => self.read(now, offset, bytes),
+            Kind::Write | Kind::Append => self.write(now, bytes),
+        }
+    }
+
+    fn rest(&mut self, _: Rng) {
+        self.dies.fill(0);
+        self.link_read_until = 0;
+        self.link_write_until = 0;
+        self.programmed_until = 0;
+        self.counts.folded_bytes += self.cached_bytes;
+        self.cached_bytes = 0;
+    }
+
+    fn memory(&mut self) -> Vec<&mut u64> {
+        let counts = &mut self.counts;
+        vec![
+            &mut self.cached_bytes,
+            &mut counts.reads,
+            &mut counts.read_bytes,
+            &mut counts.writes,
+            &mut counts.slc_written_bytes,
+            &mut counts.native_written_bytes,
+            &mut counts.folded_bytes,
+            &mut counts.buffer_wait_ns,
+        ]
+    }
+
+    fn told(&self) -> Told {
+        let counts = &self.counts;
+        Told {
+            counts: BTreeMap::from([
+                ("reads", counts.reads),
+                ("read_bytes", counts.read_bytes),
+                ("writes", counts.writes),
+                ("slc_written_bytes", counts.slc_written_bytes),
+                ("native_written_bytes", counts.native_written_bytes),
+                ("folded_bytes", counts.folded_bytes),
+                ("buffer_wait_ns", counts.buffer_wait_ns),
+            ]),
+            levels: BTreeMap::from([("slc_cached_bytes", self.cached_bytes)]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
