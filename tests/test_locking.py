@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.run.dealing import Slice
-from storagelab.run.fleet import Asked, look_around, making
+from storagelab.run.fleet import Asked, look_around, make_on_host
 from storagelab.targets import volumes_locked
 from storagelab.targets.states import Carried
 
@@ -123,9 +123,8 @@ def test_a_device_that_is_only_read_is_locked_as_well(scratch):
 
 
 def test_a_host_whose_volume_is_in_use_says_so_before_anything_starts(scratch, holder):
-    told = []
-    look_around(Asked(plan_of(small(scratch)), site_at(scratch), False), told.append)
-    assert f"is in use by another storagelab (process {holder.pid})" in told[0].refusal
+    found = look_around(Asked(plan=plan_of(small(scratch)), site=site_at(scratch), allow_commands=False))
+    assert f"is in use by another storagelab (process {holder.pid})" in found.refusal
 
 
 def test_a_run_on_a_host_is_refused_where_another_campaign_measures_and_made_once_it_has_ended(scratch, holder):
@@ -133,14 +132,14 @@ def test_a_run_on_a_host_is_refused_where_another_campaign_measures_and_made_onc
     runs = (PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1),)
     (block,) = Plan(cells=plan.cells, runs=runs).blocks.values()
     assert isinstance(block, PlannedBlock)
-    work, made = making("a campaign"), []
+    made = []
     slice_ = Slice(block, {0: 1}, site_at(scratch), Carried())
     with pytest.raises(PreflightError, match="is in use by another storagelab"):
-        work(slice_, made.append)
+        make_on_host("a campaign", slice_, made.append)
     assert made == []
     assert os.listdir(scratch / "a") == []
     holder.kill()
-    work(slice_, made.append)
+    make_on_host("a campaign", slice_, made.append)
     assert [run.status for run in made] == ["ok"]
 
 
