@@ -286,7 +286,7 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
         if not others:
             return None
         worst = max(others, key=lambda one: one.ratio.value)
-        reference, used, ratios = worst.level, [worst], [(baseline, _inverse(worst.ratio))]
+        reference, used, ratios = worst.level, [worst], [(baseline, worst.ratio.inverse)]
     else:
         reference, used = baseline, [rows[repr(level)] for level in good.levels if repr(level) in rows]
         ratios = [(one.level, one.ratio) for one in used]
@@ -305,12 +305,6 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
         untested=any(one.across_blocks for one in used),
         depends_on=tuple(_depends_on(findings, factor.name)),
     )
-
-
-def _inverse(ratio: Estimate) -> Estimate:
-    low = 1 / ratio.high if ratio.high else None
-    high = 1 / ratio.low if ratio.low else None
-    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})
 
 
 def _within(ratio: Estimate, margin: float) -> bool:

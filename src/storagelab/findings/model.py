@@ -33,6 +33,12 @@ class Estimate(Frozen):
     high: float | None = None
     confidence: float = 0.95
 
+    @property
+    def inverse(self) -> Estimate:
+        """Of a ratio, that of the opposite comparison: a against b becomes b against a."""
+        low, high = (1 / end if end else None for end in (self.high, self.low))
+        return self.model_copy(update={"value": 1 / self.value, "low": low, "high": high})
+
 
 class Point(Frozen):
     """One run's value, by repetition."""

@@ -20,9 +20,9 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, only
 from storagelab.report.drawing.thin import stretches
 from storagelab.report.drawing.vega import Sheet, Spec, finished
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60

@@ -15,9 +15,9 @@ from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
-from storagelab.report.words.names import cell_text
-from storagelab.report.words.numbers import plural
 from storagelab.report.words.table import Table
+from storagelab.words.names import cell_text
+from storagelab.words.numbers import plural
 
 Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""

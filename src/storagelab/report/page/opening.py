@@ -8,13 +8,14 @@ from storagelab.findings.caution_kinds import OddRun
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.measurement import Run
 from storagelab.report.page.pieces import View
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.compared import ends
 from storagelab.report.words.doubts import caution_sentences
-from storagelab.report.words.names import cell_text
-from storagelab.report.words.numbers import keep_together
 from storagelab.report.words.sentences import evidence
+from storagelab.words import numbers
+from storagelab.words.names import cell_text
+from storagelab.words.numbers import keep_together
 
 _FAR = 0.1
 """A mean this share away from the median is marked."""

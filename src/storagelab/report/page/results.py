@@ -15,11 +15,12 @@ from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.headline import first_factor, verdict_mark
-from storagelab.report.words.names import cell_entry, cell_text, factor_text, value_text
 from storagelab.report.words.table import Heading
 from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text, factor_text, value_text
 
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000

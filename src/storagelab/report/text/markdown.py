@@ -14,11 +14,11 @@ from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wa
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.hosts import host_columns
-from storagelab.report.words.names import cell_text, repetition_text, unmet_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
+from storagelab.words.names import cell_text, repetition_text, unmet_text
 
 _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup

@@ -24,9 +24,9 @@ from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.headline import verdict_mark
 from storagelab.report.words.hosts import host_columns
-from storagelab.report.words.names import level_text
 from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
+from storagelab.words.names import level_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it

@@ -21,8 +21,10 @@ from storagelab.report.words import compared
 from storagelab.report.words.briefly import doubt_text, unable_text
 from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import is_counted, noun
-from storagelab.report.words.numbers import (
+from storagelab.report.words.reached import reached_lines
+from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
+from storagelab.words.names import is_counted, noun
+from storagelab.words.numbers import (
     capacity,
     decimals_for,
     limit_text,
@@ -35,8 +37,6 @@ from storagelab.report.words.numbers import (
     signed_percent,
     significant,
 )
-from storagelab.report.words.reached import reached_lines
-from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
 
 LINES = 8
 _CHOICES = 3

@@ -10,8 +10,8 @@ from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
 from storagelab.report.words.compared import of_both_kinds
 from storagelab.report.words.hosts import unlike_text
-from storagelab.report.words.names import factor_text, noun
-from storagelab.report.words.numbers import MANY_TIMES, percent, plural, seconds, significant
+from storagelab.words.names import factor_text, noun
+from storagelab.words.numbers import MANY_TIMES, percent, plural, seconds, significant
 
 _Cautions = Sequence[Any]
 """Cautions of one kind, so each has the fields of that kind."""

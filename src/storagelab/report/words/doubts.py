@@ -13,9 +13,9 @@ from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
 from storagelab.model.measurement import HELD_BACK
 from storagelab.report.words.hosts import unlike_sentence
-from storagelab.report.words.names import factor_text, group_text, listed, noun
-from storagelab.report.words.numbers import MANY_TIMES, count, duration, percent, seconds, significant
 from storagelab.targets.known import KNOWN
+from storagelab.words.names import factor_text, group_text, listed, noun
+from storagelab.words.numbers import MANY_TIMES, count, duration, percent, seconds, significant
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:

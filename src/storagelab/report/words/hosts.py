@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.caution_kinds import Unlike, UnlikeHosts
 from storagelab.findings.model import Estimate, Findings, Fleet, HostSummary
-from storagelab.report.words.names import cell_text, listed, noun
-from storagelab.report.words.numbers import bytes_, change, change_estimate, count, percent, plural, signed_estimate
 from storagelab.report.words.short import fitting
+from storagelab.words.names import cell_text, listed, noun
+from storagelab.words.numbers import bytes_, change, change_estimate, count, percent, plural, signed_estimate
 
 _SURE = 0.05
 _HOSTS_NAMED = 4

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from storagelab.findings.model import Findings, Reached
 from storagelab.model.engines import ENGINES
-from storagelab.report.words.numbers import percent, significant
 from storagelab.report.words.short import fitting
+from storagelab.words.numbers import percent, significant
 
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8

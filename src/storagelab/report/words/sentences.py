@@ -28,12 +28,12 @@ from storagelab.report.words.headline import (
 )
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.loads import load_sentences
-from storagelab.report.words.names import cell_text, noun, phrase
-from storagelab.report.words.numbers import change, rows_per_s_estimate, slower_by
 from storagelab.report.words.race import race_sentences
 from storagelab.report.words.reached import reached_sentences
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
+from storagelab.words.names import cell_text, noun, phrase
+from storagelab.words.numbers import change, rows_per_s_estimate, slower_by
 
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2

@@ -10,9 +10,9 @@ from storagelab.findings.model import Estimate, SpentPart
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
-from storagelab.report.words import numbers
-from storagelab.report.words.names import listed
 from storagelab.report.words.table import Heading, Table
+from storagelab.words import numbers
+from storagelab.words.names import listed
 
 _PARTS: dict[SpentPart | None, str] = {
     "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",

@@ -9,11 +9,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from storagelab.findings.model import Estimate, LimitedRate
     from storagelab.model.workload import Unit
+
+
+class Estimate(Protocol):
+    """A figure with its interval, as findings have it."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def confidence(self) -> float: ...
+
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
@@ -191,7 +204,7 @@ def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
     return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
 
 
-def limit_text(rate: LimitedRate, limit: float) -> str:
+def limit_text(rate: str, limit: float) -> str:
     """The most that a volume does: "600 writes/s", "20 MB/s read"."""
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
@@ -352,10 +365,3 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
         return ""
     interval = ratio_interval(ratio)
     return f"{change(ratio.value, _half_width(ratio), per)} ({interval or 'no interval: too few runs'})"
-
-
-def inverse(ratio: Estimate) -> Estimate:
-    """The inverse comparison: a against b becomes b against a."""
-    low = None if not ratio.high else 1 / ratio.high
-    high = None if not ratio.low else 1 / ratio.low
-    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})
