@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
-from storagelab.findings.model import Bound, CellSummary, Estimate, LimitedRate
+from storagelab.findings.model import CellSummary, Estimate
 from storagelab.findings.samples import ALPHA
+from storagelab.findings.volume_kinds import Bound, LimitedRate
 from storagelab.model.measurement import Measurement
 
 AT_LIMIT = 0.85

@@ -6,18 +6,21 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, model_validator
 
-from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings.volume_kinds import Bound, Reached
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
 from storagelab.model.workload import Unit
+from storagelab.words.names import group_text, noun
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
 """The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
@@ -89,34 +92,6 @@ class Spent:
     @property
     def mean_s(self) -> float:
         return sum(self.by_run_s) / len(self.by_run_s)
-
-
-class Reached(Frozen):
-    """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
-    reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
-
-    volume: str
-    engine: str
-    operation: Literal["read", "write"]
-    unit: Literal["bytes", "ios"]
-    did_per_s: float
-    takes_per_s: float
-    share: float
-
-
-LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
-    out here too."""
-
-    volume: str
-    rate: LimitedRate
-    limit: float
-    by_run_s: tuple[float, ...]
 
 
 class CellSummary(Frozen):
@@ -388,6 +363,66 @@ class Fleet(Frozen):
         return tuple(host for host in self.hosts if host.counted)
 
 
+class Caution(Frozen, ABC):
+    """Why to trust a result less or, as a "note", what it holds for. Each kind has its class in `findings.cautions`."""
+
+    kind: str
+    severity: Literal["note", "caution"] = "caution"
+    cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
+    place: ClassVar[int]
+    """Among the cautions of a report: the smallest comes first."""
+    weight: ClassVar[int]
+    """In the answer: the smallest comes first, as it can turn a choice around."""
+    unable: ClassVar[str] = ""
+    """The fact that keeps the runs from answering; "" for a kind that does not."""
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """The fields that only this kind has, with units last in names."""
+        return self.model_dump(exclude={"kind", "severity", "cells"})
+
+    @abstractmethod
+    def sentence(self, findings: Findings) -> str:
+        """What, how much, and what to do about it."""
+
+    @classmethod
+    @abstractmethod
+    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
+        """All that were found of this kind, in a few words."""
+
+    @classmethod
+    def joined(cls, found: Sequence[Self], findings: Findings) -> str:  # noqa: ARG003
+        """One text for several of this kind; "" if each has its own."""
+        return ""
+
+    def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
+        """Whether it keeps these runs from answering."""
+        return bool(self.unable)
+
+    def where(self, findings: Findings) -> str:
+        """The cells concerned, in brackets after a space; "" = all."""
+        known = [cell.levels for cell in findings.cells if cell.cell_id in self.cells]
+        some = 0 < len(known) < len(findings.cells)
+        return f" ({group_text(known, findings.factors)})" if some else ""
+
+    @staticmethod
+    def in_some(found: Sequence[Caution], findings: Findings) -> str:
+        """ " in 3 of 20 layouts"; "" = in all."""
+        cells = {cell for one in found for cell in one.cells}
+        return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(cls, value: Any, handler: Callable[[Any], Caution]) -> Caution:
+        """A caution that was written down has the class of its kind."""
+        if cls is not Caution or isinstance(value, Caution):
+            return handler(value)
+        kinds = {one.model_fields["kind"].default: one for one in Caution.__subclasses__()}
+        if value["kind"] not in kinds:
+            raise ValueError(f"no caution is of the kind {value['kind']}")
+        return kinds[value["kind"]].model_validate(value)
+
+
 class Findings(Frozen):
     """Everything concluded about one experiment.
 
@@ -426,7 +461,7 @@ class Findings(Frozen):
     effects: tuple[Effect, ...]
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
-    cautions: tuple[Annotated[Caution, Field(discriminator="kind")], ...]
+    cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
     unit: Unit = Field("rows", description="the unit of the work of its runs")
     not_compared: tuple[str, ...] = ()
@@ -454,3 +489,8 @@ class Findings(Frozen):
     def load_of(self, cell_id: str) -> LoadVerdict | None:
         """The load of a cell; None if all cells have the same."""
         return next((load for load in self.loads if cell_id in load.cells), None)
+
+    @property
+    def layout_factors(self) -> list[Factor]:
+        """The factors that are choices, as loads and conditions are not."""
+        return [factor for factor in self.factors if not (self.loads and factor.name in self.loads[0].load)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from storagelab.findings.model import Reached
+from storagelab.findings.volume_kinds import Reached
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 
 _KINDS = {"bytes": "sequential", "ios": "random"}

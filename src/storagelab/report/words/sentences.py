@@ -13,7 +13,7 @@ from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About
-from storagelab.report.words.doubts import caution_sentence, caution_sentences
+from storagelab.report.words.caution_texts import caution_sentence, caution_sentences
 from storagelab.report.words.headline import (
     SLOWER_SHOWN,
     cell_name,
@@ -90,7 +90,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
             *wait_names_sentence(findings),
             *wait_trend_sentences(findings, said),
         ],
-        "doubt": [text for _, text in caution_sentences(findings)],
+        "caution": [text for _, text in caution_sentences(findings)],
     }
     return {about: texts for about, texts in found.items() if texts}
 

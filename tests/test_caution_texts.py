@@ -1,24 +1,37 @@
-"""The wording of doubts: each says what, how much, and what to do about it."""
+"""The wording of cautions: each says what, how much, and what to do about it."""
 
 from __future__ import annotations
 
 import re
-from typing import get_args
 
 import pytest
 from fabricated_findings import FILES, make_findings
 
-from storagelab.findings import caution_kinds as kinds
-from storagelab.findings.caution_kinds import Caution
-from storagelab.report.words import doubts
-from storagelab.report.words.briefly import doubt_text
+from storagelab.findings.cautions import kinds
+from storagelab.findings.cautions.changing import Drift, Step
+from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated, Throttled
+from storagelab.findings.cautions.data_files import AllocationLatches, FilesOnDisks
+from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
+from storagelab.findings.cautions.different_loads import DifferentLoads
+from storagelab.findings.cautions.durability_off import DurabilityOff
+from storagelab.findings.cautions.few_repetitions import FewRepetitions, SingleRepetition
+from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
+from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
+from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
+from storagelab.findings.cautions.short_runs import ShortRuns
+from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
+from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
+from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained
+from storagelab.findings.model import Caution
+from storagelab.report.words.caution_texts import caution_sentence, caution_text
 
-DRIFT = kinds.Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
-LATE = kinds.Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
-TIME_LOST = kinds.Unexplained(lowest=0.62, highest=0.74, limit_low=0.8, limit_high=1.1)
-DOUBTS: list[tuple[Caution, list[str]]] = [
+DRIFT = Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
+LATE = Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
+TIME_LOST = Unexplained(lowest=0.62, highest=0.74, limit_low=0.8, limit_high=1.1)
+CAUTIONS: list[tuple[Caution, list[str]]] = [
     (
-        kinds.FailedRuns(failed=3, unrecovered=2, planned=20, reason="the disk is full.\nlog"),
+        FailedRuns(failed=3, unrecovered=2, planned=20, reason="the disk is full.\nlog"),
         [
             "3 runs failed",
             "20",
@@ -27,12 +40,10 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
             "give it a new name",
         ],
     ),
-    (kinds.MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
+    (MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
     (
-        kinds.Unsettled(
-            asked="settled within 2 %", got="bound to move by +5 ± 1 % over 10 s after 60 s of warm-up", runs=2
-        ),
+        Unsettled(asked="settled within 2 %", got="bound to move by +5 ± 1 % over 10 s after 60 s of warm-up", runs=2),
         [
             "2 runs began to count before throughput had settled within 2 %",
             "in one of them",
@@ -41,136 +52,135 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         ],
     ),
     (
-        kinds.BehindRate(asked="50,000 transactions/s", got="165 transactions/s, begun up to 1.1 s late", runs=2),
+        BehindRate(asked="50,000 transactions/s", got="165 transactions/s, begun up to 1.1 s late", runs=2),
         [
             "2 runs fell behind the set rate",
             "one of them was to do 50,000 transactions/s and did 165 transactions/s, begun up to 1.1 s late",
             "lower workload.rate",
         ],
     ),
-    (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
-    (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
-    (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
+    (SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
+    (FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
+    (ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
     (
-        kinds.OddRun(repetition=3, elapsed_s=4.2, expected_s=2.4, ratio=1.75, deviation_sd=8.0, runs=2, left_out=1),
+        OddRun(repetition=3, elapsed_s=4.2, expected_s=2.4, ratio=1.75, deviation_sd=8.0, runs=2, left_out=1),
         ["epetition 3", "4.20 s", "2.40 s", "time series"],
     ),
     (
-        kinds.RunInBlocks(factors=("layout.data_files", "layout.log"), blocks=4),
+        RunInBlocks(factors=("layout.data_files", "layout.log"), blocks=4),
         ["Data files and ", "Blocks are not compared", "costly"],
     ),
     (DRIFT, ["grew by 8 %", "between_runs.pause_s"]),
     (
-        kinds.Step(change=-0.12, p_value=0.005, run=21, runs=40, order="randomised", blocks=1),
+        Step(change=-0.12, p_value=0.005, run=21, runs=40, order="randomised", blocks=1),
         ["from run 21 of 40 on they are 12 % shorter", "between_runs.pause_s"],
     ),
     (
-        kinds.NotRandomised(order="cell-by-cell", provenance="measured"),
+        NotRandomised(order="cell-by-cell", provenance="measured"),
         ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
     ),
     (
-        kinds.ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
+        ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
         ["6.1 % of one core", "measure.sample_hz"],
     ),
     (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (
-        kinds.NoSplit(runs=20, reason="the server runs on another host"),
+        NoSplit(runs=20, reason="the server runs on another host"),
         ["20 runs", "another host", "empty, not zero"],
     ),
-    (kinds.FewWaitSamples(passes=40, limit=100), ["40 looks", "measure.sample_hz"]),
+    (FewWaitSamples(passes=40, limit=100), ["40 looks", "measure.sample_hz"]),
     (
-        kinds.Throttled(who="server", throttled_s=27.8, share=0.85, limit=0.01, runs=2),
+        Throttled(who="server", throttled_s=27.8, share=0.85, limit=0.01, runs=2),
         ["held the server back in 2 runs", "85 % of its time", "27.8 s in all", "cpu.max", "cpu.cfs_quota_us"],
     ),
     (
-        kinds.BusyMachine(others_share=0.32, limit=0.1, runs=9, checked=25),
+        BusyMachine(others_share=0.32, limit=0.1, runs=9, checked=25),
         ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
     ),
-    (kinds.CpuSaturated(cpu_share=0.97, cpu_count=2, limit=0.9), ["97 %", "2 CPUs", "more cores"]),
+    (CpuSaturated(cpu_share=0.97, cpu_count=2, limit=0.9), ["97 %", "2 CPUs", "more cores"]),
     (
-        kinds.VirtualDisk(volumes=("a", "b"), reason="virtio", device_model="vda"),
+        VirtualDisk(volumes=("a", "b"), reason="virtio", device_model="vda"),
         ["Volumes a, b are", "vda, virtio", "a real one"],
     ),
     (
-        kinds.DurabilityOff(setting="fsync", value="off", loses="everything"),
+        DurabilityOff(setting="fsync", value="off", loses="everything"),
         ["With fsync = off", "nothing is forced to the disk", "turn it on"],
     ),
-    (kinds.SharedDevice(volumes=("a", "b"), device="nvme0n1"), ["Volumes a, b", "nvme0n1", "a drive of its own"]),
+    (SharedDevice(volumes=("a", "b"), device="nvme0n1"), ["Volumes a, b", "nvme0n1", "a drive of its own"]),
     (
-        kinds.AllocationLatches(major=15, engine="sqlserver"),
+        AllocationLatches(major=15, engine="sqlserver"),
         ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
     ),
     (
-        kinds.FilesOnDisks(volumes=("scsi-a", "scsi-b"), data_files=16, order="elevator"),
+        FilesOnDisks(volumes=("scsi-a", "scsi-b"), data_files=16, order="elevator"),
         ["up to 16 on scsi-a and scsi-b", "45 to 90 %", "here the order is elevator", "Simulate both orders"],
     ),
     (
-        kinds.DifferentLoads(factors=("storage",), loads=3),
+        DifferentLoads(factors=("storage",), loads=3),
         ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
     ),
     (
-        kinds.TwoProvenances(measured=8, simulated=16),
+        TwoProvenances(measured=8, simulated=16),
         ["16 of these cells are simulated and 8 are measured", "not tested against each other"],
     ),
     (
-        kinds.NotSteady(rounds=5, judged=True),
+        NotSteady(rounds=5, judged=True),
         ["not in steady state", "5 rounds within 20 %", "slope within 10 %", "workload.warm_up"],
     ),
-    (kinds.NotSteady(severity="note", rounds=5, judged=False), ["is not shown", "workload.duration to 5 s or more"]),
+    (NotSteady(severity="note", rounds=5, judged=False), ["is not shown", "workload.duration to 5 s or more"]),
     (
-        kinds.OthersOnDrive(share=0.31, limit=0.02, runs=3, checked=8),
+        OthersOnDrive(share=0.31, limit=0.02, runs=3, checked=8),
         ["Others used the drive in 3 of 8 runs", "31 % more bytes"],
     ),
     (
-        kinds.TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
+        TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
         ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
     ),
     (
-        kinds.UnlikeHosts(
+        UnlikeHosts(
             differs=(
-                kinds.Unlike(fact="host: kernel", values=(("Linux 6.1", ("db1", "db2")), ("Linux 6.9", ("db3",)))),
-                kinds.Unlike(fact="volume a: device_model", values=(("SSD A", ("db1",)), ("", ("db2", "db3")))),
+                Unlike(fact="host: kernel", values=(("Linux 6.1", ("db1", "db2")), ("Linux 6.9", ("db3",)))),
+                Unlike(fact="volume a: device_model", values=(("SSD A", ("db1",)), ("", ("db2", "db3")))),
             )
         ),
         ["kernel (Linux 6.1 on db1 and db2, Linux 6.9 on db3)", "device model of volume a (SSD A on db1, unknown on"],
     ),
 ]
 OF_THE_WHOLE = (
-    kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
-    kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
-    kinds.FilesOnDisks, kinds.TwoProvenances, kinds.UnlikeHosts,
+    VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
+    NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
+    FilesOnDisks, TwoProvenances, UnlikeHosts,
 )  # fmt: skip
-ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
+ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 
 
 def words(caution: Caution) -> str:
-    return doubts.caution_sentence(caution, make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner"))
+    return caution_sentence(caution, make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner"))
 
 
-def test_each_type_of_caution_has_words_and_is_tried_here():
-    assert set(doubts.sentence.registry) - {object} == set(get_args(Caution))
-    assert {type(caution) for caution, _ in DOUBTS} == set(get_args(Caution))
+def test_each_kind_of_caution_is_tried_here():
+    assert {type(caution) for caution, _ in CAUTIONS} == set(kinds())
 
 
 @ALL
-def test_each_doubt_also_has_a_few_words_for_the_answer(caution):
+def test_each_caution_also_has_a_few_words_for_the_answer(caution):
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner", cautions=(caution,))
-    assert 0 < len(doubt_text(caution.kind, findings)) <= 60
+    assert 0 < len(caution_text(caution.kind, findings)) <= 60
 
 
-@pytest.mark.parametrize(("caution", "named"), DOUBTS, ids=[caution.kind for caution, _ in DOUBTS])
-def test_a_doubt_names_what_how_much_and_what_to_do(caution, named):
+@pytest.mark.parametrize(("caution", "named"), CAUTIONS, ids=[caution.kind for caution, _ in CAUTIONS])
+def test_a_caution_names_what_how_much_and_what_to_do(caution, named):
     assert [part for part in named if part not in words(caution)] == []
 
 
 @ALL
-def test_a_doubt_is_whole_sentences(caution):
+def test_a_caution_is_whole_sentences(caution):
     assert re.fullmatch(r"[A-Z0-9].*\.", words(caution))
     assert not re.search(r"  |\(\)|None|nan| ,| \.|\.\.", words(caution))
 
 
 @ALL
-def test_a_doubt_about_some_cells_names_them(caution):
+def test_a_caution_about_some_cells_names_them(caution):
     of_one = words(caution.model_copy(update={"cells": ("c2",)}))
     assert ("4 data files" in of_one) != isinstance(caution, OF_THE_WHOLE)
     assert words(caution.model_copy(update={"cells": ("c1", "c2")})) == words(caution)
@@ -187,7 +197,7 @@ def test_a_doubt_about_some_cells_names_them(caution):
     ],
 )
 def test_what_a_setting_gives_up_is_said(loses, risk):
-    text = words(kinds.DurabilityOff(setting="some_setting", value="2", loses=loses))
+    text = words(DurabilityOff(setting="some_setting", value="2", loses=loses))
     assert "With some_setting = 2 " in text
     assert risk in text
     assert "choose a safe value" in text
