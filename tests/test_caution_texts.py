@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
 import re
+import sys
+from pathlib import Path
 
+import jsonschema
 import pytest
+from builders import make_experiment, make_plan, make_runs
 from fabricated_findings import FILES, make_findings
+from rich.console import Console
 
+from storagelab.findings import cautions
+from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
 from storagelab.findings.cautions.changing import Drift, Step
 from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated, Throttled
@@ -23,8 +33,14 @@ from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
 from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
 from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained
-from storagelab.findings.model import Caution
+from storagelab.findings.model import Caution, Findings
+from storagelab.report import writing
+from storagelab.report.export.document import json_schema
+from storagelab.report.text.terminal import print_findings
+from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence, caution_text
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 DRIFT = Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
 LATE = Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
@@ -235,3 +251,71 @@ def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
     text = words(DRIFT.model_copy(update={"change": -0.08, "order": "as-listed"}))
     assert "fell by 8 %" in text
     assert 'order = "randomised"' in text
+
+
+FULL_MOON = '''
+from collections.abc import Iterator, Sequence
+from typing import Literal, Self
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution, Findings
+
+
+class FullMoon(Caution):
+    """The moon was full in `runs`."""
+
+    place, weight, unable = 5, 1, "full-moon"
+    kind: Literal["full-moon"] = "full-moon"
+    runs: int
+
+    def sentence(self, findings: Findings) -> str:
+        return f"The moon was full in {self.runs} runs. Wait two weeks."
+
+    @classmethod
+    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
+        return "the moon was full"
+
+
+def check(evidence: Evidence) -> Iterator[FullMoon]:
+    yield FullMoon(runs=len(evidence.runs))
+'''
+
+
+@pytest.fixture
+def _full_moon(tmp_path, monkeypatch):
+    """One more module of cautions, in a folder of the test's own."""
+    (tmp_path / "full_moon.py").write_text(FULL_MOON)
+    monkeypatch.syspath_prepend(TOOLS)
+    monkeypatch.setattr(cautions, "__path__", [*cautions.__path__, str(tmp_path)])
+    yield
+    del sys.modules[f"{cautions.__name__}.full_moon"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_full_moon")
+def test_a_new_caution_is_one_file():
+    experiment = make_experiment({FILES: [1, 4]}, 5)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    full, short = "The moon was full in 10 runs. Wait two weeks.", "the moon was full"
+    assert short in answer_lines(findings)[0].text
+    assert full in " ".join(on_a_terminal(findings).split())
+    for format_ in ("html", "md"):
+        text = writing.render(format_, experiment, plan, runs, findings).replace("\u00a0", " ")
+        assert full in text
+        assert short in text
+    document = json.loads(writing.render("json", experiment, plan, runs, findings))
+    jsonschema.validate(document, json_schema(), cls=jsonschema.Draft202012Validator)
+    assert document["findings"]["answer"]["unable"] == ["full-moon"]
+    assert document["findings"]["cautions"][0] == {
+        "kind": "full-moon", "severity": "caution", "cells": [], "figures": {"runs": 10}, "text": full,
+    }  # fmt: skip
+    assert "| `full-moon` | The moon was full in `runs`. |" in importlib.import_module("make_docs").cautions()
+    assert Findings.model_validate_json(findings.model_dump_json()) == findings
+
+
+def on_a_terminal(findings: Findings) -> str:
+    said = io.StringIO()
+    print_findings(Console(file=said, width=140), findings)
+    return said.getvalue()
