@@ -254,8 +254,7 @@ def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
 
 
 FULL_MOON = '''
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
@@ -264,19 +263,15 @@ from storagelab.findings.model import Caution, Findings
 class FullMoon(Caution):
     """The moon was full in `runs`."""
 
-    place, weight, unable = 5, 1, "full-moon"
-    kind: Literal["full-moon"] = "full-moon"
+    kind, place, weight, unable = "full-moon", 5, 1, "full-moon"
+    short = "the moon was full"
     runs: int
 
     def sentence(self, findings: Findings) -> str:
         return f"The moon was full in {self.runs} runs. Wait two weeks."
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "the moon was full"
 
-
-def check(evidence: Evidence) -> Iterator[FullMoon]:
+def check_moon(evidence: Evidence) -> Iterator[FullMoon]:
     yield FullMoon(runs=len(evidence.runs))
 '''
 

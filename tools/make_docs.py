@@ -24,7 +24,6 @@ from pydantic.fields import FieldInfo
 
 from storagelab import cli
 from storagelab.findings.cautions import kinds
-from storagelab.findings.model import Caution
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut
@@ -253,11 +252,7 @@ def _inside(field: Schema, whole: Schema) -> Schema | None:
 
 def cautions() -> str:
     """Every kind of caution, and what it means with its figures."""
-    return table(["kind", "meaning"], ([f"`{_kind(one)}`", _joined(one.__doc__ or "")] for one in kinds()))
-
-
-def _kind(caution: type[Caution]) -> str:
-    return str(caution.model_fields["kind"].default)
+    return table(["kind", "meaning"], ([f"`{one.kind}`", _joined(one.__doc__ or "")] for one in kinds()))
 
 
 # --- The command line -------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storagelab.findings.model import Compared, Estimate, Verdict
-from storagelab.findings.volume_kinds import LimitedRate
+from storagelab.findings.model import Compared, Estimate, LimitedRate, Verdict
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Preference
 from storagelab.model.values import Frozen, JsonValue

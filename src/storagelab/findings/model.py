@@ -7,40 +7,22 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, model_serializer, model_validator
 
 from storagelab.findings.fit_kinds import FitKind
-from storagelab.findings.volume_kinds import Bound, Reached
+from storagelab.findings.reached import Reached
+from storagelab.findings.spending import Spent
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
+from storagelab.model.values import Estimate as Estimate
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
 from storagelab.model.workload import Unit
 from storagelab.words.names import group_text, noun
-
-SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
-finished, while others worked; "unaccounted": what waits, CPU and idle time leave, below 0 where they overlap."""
-
-
-class Estimate(Frozen):
-    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
-    don't bound it."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    confidence: float = 0.95
-
-    @property
-    def inverse(self) -> Estimate:
-        """Of a ratio, that of the opposite comparison: a against b becomes b against a."""
-        low, high = (1 / end if end else None for end in (self.high, self.low))
-        return self.model_copy(update={"value": 1 / self.value, "low": low, "high": high})
 
 
 class Point(Frozen):
@@ -75,23 +57,19 @@ class DriveState(Frozen):
     mean: Estimate
 
 
+LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
+
+
 @dataclass(frozen=True)
-class Spent:
-    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
+class Bound:
+    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
+    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
+    out here too."""
 
-    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
-    the CPU row's name, or what is left.
-    """
-
-    name: str
-    analogue: str
-    category: Category
-    part: SpentPart
+    volume: str
+    rate: LimitedRate
+    limit: float
     by_run_s: tuple[float, ...]
-
-    @property
-    def mean_s(self) -> float:
-        return sum(self.by_run_s) / len(self.by_run_s)
 
 
 class CellSummary(Frozen):
@@ -363,12 +341,15 @@ class Fleet(Frozen):
         return tuple(host for host in self.hosts if host.counted)
 
 
+Severity = Literal["note", "caution"]
+
+
 class Caution(Frozen, ABC):
     """Why to trust a result less or, as a "note", what it holds for. Each kind has its class in `findings.cautions`."""
 
-    kind: str
-    severity: Literal["note", "caution"] = "caution"
+    severity: Severity = "caution"
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
+    kind: ClassVar[str]
     place: ClassVar[int]
     """Among the cautions of a report: the smallest comes first."""
     weight: ClassVar[int]
@@ -376,24 +357,30 @@ class Caution(Frozen, ABC):
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
 
+    short: ClassVar[str]
+    """The words for `brief`, where they need no figures."""
+
     @property
     def figures(self) -> dict[str, object]:
         """The fields that only this kind has, with units last in names."""
-        return self.model_dump(exclude={"kind", "severity", "cells"})
+        own = type(self).model_fields.keys() - Caution.model_fields.keys()
+        return {name: value for name, value in self.model_dump().items() if name in own}
 
     @abstractmethod
     def sentence(self, findings: Findings) -> str:
         """What, how much, and what to do about it."""
 
-    @classmethod
-    @abstractmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        """All that were found of this kind, in a few words."""
+    def brief(self, findings: Findings) -> str:  # noqa: ARG002
+        """All of its kind in a few words, for the answer."""
+        return self.short
 
-    @classmethod
-    def joined(cls, found: Sequence[Self], findings: Findings) -> str:  # noqa: ARG003
-        """One text for several of this kind; "" if each has its own."""
+    def joined(self, findings: Findings) -> str:  # noqa: ARG002
+        """One text for all of its kind; "" if each has its own."""
         return ""
+
+    def alike(self, findings: Findings) -> list[Self]:
+        """All of its kind."""
+        return [one for one in findings.cautions if isinstance(one, type(self))]
 
     def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
         """Whether it keeps these runs from answering."""
@@ -405,10 +392,9 @@ class Caution(Frozen, ABC):
         some = 0 < len(known) < len(findings.cells)
         return f" ({group_text(known, findings.factors)})" if some else ""
 
-    @staticmethod
-    def in_some(found: Sequence[Caution], findings: Findings) -> str:
-        """ " in 3 of 20 layouts"; "" = in all."""
-        cells = {cell for one in found for cell in one.cells}
+    def in_some(self, findings: Findings) -> str:
+        """ " in 3 of 20 layouts", of all of its kind; "" = in all."""
+        cells = {cell for one in self.alike(findings) for cell in one.cells}
         return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
 
     @model_validator(mode="wrap")
@@ -417,10 +403,14 @@ class Caution(Frozen, ABC):
         """A caution that was written down has the class of its kind."""
         if cls is not Caution or isinstance(value, Caution):
             return handler(value)
-        kinds = {one.model_fields["kind"].default: one for one in Caution.__subclasses__()}
-        if value["kind"] not in kinds:
-            raise ValueError(f"no caution is of the kind {value['kind']}")
-        return kinds[value["kind"]].model_validate(value)
+        fields, kinds = dict(value), {one.kind: one for one in Caution.__subclasses__()}
+        if (kind := fields.pop("kind")) not in kinds:
+            raise ValueError(f"no caution is of the kind {kind}")
+        return kinds[kind].model_validate(fields)
+
+    @model_serializer(mode="wrap")
+    def _with_its_kind(self, handler: Callable[[Caution], dict[str, Any]]) -> dict[str, Any]:
+        return {"kind": self.kind} | handler(self)
 
 
 class Findings(Frozen):

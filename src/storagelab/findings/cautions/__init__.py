@@ -1,6 +1,7 @@
-"""Why to trust a result less: each module has a caution's class, or those of a few related ones, and `check`.
+"""Why to trust a result less: each module has a caution's class, or those of a few related ones, and its checks.
 
-A new caution is a new module here: its figures, its words, its place and weight among the others, and its check.
+A new caution is a new module here: its figures, its words, its place and weight among the others, and its check, a function
+`check_...`. The package is the list.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def kinds() -> list[type[Caution]]:
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
     """Every caution, those before notes, and by their place."""
-    found = [caution for module in _modules() for caution in module.check(evidence)]
+    checks = [check for module in _modules() for name, check in vars(module).items() if name.startswith("check_")]
+    found = [caution for check in checks for caution in check(evidence)]
     return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))
 
 

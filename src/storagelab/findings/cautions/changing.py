@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings import irregular
 from storagelab.findings.evidence import Evidence, blocks_of
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import host_of
 from storagelab.model.plan import Order
 from storagelab.words.names import noun
@@ -22,8 +21,7 @@ DRIFT_P_VALUE = 0.01
 class Drift(Caution):
     """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't tell."""
 
-    place, weight = 90, 80
-    kind: Literal["drift"] = "drift"
+    kind, place, weight = "drift", 90, 80
     change: float | None
     p_value: float
     order: Order
@@ -39,17 +37,15 @@ class Drift(Caution):
             )
         return f"From the first run{block} to the last times {_moved(self.change)}, whatever the {which}. {so}"
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        change = found[0].change
+    def brief(self, findings: Findings) -> str:
+        change = self.change
         return f"times {'changed steadily' if change is None else _moved(change)} on the way"
 
 
 class Step(Caution):
     """Times jumped at number `run` of `runs`, counted from 1."""
 
-    place, weight = 91, 90
-    kind: Literal["step"] = "step"
+    kind, place, weight = "step", 91, 90
     change: float
     p_value: float
     run: int
@@ -67,9 +63,8 @@ class Step(Caution):
             f"of each run). {_so(self, findings)}"
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"times {_moved(found[0].change)} on the way"
+    def brief(self, findings: Findings) -> str:
+        return f"times {_moved(self.change)} on the way"
 
 
 def _moved(change: float) -> str:
@@ -98,7 +93,7 @@ def _so(found: Drift | Step, findings: Findings) -> str:
     return f'Late cells look different for that reason alone. Use order = "randomised", and {rest}.'
 
 
-def check(evidence: Evidence) -> Iterator[Drift | Step]:
+def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
     """A note for one block in random order: its rounds absorb it."""
     at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
     left_out = set(evidence.left_out)
@@ -113,7 +108,7 @@ def check(evidence: Evidence) -> Iterator[Drift | Step]:
     order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
     drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
     step = irregular.step(log_s, cells, sequence)
-    severity: Literal["note", "caution"] = "note" if order == "randomised" and blocks == 1 else "caution"
+    severity: Severity = "note" if order == "randomised" and blocks == 1 else "caution"
     drifted = (
         drift is not None
         and drift.p_value < DRIFT_P_VALUE

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, table_in
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import HELD_BACK, held_back
 from storagelab.words.numbers import count, percent, plural, seconds
 
@@ -22,8 +21,7 @@ CPU_SHARE_MOST = 0.9
 class BusyMachine(Caution):
     """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
 
-    place, weight, unable = 140, 250, "busy-machine"
-    kind: Literal["busy-machine"] = "busy-machine"
+    kind, place, weight, unable = "busy-machine", 140, 250, "busy-machine"
     others_share: float
     limit: float
     runs: int
@@ -36,17 +34,15 @@ class BusyMachine(Caution):
             "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"the machine was busy (others took up to {percent(max(one.others_share for one in found))} of it)"
+    def brief(self, findings: Findings) -> str:
+        return f"the machine was busy (others took up to {percent(self.others_share)} of it)"
 
 
 class Throttled(Caution):
     """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the worst of
     `runs` that took `throttled_s`, summed over CPUs, a `share` of the run."""
 
-    place, weight = 150, 70
-    kind: Literal["throttled"] = "throttled"
+    kind, place, weight = "throttled", 150, 70
     who: str
     throttled_s: float
     share: float
@@ -62,17 +58,15 @@ class Throttled(Caution):
             "under a new name."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"a CPU quota took up to {percent(max(one.share for one in found))} of a run"
+    def brief(self, findings: Findings) -> str:
+        return f"a CPU quota took up to {percent(max(one.share for one in self.alike(findings)))} of a run"
 
 
 class CpuSaturated(Caution):
     """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
-    place, weight, unable = 160, 220, "cpu-saturated"
-    kind: Literal["cpu-saturated"] = "cpu-saturated"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight, unable = "cpu-saturated", 160, 220, "cpu-saturated"
+    severity: Severity = "note"
     cpu_share: float
     cpu_count: int
     limit: float
@@ -84,19 +78,11 @@ class CpuSaturated(Caution):
             "between layouts. Use more cores or a workload that writes more per row."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        share = percent(max(one.cpu_share for one in found))
-        return f"the CPUs were the limit ({share} busy){cls.in_some(found, findings)}"
+    def brief(self, findings: Findings) -> str:
+        return f"the CPUs were the limit ({percent(self.cpu_share)} busy){self.in_some(findings)}"
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
-    yield from busy_machine(evidence)
-    yield from throttled(evidence)
-    yield from cpu_saturated(evidence)
-
-
-def busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
+def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
     """Others, or the hypervisor, took CPU time from the runs.
 
     A load average would not do: it can't separate others from the server under test. The share is of the time in the same
@@ -121,7 +107,7 @@ def busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
         )  # fmt: skip
 
 
-def throttled(evidence: Evidence) -> Iterator[Throttled]:
+def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
     """One for each that a control group held back."""
     found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
@@ -136,7 +122,7 @@ def throttled(evidence: Evidence) -> Iterator[Throttled]:
         )  # fmt: skip
 
 
-def cpu_saturated(evidence: Evidence) -> Iterator[CpuSaturated]:
+def check_cpu_saturated(evidence: Evidence) -> Iterator[CpuSaturated]:
     shares: dict[str, float] = {}
     cpu_count = 0.0
     for cell_id, measurements in evidence.by_cell().items():

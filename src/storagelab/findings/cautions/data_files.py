@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import Measurement
 from storagelab.targets.known import KNOWN
 from storagelab.words.names import listed
@@ -16,9 +15,8 @@ from storagelab.words.numbers import count
 class AllocationLatches(Caution):
     """Numbers of data files are compared, and the server's version decides what more files can gain."""
 
-    place, weight = 200, 190
-    kind: Literal["allocation-latches"] = "allocation-latches"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight = "allocation-latches", 200, 190
+    severity: Severity = "note"
     major: int
     engine: str
 
@@ -27,9 +25,8 @@ class AllocationLatches(Caution):
         assert note is not None, self.engine
         return note(self.major)
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"more files gain little on {found[0].engine} {found[0].major}"
+    def brief(self, findings: Findings) -> str:
+        return f"more files gain little on {self.engine} {self.major}"
 
 
 class FilesOnDisks(Caution):
@@ -38,8 +35,8 @@ class FilesOnDisks(Caution):
     What that costs rests on one article, and on the `order` in which the disks serve their queues.
     """
 
-    place, weight = 210, 270
-    kind: Literal["files-on-disks"] = "files-on-disks"
+    kind, place, weight = "files-on-disks", 210, 270
+    short = "what more files cost on disks rests on one test"
     volumes: Names
     data_files: int
     order: str
@@ -54,17 +51,8 @@ class FilesOnDisks(Caution):
             "a number of files."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "what more files cost on disks rests on one test"
 
-
-def check(evidence: Evidence) -> Iterator[Caution]:
-    yield from allocation_latches(evidence)
-    yield from files_on_disks(evidence)
-
-
-def allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
+def check_allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
     """One for each server version that decides what more data files can gain."""
     servers = [table_in(m.environment, "server") for _, _, m in evidence.measurements()]
     for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
@@ -76,7 +64,7 @@ def allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
             yield AllocationLatches(major=int(major), engine=name)
 
 
-def files_on_disks(evidence: Evidence) -> Iterator[FilesOnDisks]:
+def check_files_on_disks(evidence: Evidence) -> Iterator[FilesOnDisks]:
     """Simulated disks hold more data files than there are volumes."""
     if evidence.provenance != "simulated" or len({cell.config.layout.data_files for cell in evidence.plan.cells}) < 2:
         return

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.words.phrases import in_brackets, without_stop
 
 PLACES = {"layout.data", "layout.log"}
@@ -16,9 +15,9 @@ PLACES = {"layout.data", "layout.log"}
 class VirtualDisk(Caution):
     """Volumes lie on a virtual or caching disk, which is not a drive."""
 
-    place, weight = 170, 140
-    kind: Literal["virtual-disk"] = "virtual-disk"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight = "virtual-disk", 170, 140
+    short = "a virtual or caching disk"
+    severity: Severity = "note"
     volumes: Names
     reason: str
     device_model: str
@@ -32,17 +31,12 @@ class VirtualDisk(Caution):
             "hold for this machine now, not for a drive. To judge a drive, use a volume on a real one."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "a virtual or caching disk"
-
 
 class SharedDevice(Caution):
     """Several volumes share one device, so placement among them can't matter."""
 
-    place, weight, unable = 190, 230, "shared-device"
-    kind: Literal["shared-device"] = "shared-device"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight, unable = "shared-device", 190, 230, "shared-device"
+    severity: Severity = "note"
     volumes: Names
     device: str
 
@@ -52,15 +46,14 @@ class SharedDevice(Caution):
             "separates nothing. To learn about placement, give each volume a path on a drive of its own."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"volumes {', '.join(found[0].volumes)} are on one device"
+    def brief(self, findings: Findings) -> str:
+        return f"volumes {', '.join(self.volumes)} are on one device"
 
     def is_unable(self, findings: Findings) -> bool:
         return any(not PLACES.isdisjoint(level.sets) for factor in findings.factors for level in factor.levels)
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
+def check_devices(evidence: Evidence) -> Iterator[Caution]:
     """One for each reason, and one for each device. Volumes that are throttled apart are apart, whatever is below them."""
     virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
     shared: dict[tuple[str, str], set[str]] = defaultdict(set)

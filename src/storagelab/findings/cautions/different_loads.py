@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names
 from storagelab.findings.model import Caution, Findings
@@ -18,8 +17,7 @@ from storagelab.words.phrases import capital
 class DifferentLoads(Caution):
     """The `factors` set layout and load together, so `loads` different loads are compared."""
 
-    place, weight, unable = 220, 260, "different-loads"
-    kind: Literal["different-loads"] = "different-loads"
+    kind, place, weight, unable = "different-loads", 220, 260, "different-loads"
     factors: Names
     loads: int
 
@@ -32,12 +30,11 @@ class DifferentLoads(Caution):
             "has its own verdict."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{found[0].loads} different loads are compared"
+    def brief(self, findings: Findings) -> str:
+        return f"{self.loads} different loads are compared"
 
 
-def check(evidence: Evidence) -> Iterator[DifferentLoads]:
+def check_loads(evidence: Evidence) -> Iterator[DifferentLoads]:
     """If a factor sets only conditions, each condition has its own verdict."""
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator, Mapping
 
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.durability import Loss
 
 _RISKS: Mapping[Loss, str] = {
@@ -29,9 +28,8 @@ _RISKS: Mapping[Loss, str] = {
 class DurabilityOff(Caution):
     """With this setting, a crash loses something."""
 
-    place, weight = 180, 130
-    kind: Literal["durability-off"] = "durability-off"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight = "durability-off", 180, 130
+    severity: Severity = "note"
     setting: str
     value: str
     loses: Loss
@@ -43,12 +41,11 @@ class DurabilityOff(Caution):
             f"each other, or {way}."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{found[0].setting} = {found[0].value} gives up safety"
+    def brief(self, findings: Findings) -> str:
+        return f"{self.setting} = {self.value} gives up safety"
 
 
-def check(evidence: Evidence) -> Iterator[DurabilityOff]:
+def check_durability(evidence: Evidence) -> Iterator[DurabilityOff]:
     """One for each setting that gives up safety."""
     cells: dict[tuple[str, str, Loss], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():

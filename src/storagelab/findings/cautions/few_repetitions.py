@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
@@ -16,8 +15,8 @@ REPETITIONS_LEAST = 3
 class SingleRepetition(Caution):
     """Some cell has one run, so nothing shows how much runs scatter."""
 
-    place, weight = 40, 150
-    kind: Literal["single-repetition"] = "single-repetition"
+    kind, place, weight = "single-repetition", 40, 150
+    short = "one run of each"
     repetitions: int
     sound: int
 
@@ -27,16 +26,11 @@ class SingleRepetition(Caution):
             f"Set repetitions to {count(self.sound)} or more."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "one run of each"
-
 
 class FewRepetitions(Caution):
     """Some cell has few runs: `repetitions` is the fewest of any cell that has some, `sound` what a sound verdict takes."""
 
-    place, weight = 41, 160
-    kind: Literal["few-repetitions"] = "few-repetitions"
+    kind, place, weight = "few-repetitions", 41, 160
     repetitions: int
     sound: int
 
@@ -48,12 +42,11 @@ class FewRepetitions(Caution):
             f"{count(self.sound)} or more repetitions narrow them."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{found[0].repetitions} runs each"
+    def brief(self, findings: Findings) -> str:
+        return f"{self.repetitions} runs each"
 
 
-def check(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:
+def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:
     counts = {cell_id: len(runs) for cell_id, runs in evidence.used.items() if runs}
     fewest = min(counts.values(), default=REPETITIONS_SOUND)
     if fewest < REPETITIONS_SOUND:

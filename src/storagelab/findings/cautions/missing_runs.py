@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
@@ -15,8 +14,7 @@ from storagelab.words.phrases import without_stop
 class FailedRuns(Caution):
     """Runs failed. `failed` counts attempts, `unrecovered` runs without a usable one; `reason` is the most frequent."""
 
-    place, weight = 10, 10
-    kind: Literal["failed-runs"] = "failed-runs"
+    kind, place, weight = "failed-runs", 10, 10
     failed: int
     unrecovered: int
     planned: int
@@ -35,16 +33,14 @@ class FailedRuns(Caution):
             "spec, change it and give it a new name (or delete the results folder if nothing in it is wanted)."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{plural(sum(one.failed for one in found), 'run')} failed"
+    def brief(self, findings: Findings) -> str:
+        return f"{plural(self.failed, 'run')} failed"
 
 
 class MissingRuns(Caution):
     """Some planned runs are not stored."""
 
-    place, weight, unable = 20, 200, "not-finished"
-    kind: Literal["missing-runs"] = "missing-runs"
+    kind, place, weight, unable = "missing-runs", 20, 200, "not-finished"
     missing: int
     stored: int
     planned: int
@@ -56,12 +52,11 @@ class MissingRuns(Caution):
             "where it stopped."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{plural(found[0].missing, 'run')} still to make"
+    def brief(self, findings: Findings) -> str:
+        return f"{plural(self.missing, 'run')} still to make"
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
+def check_runs(evidence: Evidence) -> Iterator[Caution]:
     planned = len(evidence.plan.runs)
     failed = [run for run in evidence.runs if not run.usable]
     if failed:

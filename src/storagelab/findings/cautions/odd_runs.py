@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.irregular import Outlier
@@ -18,8 +17,7 @@ from storagelab.words.phrases import capital
 class OddRun(Caution):
     """A cell has odd `runs`; the figures are those of the oddest. Means and verdicts leave out `left_out` of them: 0 or 1."""
 
-    place, weight = 60, 100
-    kind: Literal["outlier"] = "outlier"
+    kind, place, weight = "outlier", 60, 100
     repetition: int
     elapsed_s: float
     expected_s: float
@@ -47,9 +45,9 @@ class OddRun(Caution):
             "run the experiment under a new name."
         )
 
-    @classmethod
-    def joined(cls, found: Sequence[Self], findings: Findings) -> str:
+    def joined(self, findings: Findings) -> str:
         """How many, the farthest, and what becomes of them."""
+        found = self.alike(findings)
         farthest = max(found, key=lambda one: abs(math.log(one.ratio)))
         number, left_out = sum(one.runs for one in found), sum(one.left_out for one in found)
         levels = [findings.cell(cell).levels for cell in farthest.cells]
@@ -67,13 +65,12 @@ class OddRun(Caution):
             "was at work, run the experiment under a new name."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        number = sum(one.runs for one in found)
-        return "one odd run" if number == 1 else f"{number} odd runs{cls.in_some(found, findings)}"
+    def brief(self, findings: Findings) -> str:
+        number = sum(one.runs for one in self.alike(findings))
+        return "one odd run" if number == 1 else f"{number} odd runs{self.in_some(findings)}"
 
 
-def check(evidence: Evidence) -> Iterator[OddRun]:
+def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
     """One for each cell."""
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
     for outlier in evidence.odd:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names, blocks_of
 from storagelab.findings.model import Caution, Findings
@@ -17,8 +16,8 @@ from storagelab.words.phrases import capital
 class RunInBlocks(Caution):
     """The `factors` changed only from block to block, so their levels ran at different times."""
 
-    place, weight = 70, 40
-    kind: Literal["blocks"] = "blocks"
+    kind, place, weight = "blocks", 70, 40
+    short = "blocks are not compared"
     factors: Names
     blocks: int
 
@@ -32,16 +31,11 @@ class RunInBlocks(Caution):
             "within each are tested. To compare levels, remove the factor from costly if the drives allow it."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "blocks are not compared"
-
 
 class NotRandomised(Caution):
     """The order of the runs was not random."""
 
-    place, weight = 80, 20
-    kind: Literal["order"] = "order"
+    kind, place, weight = "order", 80, 20
     order: Order
     provenance: Provenances
 
@@ -65,18 +59,12 @@ class NotRandomised(Caution):
             'order = "randomised" for a verdict.'
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        drives = ", on a drive that ages" if found[0].provenance == "simulated" else ""
+    def brief(self, findings: Findings) -> str:
+        drives = ", on a drive that ages" if self.provenance == "simulated" else ""
         return f"{noun(findings.layout_factors, 2)} ran in order{drives}"
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
-    yield from run_in_blocks(evidence)
-    yield from not_randomised(evidence)
-
-
-def run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
+def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
     """None for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
@@ -94,7 +82,7 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
     return all(len(values) == 1 for values in levels.values()) and len(set().union(*levels.values())) > 1
 
 
-def not_randomised(evidence: Evidence) -> Iterator[NotRandomised]:
+def check_not_randomised(evidence: Evidence) -> Iterator[NotRandomised]:
     """None if the drives start anew before every run: then runs don't affect each other."""
     order, provenance = evidence.experiment.order, evidence.provenance
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.findings.steady import ROUNDS
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.words.numbers import count, percent, plural, seconds, significant
@@ -21,9 +20,9 @@ FASTEST_BYTES_PER_S = 16e9
 class TwoProvenances(Caution):
     """Some cells are measured and some simulated; they are not compared with each other."""
 
-    place, weight = 230, 280
-    kind: Literal["two-provenances"] = "two-provenances"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight = "two-provenances", 230, 280
+    short = "simulated and measured are not compared"
+    severity: Severity = "note"
     measured: int
     simulated: int
 
@@ -33,16 +32,12 @@ class TwoProvenances(Caution):
             "stand side by side and are not tested against each other: an error of the model would look like a difference."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "simulated and measured are not compared"
-
 
 class TooFast(Caution):
     """A drive answered faster than one can: the smallest median latency, and the largest rate."""
 
-    place, weight = 240, 290
-    kind: Literal["too-fast"] = "too-fast"
+    kind, place, weight = "too-fast", 240, 290
+    short = "a drive answered faster than drives can"
     latency_s: float
     bytes_per_s: float
 
@@ -54,16 +49,11 @@ class TooFast(Caution):
             "a drive."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "a drive answered faster than drives can"
-
 
 class NotSteady(Caution):
     """Drives that did not end in steady state over the last `rounds`; not `judged` = there were fewer."""
 
-    place, weight = 250, 300
-    kind: Literal["not-steady"] = "not-steady"
+    kind, place, weight = "not-steady", 250, 300
     rounds: int
     judged: bool
 
@@ -80,17 +70,15 @@ class NotSteady(Caution):
             "flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        what = "not in steady state" if found[0].judged else "too short to show steady state"
-        return f"{what}{cls.in_some(found, findings)}"
+    def brief(self, findings: Findings) -> str:
+        what = "not in steady state" if self.judged else "too short to show steady state"
+        return f"{what}{self.in_some(findings)}"
 
 
 class OthersOnDrive(Caution):
     """Others used the drive of raw I/O: up to `share` of its own bytes on top. Of `checked` runs, `runs` exceed the limit."""
 
-    place, weight = 260, 310
-    kind: Literal["others-on-drive"] = "others-on-drive"
+    kind, place, weight = "others-on-drive", 260, 310
     share: float
     limit: float
     runs: int
@@ -102,23 +90,19 @@ class OthersOnDrive(Caution):
             f"counted up to {percent(self.share)} more bytes at it than fio asked for. These runs show what was left over."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"others used the drive (up to {percent(found[0].share)} on top)"
+    def brief(self, findings: Findings) -> str:
+        return f"others used the drive (up to {percent(self.share)} on top)"
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
+def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:
     if evidence.provenance == "measured and simulated":
         simulated = sum(cell.provenance == "simulated" for cell in evidence.cells)
         yield TwoProvenances(
             measured=sum(cell.provenance == "measured" for cell in evidence.cells), simulated=simulated
         )
-    yield from too_fast(evidence)
-    yield from not_steady(evidence)
-    yield from others_on_drive(evidence)
 
 
-def too_fast(evidence: Evidence) -> Iterator[TooFast]:
+def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
     """Answers that no drive gives: the medium was not asked."""
     found: list[tuple[str, float, float]] = []
     for cell_id, _, measurement in evidence.measurements():
@@ -137,7 +121,7 @@ def too_fast(evidence: Evidence) -> Iterator[TooFast]:
         )  # fmt: skip
 
 
-def not_steady(evidence: Evidence) -> Iterator[NotSteady]:
+def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
     """Cells that did not end in steady state. Simulated drives have no series, so few repetitions say nothing about them."""
     raw = [cell for cell in evidence.cells if cell.raw_io]
     moving = [cell.cell_id for cell in raw if cell.steady is False]
@@ -148,7 +132,7 @@ def not_steady(evidence: Evidence) -> Iterator[NotSteady]:
         yield NotSteady(severity="note", cells=evidence.named(unknown), rounds=ROUNDS, judged=False)
 
 
-def others_on_drive(evidence: Evidence) -> Iterator[OthersOnDrive]:
+def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
     """Bytes that the kernel counted at the drive beyond fio's."""
     shares: list[tuple[float, str]] = []
     checked = 0

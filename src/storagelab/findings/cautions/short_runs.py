@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
@@ -15,8 +14,7 @@ SHORT_RUN_S = 2.0
 class ShortRuns(Caution):
     """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a cell."""
 
-    place, weight, unable = 50, 240, "short-runs"
-    kind: Literal["short-runs"] = "short-runs"
+    kind, place, weight, unable = "short-runs", 50, 240, "short-runs"
     shortest_s: float
     limit_s: float
 
@@ -27,9 +25,8 @@ class ShortRuns(Caution):
             f"{duration(self.limit_s)} or more."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"runs as short as {seconds(min(one.shortest_s for one in found))}{cls.in_some(found, findings)}"
+    def brief(self, findings: Findings) -> str:
+        return f"runs as short as {seconds(self.shortest_s)}{self.in_some(findings)}"
 
 
 def length_key(findings: Findings) -> str:
@@ -39,7 +36,7 @@ def length_key(findings: Findings) -> str:
     return "workload.duration"
 
 
-def check(evidence: Evidence) -> Iterator[ShortRuns]:
+def check_lengths(evidence: Evidence) -> Iterator[ShortRuns]:
     medians = {cell.cell_id: cell.elapsed_s.median for cell in evidence.cells if cell.elapsed_s is not None}
     short = {cell_id: median for cell_id, median in medians.items() if median < SHORT_RUN_S}
     if short:

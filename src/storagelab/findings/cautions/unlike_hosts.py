@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
@@ -51,8 +50,7 @@ class Unlike(Frozen):
 class UnlikeHosts(Caution):
     """The hosts of a campaign are not alike: each fact that differs, and which hosts have which value."""
 
-    place, weight = 270, 30
-    kind: Literal["unlike-hosts"] = "unlike-hosts"
+    kind, place, weight = "unlike-hosts", 270, 30
     differs: tuple[Unlike, ...]
 
     def sentence(self, findings: Findings) -> str:
@@ -65,12 +63,11 @@ class UnlikeHosts(Caution):
             "where one wins on some only, this may be why."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"hosts differ in {listed([one.name() for one in found[0].differs[:_FACTS_NAMED]])}"
+    def brief(self, findings: Findings) -> str:
+        return f"hosts differ in {listed([one.name() for one in self.differs[:_FACTS_NAMED]])}"
 
 
-def check(evidence: Evidence) -> Iterator[UnlikeHosts]:
+def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
     """One for all that differs, if runs were made on several hosts."""
     facts_of: dict[str, dict[str, str]] = {}
     for _, run, measurement in evidence.measurements():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
@@ -19,8 +18,7 @@ UNVERIFIED_MOST = 10
 class Unverified(Caution):
     """A setting differs from the one asked for. `asked` is empty if only a `reason` is known."""
 
-    place, weight, unable = 30, 210, "unverified"
-    kind: Literal["unverified"] = "unverified"
+    kind, place, weight, unable = "unverified", 30, 210, "unverified"
     what: str
     asked: str
     got: str
@@ -42,17 +40,15 @@ class Unverified(Caution):
             "another layout than the one named: fix the setting or the volume, and run under a new name."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{factor_text(found[0].what) if found[0].what else 'something'} was not as asked"
+    def brief(self, findings: Findings) -> str:
+        return f"{factor_text(self.what) if self.what else 'something'} was not as asked"
 
 
 class Unsettled(Caution):
     """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how
     far it was bound to move in one of them, and `asked` what counts as settled."""
 
-    place, weight = 31, 50
-    kind: Literal["unsettled"] = "unsettled"
+    kind, place, weight = "unsettled", 31, 50
     asked: str
     got: str
     runs: int
@@ -64,16 +60,14 @@ class Unsettled(Caution):
             f"{self.got}. The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"throughput had not settled in {plural(sum(one.runs for one in found), 'run')}"
+    def brief(self, findings: Findings) -> str:
+        return f"throughput had not settled in {plural(self.runs, 'run')}"
 
 
 class BehindRate(Caution):
     """`runs` did fewer transactions than the rate `asked` for; `got` says how many one of them did, and how late."""
 
-    place, weight = 32, 60
-    kind: Literal["behind-rate"] = "behind-rate"
+    kind, place, weight = "behind-rate", 32, 60
     asked: str
     got: str
     runs: int
@@ -86,18 +80,11 @@ class BehindRate(Caution):
             "workload.rate, or leave it out to measure the most that is possible."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return f"{plural(sum(one.runs for one in found), 'run')} fell behind the set rate"
+    def brief(self, findings: Findings) -> str:
+        return f"{plural(self.runs, 'run')} fell behind the set rate"
 
 
-def check(evidence: Evidence) -> Iterator[Caution]:
-    yield from settings(evidence)
-    yield from failed_checks(evidence, SETTLED, Unsettled)
-    yield from failed_checks(evidence, BEHIND_RATE, BehindRate)
-
-
-def settings(evidence: Evidence) -> Iterator[Unverified]:
+def check_settings(evidence: Evidence) -> Iterator[Unverified]:
     """One for each setting that differs from what was asked."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
@@ -119,14 +106,10 @@ def settings(evidence: Evidence) -> Iterator[Unverified]:
         )  # fmt: skip
 
 
-def failed_checks(
-    evidence: Evidence, name: str, kind: type[Unsettled] | type[BehindRate]
-) -> Iterator[Unsettled | BehindRate]:
-    """One for all runs that failed the check of this name; it quotes the first."""
-    found = [
-        (cell_id, check)
-        for cell_id, _, measurement in evidence.measurements() for check in measurement.unverified if check.name == name
-    ]  # fmt: skip
-    if found:
-        check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)
-        yield kind(cells=cells, asked=check.asked, got=check.got, runs=len(found))
+def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate]:
+    """One for all runs that failed a check; it quotes the first."""
+    for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate)):
+        found = [(id_, check) for id_, _, m in evidence.measurements() for check in m.unverified if check.name == name]
+        if found:
+            check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)
+            yield kind(cells=cells, asked=check.asked, got=check.got, runs=len(found))

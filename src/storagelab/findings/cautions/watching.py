@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal, Self
+from collections.abc import Iterator
 
 from storagelab.findings.cautions.short_runs import length_key
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.words.numbers import count, percent, plural
@@ -23,8 +22,8 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 class ObserverDear(Caution):
     """Observing costs much: the sampler and its session took `core_share` of one core over all runs."""
 
-    place, weight = 100, 110
-    kind: Literal["observer-cost"] = "observer-cost"
+    kind, place, weight = "observer-cost", 100, 110
+    short = "watching the waits cost CPU time"
     core_share: float
     limit: float
     sampler_core_share: float
@@ -36,16 +35,12 @@ class ObserverDear(Caution):
             "measure.waits a factor to see what it costs."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "watching the waits cost CPU time"
-
 
 class FewWaitSamples(Caution):
     """Waits rest on few samples. `passes` is the smallest median of a cell."""
 
-    place, weight = 110, 170
-    kind: Literal["few-wait-samples"] = "few-wait-samples"
+    kind, place, weight = "few-wait-samples", 110, 170
+    short = "few samples of waits"
     passes: int | float
     limit: int
 
@@ -56,16 +51,12 @@ class FewWaitSamples(Caution):
             f"measure.sample_hz until there are {count(self.limit)} or more."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "few samples of waits"
-
 
 class Unexplained(Caution):
     """Waits and CPU explain too little or too much of connections x elapsed: mean shares, in cells outside the limits."""
 
-    place, weight = 120, 120
-    kind: Literal["conservation"] = "conservation"
+    kind, place, weight = "conservation", 120, 120
+    short = "waits don't add up to the time"
     lowest: float
     highest: float
     limit_low: float
@@ -86,17 +77,13 @@ class Unexplained(Caution):
             "only where looks were few."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "waits don't add up to the time"
-
 
 class NoSplit(Caution):
     """Waits lack the split into resource and signal. `reason` is the most frequent."""
 
-    place, weight = 130, 180
-    kind: Literal["no-split"] = "no-split"
-    severity: Literal["note", "caution"] = "note"
+    kind, place, weight = "no-split", 130, 180
+    short = "waits without their signal part"
+    severity: Severity = "note"
     runs: int
     reason: str
 
@@ -107,19 +94,8 @@ class NoSplit(Caution):
             "own Linux host, where the kernel reports the split."
         )
 
-    @classmethod
-    def brief(cls, found: Sequence[Self], findings: Findings) -> str:
-        return "waits without their signal part"
 
-
-def check(evidence: Evidence) -> Iterator[Caution]:
-    yield from observer_cost(evidence)
-    yield from few_wait_samples(evidence)
-    yield from unexplained_time(evidence)
-    yield from no_split(evidence)
-
-
-def observer_cost(evidence: Evidence) -> Iterator[ObserverDear]:
+def check_observer_cost(evidence: Evidence) -> Iterator[ObserverDear]:
     cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         if m.observer is not None and m.elapsed_s > 0:
@@ -138,7 +114,7 @@ def _core_share(costs: list[tuple[float, float, float]]) -> float:
     return sum(sampler + session for sampler, session, _ in costs) / sum(elapsed for _, _, elapsed in costs)
 
 
-def few_wait_samples(evidence: Evidence) -> Iterator[FewWaitSamples]:
+def check_few_wait_samples(evidence: Evidence) -> Iterator[FewWaitSamples]:
     passes: dict[str, float] = {}
     for cell_id, measurements in evidence.by_cell().items():
         sampled = [
@@ -150,7 +126,7 @@ def few_wait_samples(evidence: Evidence) -> Iterator[FewWaitSamples]:
         yield FewWaitSamples(cells=evidence.named(passes), passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
 
 
-def unexplained_time(evidence: Evidence) -> Iterator[Unexplained]:
+def check_unexplained_time(evidence: Evidence) -> Iterator[Unexplained]:
     explained = {cell.cell_id: cell.explained for cell in evidence.cells if cell.explained is not None}
     outside = {id_: share for id_, share in explained.items() if not EXPLAINED_LEAST <= share <= EXPLAINED_MOST}
     if outside:
@@ -160,7 +136,7 @@ def unexplained_time(evidence: Evidence) -> Iterator[Unexplained]:
         )  # fmt: skip
 
 
-def no_split(evidence: Evidence) -> Iterator[NoSplit]:
+def check_no_split(evidence: Evidence) -> Iterator[NoSplit]:
     reasons: Counter[str] = Counter()
     cells = set()
     for cell_id, _, m in evidence.measurements():

@@ -139,6 +139,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 CHART = Chart(
     name="best-case",
     part="completion-time",
+    place=1,
     title=_title,
     rows=_rows,
     draw=_draw,

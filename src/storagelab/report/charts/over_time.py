@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from storagelab.findings.evidence import volumes_of
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.drawing import arrange, palette
@@ -72,10 +73,8 @@ def _on_one_device(run: Run, volume: str) -> list[str]:
     """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
     if run.measurement is None:
         return [volume]
-    found = run.measurement.environment.get("volumes")
-    tables = found if isinstance(found, Mapping) else {}
     drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME.fullmatch(column))}
-    devices = {name: table.get("device") for name, table in tables.items() if isinstance(table, Mapping)}
+    devices = {name: table.get("device") for name, table in volumes_of(run.measurement)}
     device = devices.get(volume)
     return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
 

@@ -28,6 +28,7 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
     return Chart(
         name=name,
         part="completion-time",
+        place=2,
         title=lambda _findings: title,
         rows=lambda findings, _runs: figure_of_cells(findings, cells(findings), row),
         draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, unit, note="; mean with 95 % interval"),

@@ -142,6 +142,7 @@ def _chart(place: int) -> Chart:
     return Chart(
         name=f"speed-up-{place + 1}",
         part="effects",
+        place=1,
         title=lambda findings: _title(findings, factor(findings)),
         rows=lambda findings, _runs: (
             _figure(findings, factor(findings))

@@ -127,6 +127,7 @@ def _table(_data: Figure, findings: Findings) -> Table:
 CHART = Chart(
     name="waterfall",
     part="waits",
+    place=1,
     title=lambda _findings: "From the fastest to the slowest",
     rows=_rows,
     draw=_draw,

@@ -138,7 +138,7 @@ def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
 
 
 def _decimals(samples: Sequence[Sample]) -> int:
-    return max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples), default=2)
+    return max((numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples), default=2)
 
 
 def _top_wait_column() -> Column:
@@ -237,10 +237,6 @@ def _numeric(levels: Sequence[object]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _half(estimate: Estimate) -> float | None:
-    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
-
-
 def _interval(estimate: Estimate, decimals: int) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
@@ -306,7 +302,7 @@ def checkpoint_view(findings: Findings) -> View | None:
     columns = [Heading("cell", "prose"), Heading("load, mean s"), Heading("checkpoint, mean s"),
                Heading("95 % interval, s"), Heading("both together, s")]  # fmt: skip
     samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
-    decimals = min(3, max(numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples))
+    decimals = min(3, max(numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples))
     rows = [_checkpoint_row(cell, decimals) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (

@@ -458,17 +458,13 @@ def _changes(gain: Gain, *, error: bool) -> str:
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
-    half = max(map(_half, ratios))
+    half = max(ratio.half_width or 0.0 for ratio in ratios)
     decimals = 0 if half >= 0.0095 or min(abs(ratio.value - 1) for ratio in ratios) >= 0.02 else 1
     texts = list(dict.fromkeys(f"{100 * (ratio.value - 1):+.{decimals}f}" for ratio in ratios))
     said = " to ".join(texts)
     if not error or not half:
         return f"{said} %"
     return f"{said} ± {percent(half, decimals)}" if gain.sure else f"{said} %{_reach(gain)}"
-
-
-def _half(ratio: Estimate) -> float:
-    return 0.0 if ratio.low is None or ratio.high is None else (ratio.high - ratio.low) / 2
 
 
 def _reach(gain: Gain) -> str:

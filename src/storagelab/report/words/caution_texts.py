@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
 
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.model import Caution, Findings
+from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.report.words.compared import of_both_kinds
 from storagelab.words.names import noun
 
@@ -16,23 +15,20 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
     return re.sub(r"\s+", " ", caution.sentence(findings)).strip()
 
 
-def caution_sentences(findings: Findings) -> list[tuple[str, str]]:
+def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
     """All cautions, the graver ones first; several of a kind in one text, if the kind has one for them."""
-    ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
     told = []
-    for (kind, severity), group in groupby(ordered, key=lambda one: (type(one), one.severity)):
-        found = list(group)
-        joined = kind.joined(found, findings) if len(found) > 1 else ""
-        told += [
-            (severity, text) for text in ([joined] if joined else [caution_sentence(one, findings) for one in found])
-        ]
+    for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
+        alike = one.alike(findings)
+        joined = one.joined(findings) if len(alike) > 1 else ""
+        if not joined or one is alike[0]:
+            told.append((one.severity, joined or caution_sentence(one, findings)))
     return told
 
 
 def caution_text(kind: str, findings: Findings) -> str:
     """All cautions of one kind in a few words."""
-    found = [one for one in findings.cautions if one.kind == kind]
-    return type(found[0]).brief(found, findings)
+    return next(one for one in findings.cautions if one.kind == kind).brief(findings)
 
 
 def unable_text(fact: str, answer: Answer, findings: Findings) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.model import Estimate, Findings, Fleet, HostSummary
+from storagelab.findings.model import Findings, Fleet, HostSummary
 from storagelab.report.words.short import fitting
 from storagelab.words.names import cell_text, hosts_text, noun
 from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
@@ -107,13 +107,9 @@ def _is_odd(host: HostSummary) -> bool:
 
 def _oddities(host: HostSummary) -> Iterator[str]:
     if host.odd_level and host.level is not None:
-        yield change(host.level.value, _half(host.level))
+        yield change(host.level.value, host.level.half_width)
     if host.odd_ratios:
         yield "other ratios"
-
-
-def _half(ratio: Estimate) -> float | None:
-    return None if ratio.low is None or ratio.high is None else (ratio.high - ratio.low) / 2
 
 
 def _rounds_known(fleet: Fleet) -> bool:

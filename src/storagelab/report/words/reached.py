@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storagelab.findings.model import Findings
-from storagelab.findings.volume_kinds import Reached
+from storagelab.findings.reached import Reached
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.short import fitting
 from storagelab.words.numbers import percent, significant

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from storagelab.findings.device_figures import DeviceChange, Quantity
 from storagelab.findings.limits import AtLimit
-from storagelab.findings.model import Estimate, SpentPart
+from storagelab.findings.model import Estimate
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
+from storagelab.findings.spending import SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
 from storagelab.report.words.table import Heading, Table
