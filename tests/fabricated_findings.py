@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.model import (
+    Caution,
     CellSummary,
     Comparison,
     Effect,

@@ -13,9 +13,11 @@ from fabricated_findings import FILES, LOG, make_findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
+from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated
+from storagelab.findings.cautions.devices import SharedDevice
+from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor, Level
 from storagelab.report.words.answer import LINES, answer_lines
@@ -163,13 +165,13 @@ def test_one_layout_under_many_loads_leaves_nothing_to_choose():
 @pytest.mark.parametrize(
     ("caution", "said"),
     [
-        (kinds.CpuSaturated(cpu_share=0.97, cpu_count=4, limit=0.9), "the CPUs were the limit (97 % busy)"),
-        (kinds.ShortRuns(shortest_s=0.8, limit_s=2), "runs as short as 0.800 s"),
+        (CpuSaturated(cpu_share=0.97, cpu_count=4, limit=0.9), "the CPUs were the limit (97 % busy)"),
+        (ShortRuns(shortest_s=0.8, limit_s=2), "runs as short as 0.800 s"),
         (
-            kinds.BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10),
+            BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10),
             "the machine was busy (others took up to 30 % of it)",
         ),
-        (kinds.SharedDevice(volumes=("a", "b"), device="sda"), "volumes a, b are on one device"),
+        (SharedDevice(volumes=("a", "b"), device="sda"), "volumes a, b are on one device"),
     ],
 )
 def test_what_makes_the_answer_unsure_is_a_part_of_the_first_line(caution, said):
@@ -179,7 +181,7 @@ def test_what_makes_the_answer_unsure_is_a_part_of_the_first_line(caution, said)
 
 
 def test_volumes_on_one_device_do_not_matter_where_no_place_is_varied():
-    shared = kinds.SharedDevice(volumes=("a", "b"), device="sda", severity="note")
+    shared = SharedDevice(volumes=("a", "b"), device="sda", severity="note")
     findings = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 2.1}, verdict="indistinguishable", cautions=[shared])
     first, *_, last = texts(findings)
     assert first == "MEASURED, 10 runs, 2 layouts."

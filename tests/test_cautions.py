@@ -1,4 +1,4 @@
-"""Each doubt is raised when there is a reason for it, with the figures that its wording needs, and not otherwise."""
+"""Each caution is raised when there is a reason for it, with the figures that its wording needs, and not otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from builders import (
 )
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.caution_kinds import Caution
+from storagelab.findings.model import Caution
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
@@ -27,7 +27,9 @@ from storagelab.targets.durability import judged
 FILES = {"layout.data_files": [1, 2, 4, 8]}
 
 
-def doubts(factors=FILES, repetitions=5, order="randomised", change=lambda runs: runs, **how) -> tuple[Caution, ...]:
+def cautions_of(
+    factors=FILES, repetitions=5, order="randomised", change=lambda runs: runs, **how
+) -> tuple[Caution, ...]:
     """The cautions of an experiment; `change` is applied to its runs first."""
     experiment = make_experiment(factors, repetitions, order=order)
     plan = make_plan(experiment)
@@ -55,13 +57,13 @@ def environment(**tables: dict[str, object]) -> dict[str, object]:
     return known
 
 
-def test_a_sound_experiment_raises_no_doubt():
-    assert doubts() == ()
+def test_a_sound_experiment_raises_no_caution():
+    assert cautions_of() == ()
 
 
-def test_an_environment_of_which_nothing_could_be_read_raises_no_doubt():
-    assert doubts(environment={}) == ()
-    assert doubts(environment={"host": None, "volumes": [], "server": {"settings": "unknown"}}) == ()
+def test_an_environment_of_which_nothing_could_be_read_raises_no_caution():
+    assert cautions_of(environment={}) == ()
+    assert cautions_of(environment={"host": None, "volumes": [], "server": {"settings": "unknown"}}) == ()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def test_an_environment_of_which_nothing_could_be_read_raises_no_doubt():
 
 def test_failed_runs_are_counted_with_the_most_frequent_reason():
     reasons = {0: "the server went away", 3: "the disk is full", 7: "the disk is full"}
-    found = {caution.kind: caution for caution in doubts(failed=lambda run: reasons.get(run.sequence, ""))}
+    found = {caution.kind: caution for caution in cautions_of(failed=lambda run: reasons.get(run.sequence, ""))}
     assert found["failed-runs"].severity == "caution"
     assert found["failed-runs"].figures == {
         "failed": 3, "unrecovered": 3, "planned": 20, "reason": "the disk is full",
@@ -83,13 +85,13 @@ def test_a_failed_run_that_was_made_again_is_recovered():
         lost = runs[0].model_copy(update={"measurement": None, "status": "failed", "reason": "lost"})
         return [lost, runs[0].model_copy(update={"attempt": 2}), *runs[1:]]
 
-    failed = only(doubts(change=made_again))
+    failed = only(cautions_of(change=made_again))
     assert (failed.kind, failed.figures["failed"], failed.figures["unrecovered"]) == ("failed-runs", 1, 0)
     assert len(failed.cells) == 1
 
 
 def test_runs_still_to_be_made_are_missing():
-    missing = only(doubts(repetitions=6, change=lambda runs: runs[:-3]))
+    missing = only(cautions_of(repetitions=6, change=lambda runs: runs[:-3]))
     assert missing.kind == "missing-runs"
     assert missing.figures == {"missing": 3, "stored": 21, "planned": 24}
 
@@ -105,7 +107,7 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
             for run in runs
         ]
 
-    caution = only(doubts(change=unverified))
+    caution = only(cautions_of(change=unverified))
     assert (caution.kind, caution.cells) == ("unverified", ("cell-002",))
     assert caution.figures == {
         "what": "wal_compression", "asked": "on", "got": "off", "read_from": "pg_settings", "runs": 5, "reason": "",
@@ -122,16 +124,16 @@ def held_back(share: float):
     return lambda runs: list(change(runs))
 
 
-def test_a_quota_that_held_the_server_back_is_a_doubt_with_its_size_from_a_hundredth_of_a_run_on():
-    caution = only(doubts(change=held_back(0.3)))
+def test_a_quota_that_held_the_server_back_is_a_caution_with_its_size_from_a_hundredth_of_a_run_on():
+    caution = only(cautions_of(change=held_back(0.3)))
     assert (caution.kind, caution.severity, caution.runs, caution.who) == ("throttled", "caution", 3, "server")
     assert caution.share == pytest.approx(0.3)
     assert caution.throttled_s == pytest.approx(3, rel=0.1)
-    assert doubts(change=held_back(0.009)) == ()
+    assert cautions_of(change=held_back(0.009)) == ()
 
 
 @pytest.mark.parametrize(("name", "kind"), [(SETTLED, "unsettled"), (BEHIND_RATE, "behind-rate")])
-def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_doubt_of_their_own(name, kind):
+def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_caution_of_their_own(name, kind):
     def unsettled(runs):
         checks = [
             Check(name=name, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench")
@@ -144,7 +146,7 @@ def test_runs_that_had_not_settled_or_fell_behind_their_rate_are_one_doubt_of_th
             for run in runs
         ]
 
-    caution = only(doubts(change=unsettled))
+    caution = only(cautions_of(change=unsettled))
     assert (caution.kind, caution.cells) == (kind, ("cell-002",))
     assert caution.figures["runs"] == 5
     assert caution.figures["asked"] == "settled within 2 %"
@@ -154,7 +156,7 @@ def test_a_run_unverified_for_another_reason_says_that_reason():
     def unverified(runs):
         return [run.model_copy(update={"status": "unverified", "reason": "rows were lost"}) for run in runs]
 
-    assert only(doubts(change=unverified)).figures["what"] == "rows were lost"
+    assert only(cautions_of(change=unverified)).figures["what"] == "rows were lost"
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_a_run_unverified_for_another_reason_says_that_reason():
         (4, "few-repetitions", "note"),
     ],
 )
-def test_few_repetitions_are_a_doubt_and_very_few_a_grave_one(repetitions, kind, severity):
-    caution = only(doubts(repetitions=repetitions))
+def test_few_repetitions_are_a_caution_and_very_few_a_grave_one(repetitions, kind, severity):
+    caution = only(cautions_of(repetitions=repetitions))
     assert (caution.kind, caution.severity, caution.cells) == (kind, severity, ())
     assert caution.figures == {"repetitions": repetitions, "sound": 5}
 
@@ -178,7 +180,7 @@ def test_few_repetitions_are_a_doubt_and_very_few_a_grave_one(repetitions, kind,
 
 
 def test_runs_below_two_seconds_are_short_and_their_waits_rest_on_few_samples():
-    short, few = doubts(elapsed=lambda levels, _: 1.5 if levels["layout.data_files"] == 8 else 10.0)
+    short, few = cautions_of(elapsed=lambda levels, _: 1.5 if levels["layout.data_files"] == 8 else 10.0)
     assert (short.kind, short.cells, short.figures) == (
         "short-runs",
         ("cell-004",),
@@ -192,7 +194,7 @@ def test_a_run_far_from_its_cell_and_round_is_named_with_what_was_expected():
         slow = 1.8 if (levels["layout.data_files"], repetition) == (4, 3) else 1.0
         return slow * ten_seconds(levels, repetition)
 
-    caution = only(doubts(elapsed=elapsed))
+    caution = only(cautions_of(elapsed=elapsed))
     assert (caution.kind, caution.cells) == ("outlier", ("cell-003",))
     assert (caution.figures["repetition"], caution.figures["runs"]) == (3, 1)
     assert caution.figures["elapsed_s"] == pytest.approx(18, rel=0.05)
@@ -209,12 +211,12 @@ def slower_and_slower(runs):
 
 @pytest.mark.parametrize(("order", "severity"), [("randomised", "note"), ("as-listed", "caution")])
 def test_a_drift_over_the_campaign_is_grave_only_where_the_order_was_not_random(order, severity):
-    caution = only([one for one in doubts(order=order, change=slower_and_slower) if one.kind != "order"])
+    caution = only([one for one in cautions_of(order=order, change=slower_and_slower) if one.kind != "order"])
     assert (caution.kind, caution.severity, caution.figures["order"]) == ("drift", severity, order)
     assert caution.figures["change"] == pytest.approx(0.17, abs=0.05)
 
 
-def test_blocks_are_a_doubt_that_names_the_factors_changed_between_them():
+def test_blocks_are_a_caution_that_names_the_factors_changed_between_them():
     factors = {"layout.log": ["a", "b"], "layout.data": [["a"], ["b"]], **FILES}
     experiment = make_experiment(factors, 5, costly=("layout.log", "layout.data"))
     plan = expand(experiment)
@@ -238,7 +240,7 @@ def test_a_far_run_is_told_in_seconds_where_time_per_row_is_compared():
         rows = levels["workload.rows_per_connection"]
         return rows / 10_000 * ten_seconds(levels, repetition) * (3 if (rows, repetition) == (20_000, 2) else 1)
 
-    caution = only(doubts(factors, repetitions=6, elapsed=elapsed))
+    caution = only(cautions_of(factors, repetitions=6, elapsed=elapsed))
     assert caution.kind == "outlier"
     assert caution.figures["elapsed_s"] == pytest.approx(60, rel=0.05)
     assert caution.figures["expected_s"] == pytest.approx(20, rel=0.1)
@@ -263,7 +265,7 @@ def test_a_drift_below_two_percent_is_not_worth_a_word():
             for run in runs
         ]
 
-    assert doubts(change=creeping) == ()
+    assert cautions_of(change=creeping) == ()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def test_a_drift_below_two_percent_is_not_worth_a_word():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_doubt():
+def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_caution():
     def dear(runs):
         cost = {"sampler_cpu_s": 0.4, "session_cpu_s": 0.2}
         return [
@@ -279,18 +281,18 @@ def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_doubt():
             for run in runs
         ]
 
-    caution = only(doubts(change=dear))
+    caution = only(cautions_of(change=dear))
     assert (caution.kind, caution.cells) == ("observer-cost", ())
     assert caution.figures["core_share"] == pytest.approx(0.06, rel=0.01)
     assert caution.figures["sampler_core_share"] == pytest.approx(0.04, rel=0.01)
 
 
-def test_waits_that_leave_most_of_the_time_unexplained_are_a_doubt():
+def test_waits_that_leave_most_of_the_time_unexplained_are_a_caution():
     def unseen(runs):
         nameless = (EventTicks(wait_type=NO_EVENT, blocked=1000),)
         return [with_waits(run, events=nameless, cpu_s=1.0, runqueue_s=1.0) for run in runs]
 
-    caution = only(doubts(change=unseen))
+    caution = only(cautions_of(change=unseen))
     assert (caution.kind, caution.cells) == ("conservation", ())
     assert caution.figures["lowest"] < 0.1
     assert (caution.figures["limit_low"], caution.figures["limit_high"]) == (0.80, 1.10)
@@ -303,13 +305,13 @@ def test_waits_without_a_split_say_why():
             for run in runs
         ]
 
-    caution = only(doubts(change=remote))
+    caution = only(cautions_of(change=remote))
     assert (caution.kind, caution.severity) == ("no-split", "note")
     assert caution.figures == {"runs": 20, "reason": "the server is on another host"}
 
 
-def test_waits_that_were_not_observed_are_no_doubt():
-    assert doubts(waits=None) == ()
+def test_waits_that_were_not_observed_are_no_caution():
+    assert cautions_of(waits=None) == ()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -329,8 +331,8 @@ def disturbed(runs, share, every=1):
     return [with_measurement(run, counters=spent(run)) for run in runs]
 
 
-def test_a_machine_that_others_use_meanwhile_is_a_doubt():
-    caution = only(doubts(change=lambda runs: disturbed(runs, 0.3)))
+def test_a_machine_that_others_use_meanwhile_is_a_caution():
+    caution = only(cautions_of(change=lambda runs: disturbed(runs, 0.3)))
     assert caution.kind == "busy-machine"
     assert caution.figures == {
         "others_share": pytest.approx(0.3),
@@ -341,17 +343,17 @@ def test_a_machine_that_others_use_meanwhile_is_a_doubt():
 
 
 def test_others_never_take_more_than_all_of_the_machine():
-    caution = only(doubts(change=lambda runs: disturbed(runs, 1.0)))
+    caution = only(cautions_of(change=lambda runs: disturbed(runs, 1.0)))
     assert caution.figures["others_share"] == pytest.approx(1.0)
 
 
 def test_others_that_take_little_or_seldom_are_none():
-    assert doubts(change=lambda runs: disturbed(runs, 0.05)) == ()
-    assert doubts(change=lambda runs: disturbed(runs, 0.5, every=12)) == ()
+    assert cautions_of(change=lambda runs: disturbed(runs, 0.05)) == ()
+    assert cautions_of(change=lambda runs: disturbed(runs, 0.5, every=12)) == ()
 
 
 def test_cpus_that_are_busy_all_the_time_are_named_as_what_limits():
-    caution = only(doubts(environment=environment(host={"cpu_count": 1})))
+    caution = only(cautions_of(environment=environment(host={"cpu_count": 1})))
     assert (caution.kind, caution.severity) == ("cpu-saturated", "note")
     assert caution.figures["cpu_count"] == 1
     assert caution.figures["cpu_share"] > caution.figures["limit"] == 0.9
@@ -365,14 +367,14 @@ def test_a_virtual_disk_is_named_with_how_it_was_told():
         "virtual": True,
         "virtual_reason": "driver virtio_blk",
     }
-    caution = only(doubts(environment=environment(volumes={"a": disk})))
+    caution = only(cautions_of(environment=environment(volumes={"a": disk})))
     assert (caution.kind, caution.severity) == ("virtual-disk", "note")
     assert caution.figures == {"volumes": "a", "reason": "driver virtio_blk", "device_model": ""}
 
 
 def test_a_disk_of_which_it_is_not_known_is_not_called_virtual():
     disk = {"path": "./volumes/a", "device": "sda", "virtual": None}
-    assert doubts(environment=environment(volumes={"a": disk})) == ()
+    assert cautions_of(environment=environment(volumes={"a": disk})) == ()
 
 
 def test_each_setting_that_gives_something_up_is_named_for_the_cells_it_concerns():
@@ -384,7 +386,7 @@ def test_each_setting_that_gives_something_up_is_named_for_the_cells_it_concerns
             for run in runs
         ]
 
-    cautions = doubts(change=in_one_cell)
+    cautions = cautions_of(change=in_one_cell)
     assert [(c.kind, c.severity, c.cells, c.figures) for c in cautions] == [
         ("durability-off", "note", ("cell-001",), {"setting": "fsync", "value": "off", "loses": "everything"}),
         (
@@ -396,17 +398,17 @@ def test_each_setting_that_gives_something_up_is_named_for_the_cells_it_concerns
 
 def test_volumes_on_one_device_are_named_together():
     one = {"path": "./volumes/a", "device": "sda", "virtual": False}
-    caution = only(doubts(environment=environment(volumes={"a": one, "b": one})))
+    caution = only(cautions_of(environment=environment(volumes={"a": one, "b": one})))
     assert (caution.kind, caution.severity) == ("shared-device", "note")
     assert caution.figures == {"volumes": "a, b", "device": "sda"}
 
 
-def test_volumes_on_one_device_that_are_throttled_apart_are_no_doubt():
+def test_volumes_on_one_device_that_are_throttled_apart_are_no_caution():
     a = {"path": "./a", "device": "sda", "device_numbers": "7:0", "virtual": False, "throttle": {"write_iops": 600}}
     b = {**a, "path": "./b", "device_numbers": "7:1"}
-    assert doubts(environment=environment(volumes={"a": a, "b": b})) == ()
-    assert doubts(environment=environment(volumes={"a": a, "b": {**b, "throttle": {}}})) == ()
-    same = only(doubts(environment=environment(volumes={"a": a, "b": {**b, "device_numbers": "7:0"}})))
+    assert cautions_of(environment=environment(volumes={"a": a, "b": b})) == ()
+    assert cautions_of(environment=environment(volumes={"a": a, "b": {**b, "throttle": {}}})) == ()
+    same = only(cautions_of(environment=environment(volumes={"a": a, "b": {**b, "device_numbers": "7:0"}})))
     assert same.figures == {"volumes": "a, b", "device": "sda"}
 
 
@@ -415,17 +417,17 @@ def test_a_factor_that_sets_layout_and_load_at_once_makes_the_lighter_load_win()
         Level(value="few", sets={"layout.data_files": 1, "workload.read_fraction": 0}),
         Level(value="many", sets={"layout.data_files": 8, "workload.read_fraction": 0.9}),
     )
-    caution = only(mixed_doubts({"layout.log": ["a", "b"]}, Factor(name="both", levels=levels)))
+    caution = only(mixed_cautions({"layout.log": ["a", "b"]}, Factor(name="both", levels=levels)))
     assert (caution.kind, caution.severity, caution.cells) == ("different-loads", "caution", ())
     assert caution.figures == {"factors": "both", "loads": 2}
 
 
-def test_loads_that_are_a_factor_of_their_own_are_no_doubt():
-    assert mixed_doubts({"workload.read_fraction": [0, 0.9]}) == ()
-    assert mixed_doubts({"workload.read_fraction": [0, 0.5, 0.9], "layout.data_files": [1, 4]}) == ()
+def test_loads_that_are_a_factor_of_their_own_are_no_caution():
+    assert mixed_cautions({"workload.read_fraction": [0, 0.9]}) == ()
+    assert mixed_cautions({"workload.read_fraction": [0, 0.5, 0.9], "layout.data_files": [1, 4]}) == ()
 
 
-def mixed_doubts(factors, *more: Factor) -> tuple[Caution, ...]:
+def mixed_cautions(factors, *more: Factor) -> tuple[Caution, ...]:
     experiment = make_experiment(factors)
     experiment = experiment.model_copy(update={"factors": (*experiment.factors, *more)})
     base = {**experiment.base, "workload": {"kind": "mixed", "connections": 16, "rows_per_connection": 50_000}}
@@ -448,7 +450,7 @@ def test_versions_of_sql_server_are_named_where_numbers_of_data_files_are_compar
     )
 
 
-def test_more_data_files_than_volumes_on_simulated_disks_are_a_doubt():
+def test_more_data_files_than_volumes_on_simulated_disks_are_a_caution():
     caution = only(files_on_drives({"title": "15k SCSI 300 GB", "order": "elevator"}))
     assert (caution.kind, caution.severity) == ("files-on-disks", "caution")
     assert caution.cells == ("cell-002", "cell-003", "cell-004")
@@ -469,7 +471,7 @@ def files_on_drives(drive, factors=FILES, provenance="simulated") -> tuple[Cauti
     def as_asked(runs: list[Run]) -> list[Run]:
         return [with_measurement(run, provenance=provenance) for run in runs]
 
-    return doubts(factors, change=as_asked, environment=drives)
+    return cautions_of(factors, change=as_asked, environment=drives)
 
 
 def test_what_weighs_more_comes_first():

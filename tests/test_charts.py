@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
-import pkgutil
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -17,9 +16,10 @@ from storagelab.model.measurement import Run
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
-from storagelab.report.charts import CHARTS, completion_time, drawn_charts, page_charts, waits, wide_specs
+from storagelab.report import writing
+from storagelab.report.charts import charts, completion_time, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette, vega
-from storagelab.report.drawing.chart import Chart, Figure
+from storagelab.report.drawing.chart import Figure
 from storagelab.report.drawing.vega import to_png, to_svg
 from storagelab.report.words.compared import ends
 
@@ -46,13 +46,34 @@ def waits_of(findings: Findings) -> Figure:
     return waits.CHART.rows(findings, ())
 
 
-def test_the_list_holds_every_chart_of_every_file():
-    files = {file.name for file in pkgutil.iter_modules(charts_folder.__path__)}
-    modules = [importlib.import_module(f"{charts_folder.__name__}.{name}") for name in files]
-    of_files = [[one for one in vars(module).values() if isinstance(one, Chart)] for module in modules]
-    families = [getattr(module, "CHARTS", ()) for module in modules]
-    assert all(single or family for single, family in zip(of_files, families, strict=True))
-    assert sorted(one.name for group in (*of_files, *families) for one in group) == sorted(one.name for one in CHARTS)
+def test_charts_are_in_reading_order():
+    names = [chart.name for chart in charts()]
+    assert names[:4] == ["completion-time", "best-case", "requests", "megabytes"]
+    assert names[4:7] == ["write-amplification", "effects", "speed-up-1"]
+    assert names[-13:-10] == ["waits", "waterfall", "rows-over-time"]
+
+
+MOONS = """
+from storagelab.report.charts.completion_time import CHART as LIKE
+
+from dataclasses import replace
+
+CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", words=lambda *_: "By moonlight.")
+"""
+
+
+@pytest.mark.slow
+def test_a_new_chart_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "moons.py").write_text(MOONS)
+    monkeypatch.setattr(charts_folder, "__path__", [*charts_folder.__path__, str(tmp_path)])
+    experiment = make_experiment(FOUR, 2)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    assert list(wide_specs(findings, runs))[:2] == ["completion-time", "moons"]
+    for format_ in ("html", "md"):
+        assert "By moonlight." in writing.render(format_, experiment, plan, runs, findings)
+    del sys.modules[f"{charts_folder.__name__}.moons"]
 
 
 def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():

@@ -47,7 +47,7 @@ def read_csv(text):
 def test_a_markdown_report_is_whole():
     text = as_markdown(*the_runs())
     heads = re.findall(r"^#+ .*", text.split("```")[0], re.MULTILINE)
-    assert heads[:5] == ["# files-and-log-place", "## Evidence", "## Cells", "## To bear in mind", "## Waits"]
+    assert heads[:5] == ["# files-and-log-place", "## Evidence", "## Cells", "## Caveats", "## Waits"]
     assert heads[-3:] == ["## Runs that did not go as asked", "## How it was measured", "## The spec"]
     assert len([head for head in heads if head.startswith("### Waits of ")]) == 4
     assert "- failed: " in text

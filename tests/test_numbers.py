@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.findings.model import Estimate
-from storagelab.report.words import numbers as n
+from storagelab.words import numbers as n
 
 
 def estimate(low, value, high):
@@ -168,7 +168,7 @@ def test_a_narrow_interval_earns_a_change_one_more_digit():
 
 
 def test_a_comparison_turned_round_keeps_its_meaning():
-    assert n.change_estimate(n.inverse(estimate(1.25, 2.0, 4.0))) == "50 % less time (joint 95 % CI 20 to 75 %)"
+    assert n.change_estimate(estimate(1.25, 2.0, 4.0).inverse) == "50 % less time (joint 95 % CI 20 to 75 %)"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from rich.console import Console
 from simulated_specs import planned as planned_of_small
 
 from storagelab.model.measurement import Check
-from storagelab.report.words.numbers import duration
 from storagelab.run.progress import LOG_FILE, RunProgress, result_text
+from storagelab.words.numbers import duration
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
 

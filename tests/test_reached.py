@@ -9,8 +9,7 @@ from real_mariadb import needs_mariadb
 from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError, SpecError
-from storagelab.findings.model import Reached
-from storagelab.findings.reached import reached
+from storagelab.findings.reached import Reached, reached
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 from storagelab.report.words.answer import answer_lines

@@ -15,8 +15,8 @@ from fabricated_findings import (
 
 from storagelab.findings.model import Estimate, WaitChange
 from storagelab.report.words.headline import comparison_text, headline, verdict_mark
-from storagelab.report.words.names import factor_text, level_text
 from storagelab.report.words.sentences import sentences
+from storagelab.words.names import factor_text, level_text
 
 FIVE = {FILES: [1, 2, 4, 8, 16]}
 TWO_FACTORS = {FILES: [1, 4, 8], LOG: ["a", "b"]}

@@ -15,7 +15,7 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.run.stored import judged_as_in
 from storagelab.spec.keys import known_paths
 from storagelab.spec.matrix import expand
-from storagelab.spec.reading import differences, load, parse, resolve_volume_path
+from storagelab.spec.reading import differences, load, parse
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
@@ -121,16 +121,6 @@ def test_a_whole_number_will_do_where_a_fraction_could_stand() -> None:
 def test_a_running_server_needs_no_volume() -> None:
     assert planned(TARGET + 'dsn_env = "LAB_DSN"\n').cells[0].config.target.attached
     assert planned(TARGET + 'dsn = "postgresql://me@db:5432/lab"\n').cells[0].config.target.attached
-
-
-def test_a_volume_starts_at_the_folder_of_its_spec_or_at_home_or_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert resolve_volume_path("/lab/specs/x.toml", "./volumes/a") == Path("/lab/specs/volumes/a")
-    assert resolve_volume_path("/lab/specs/x.toml", "~/drive") == Path("/home/me/drive")
-    assert resolve_volume_path("/lab/specs/x.toml", "/mnt/drive") == Path("/mnt/drive")
-    assert resolve_volume_path("specs/x.toml", ".") == Path.cwd() / "specs"
-    with pytest.raises(SpecError, match="no such user"):
-        resolve_volume_path("x.toml", "~nobody-of-that-name/drive")
 
 
 # --- The file --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from raw_io_specs import parsed, runs_of
 from storagelab.findings.analysis import analyse
 from storagelab.findings.steady import is_steady, reached_after, rounds_of, steadiness
 from storagelab.model.measurement import Measurement, TimeSeries
-from storagelab.report.words.doubts import caution_sentences
+from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.spec.matrix import expand
 
 

@@ -11,8 +11,10 @@ from builders import make_experiment, make_plan, make_runs
 from fabricated_findings import FILES, LOG, extension_trend, make_effect, make_findings
 from rich.console import Console
 
-from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.analysis import analyse
+from storagelab.findings.cautions.durability_off import DurabilityOff
+from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.report.text.tables import NINE_COLUMNS
 from storagelab.report.text.terminal import print_findings, print_waits
@@ -39,8 +41,8 @@ def the_story():
         trends=[extension_trend(list(FIVE), [0.25, 0.2, 0.12, 0.03, 0.02])],
         effects=[make_effect(FILES, 16, 1, (0.96, 0.98, 1.02))],
         cautions=[
-            kinds.DurabilityOff(setting="fsync", value="off", loses="everything"),
-            kinds.ShortRuns(shortest_s=0.41, limit_s=2.0),
+            DurabilityOff(setting="fsync", value="off", loses="everything"),
+            ShortRuns(shortest_s=0.41, limit_s=2.0),
         ],
     )
 
@@ -93,7 +95,7 @@ Waits of c1, 1 data file (nominally slowest), mean of 5 runs: the top 95 %
   In SQL Server's words: LWLock:WALWrite = WRITELOG; Lock:extend = PAGELATCH_*
   on PFS/GAM/SGAM; RUNNABLE_NO_EVENT = SOS_SCHEDULER_YIELD.
 
-To bear in mind
+Caveats
 ! Runs are as short as 0.410 s: starting and stopping are a large part of them,
   and the drive may behave differently in the long run. Raise
   workload.rows_per_connection until a run takes 2 s or more.
@@ -349,7 +351,7 @@ def test_in_a_pipe_and_where_all_fits_the_answer_comes_once():
 
 def test_odd_runs_of_several_cells_are_one_doubt():
     def odd(cell, ratio):
-        return kinds.OddRun(
+        return OddRun(
             cells=(cell,),
             repetition=2,
             elapsed_s=2.4 * ratio,

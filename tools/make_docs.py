@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from storagelab import cli
+from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut, LeftToCore
@@ -230,7 +231,11 @@ def _named(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
 
 
 def _meaning(field: Schema) -> str:
-    return " ".join(field.get("description", "").split())
+    return _joined(field.get("description", ""))
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _words(field: Schema) -> Iterator[str]:
@@ -248,6 +253,11 @@ def _inside(field: Schema, whole: Schema) -> Schema | None:
         if name and name not in _OWN_TABLES:
             return dict(whole["$defs"][name])
     return None
+
+
+def cautions() -> str:
+    """Every kind of caution, and what it means with its figures."""
+    return table(["kind", "meaning"], ([f"`{one.kind}`", _joined(one.__doc__ or "")] for one in kinds()))
 
 
 # --- The command line -------------------------------------------------------------------------------------------------
@@ -367,6 +377,7 @@ GENERATED: dict[str, Callable[[], str]] = {
             "cause": "Cause",
         }.items()
     },
+    "cautions": cautions,
     "waits of PostgreSQL": lambda: waits_of(postgres),
     "waits of MariaDB": lambda: waits_of(mariadb),
     "waits of SQL Server": lambda: waits_of(sqlserver),

@@ -29,7 +29,7 @@ from bench.faults.campaigns import KINDS, Kind
 from bench.faults.found import WRONG, Found
 from bench.faults.signals import IN_TIME_S
 from bench.figures import Figure
-from storagelab.report.words.numbers import duration
+from storagelab.words.numbers import duration
 
 _KILLS: dict[Kind, int] = {
     "simulated": 100, "postgres": 60, "mariadb": 30, "raw-io": 30, "pgbench": 30, "template": 30, "attached": 30,

@@ -16,7 +16,7 @@ from bench.faults.found import Found
 from bench.faults.kills import kills
 from bench.faults.moments import Pace
 from bench.faults.signals import signals
-from storagelab.report.words.numbers import duration
+from storagelab.words.numbers import duration
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""From runs to findings: statistics, verdicts, and what is doubted. Nothing here touches the outside world."""
+"""From runs to findings: statistics, verdicts, and cautions. Nothing here touches the outside world."""

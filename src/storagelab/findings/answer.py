@@ -1,4 +1,4 @@
-"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, what is doubtful.
+"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, and cautions.
 
 Pure; `report` words it, in at most eight lines.
 """
@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import caution_kinds as kinds
-from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pick, Unable
+from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pick
 from storagelab.findings.answer_why import causes
-from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
+from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
 from storagelab.findings.pattern import pattern_of
 from storagelab.model.plan import Factor, Preference
 from storagelab.model.values import JsonValue
@@ -22,7 +21,8 @@ JUDGED = ("winner", "best-set", "indistinguishable")
 DEPENDS_LEAST = 0.02
 """A factor's effect depends on another if it differs by this share of the time between levels of that one."""
 FACTORS_EXPLAINED = 2
-PLACES = ("layout.data", "layout.log")
+NOT_COMPARED_WEIGHT = 205
+"""Among cautions: after runs that are still to make, which explain it."""
 
 
 _EXPLAINED = ("elapsed", "time-per-row", "time-per-transaction")
@@ -49,7 +49,7 @@ def answer(findings: Findings) -> Answer:
         choices=choices,
         gains=gains,
         causes=tuple(causes(findings, _explained(gains))) if _is_explained(findings) else (),
-        doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
+        cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
 
@@ -68,14 +68,8 @@ class _Load:
     tied: tuple[str, ...]
 
 
-def layout_factors(findings: Findings) -> list[Factor]:
-    """The factors that are choices, as loads and conditions are not."""
-    borne = findings.loads[0].load if findings.loads else {}
-    return [factor for factor in findings.factors if factor.name not in borne]
-
-
 def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
-    return {factor.name: cell.levels[factor.name] for factor in layout_factors(findings) if factor.name in cell.levels}
+    return {factor.name: cell.levels[factor.name] for factor in findings.layout_factors if factor.name in cell.levels}
 
 
 def _key(levels: Mapping[str, JsonValue]) -> str:
@@ -119,7 +113,7 @@ def _load(findings: Findings, judged: LoadVerdict) -> _Load:
 def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
     layouts = [layout for layout in loads[0].cells if all(layout in load.cells for load in loads)]
     levels = [json.loads(layout) for layout in layouts]
-    factors = [factor for factor in layout_factors(findings) if factor.name in levels[0]]
+    factors = [factor for factor in findings.layout_factors if factor.name in levels[0]]
     pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
     meant = [layouts[place] for place in places]
     most = _most(findings, loads, meant)
@@ -244,7 +238,7 @@ _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
 
 def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
     """The factor whose level alone decides how much room the drives have, and the room at each level."""
-    for factor in layout_factors(findings):
+    for factor in findings.layout_factors:
         rooms: dict[str, tuple[JsonValue, set[float]]] = {}
         for cell in cells:
             if cell.capacity_bytes and factor.name in cell.levels:
@@ -266,7 +260,7 @@ def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
     """By factor, the largest first. With several choices the good levels are those that take least time over all."""
     needed = {good.factor: good for good in choices[0].pattern.needed} if len(choices) == 1 else {}
     found = []
-    for factor in layout_factors(findings):
+    for factor in findings.layout_factors:
         effects = [one for one in findings.effects if one.factor == factor.name and not one.at]
         gain = _gain(findings, factor, effects, needed.get(factor.name)) if effects and choices else None
         if gain is not None:
@@ -286,7 +280,7 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
         if not others:
             return None
         worst = max(others, key=lambda one: one.ratio.value)
-        reference, used, ratios = worst.level, [worst], [(baseline, _inverse(worst.ratio))]
+        reference, used, ratios = worst.level, [worst], [(baseline, worst.ratio.inverse)]
     else:
         reference, used = baseline, [rows[repr(level)] for level in good.levels if repr(level) in rows]
         ratios = [(one.level, one.ratio) for one in used]
@@ -305,12 +299,6 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
         untested=any(one.across_blocks for one in used),
         depends_on=tuple(_depends_on(findings, factor.name)),
     )
-
-
-def _inverse(ratio: Estimate) -> Estimate:
-    low = 1 / ratio.high if ratio.high else None
-    high = 1 / ratio.low if ratio.low else None
-    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})
 
 
 def _within(ratio: Estimate, margin: float) -> bool:
@@ -334,46 +322,22 @@ def _explained(gains: Sequence[Gain]) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is doubtful
+# Cautions
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _unable(findings: Findings) -> Iterator[Unable]:
+def _unable(findings: Findings) -> Iterator[str]:
     """What keeps the runs from answering, the gravest first."""
-    there = {one.kind: one for one in findings.cautions}
     if not any(cell.elapsed_s for cell in findings.cells):
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
         yield findings.verdict
-    if "missing-runs" in there:
-        yield "not-finished"
+    facts = [(one.weight, one.unable) for one in findings.cautions if one.is_unable(findings)]
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
-        yield "not-compared"
-    if "unverified" in there:
-        yield "unverified"
-    if "cpu-saturated" in there:
-        yield "cpu-saturated"
-    if "shared-device" in there and any(_sets_place(factor) for factor in findings.factors):
-        yield "shared-device"
-    for kind in ("short-runs", "busy-machine", "different-loads"):
-        if kind in there:
-            yield kind
+        facts.append((NOT_COMPARED_WEIGHT, "not-compared"))
+    yield from dict.fromkeys(fact for _, fact in sorted(facts))
 
 
-def _sets_place(factor: Factor) -> bool:
-    return any(path in PLACES for level in factor.levels for path in level.sets)
-
-
-_WEIGHTS = (
-    "failed-runs", "order", "unlike-hosts", "blocks", "unsettled", "behind-rate", "throttled", "drift", "step", "outlier",
-    "observer-cost", "conservation",
-    "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
-    "allocation-latches",
-)  # fmt: skip
-"""Kinds of doubt, those first that can turn a choice around; others come after them."""
-
-
-def _weighed(findings: Findings) -> list[kinds.Caution]:
+def _weighed(findings: Findings) -> list[Caution]:
     """Cautions before notes, and by their weight."""
-    rank = {kind: place for place, kind in enumerate(_WEIGHTS)}
-    return sorted(findings.cautions, key=lambda one: (one.severity == "note", rank.get(one.kind, len(rank))))
+    return sorted(findings.cautions, key=lambda one: (one.severity == "note", one.weight))

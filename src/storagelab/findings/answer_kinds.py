@@ -1,4 +1,4 @@
-"""What an experiment's answer consists of, as values: what to use, how sure, what is gained, why, and what is doubtful."""
+"""What an experiment's answer consists of, as values: what to use, how sure, what is gained, why, and the cautions."""
 
 from __future__ import annotations
 
@@ -112,25 +112,23 @@ class Cause(Frozen):
     total_to_s: float = Field(description="Seconds in all after.")
 
 
-Unable = Literal[
-    "nothing-measured", "not-finished", "too-few-runs", "untested", "not-compared", "cpu-saturated", "shared-device",
-    "short-runs", "busy-machine", "different-loads", "unverified",
-]  # fmt: skip
-"""Facts that make an experiment unable to answer its question, or a part of it."""
+Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
+"""Facts that keep an experiment from answering its question, or a part of it. Others are those of cautions."""
 
 
 class Answer(Frozen):
     """All that a decision needs. `choices` = one for each group of loads with the same best layouts; none while nothing is
-    judged. `doubts` = kinds of cautions that are not in `unable`, the gravest first."""
+    judged. `unable` = facts of the kind `Unable`, and those of cautions. `cautions` = kinds that are not in
+    `unable`, the gravest first."""
 
     provenance: Provenances | None
     runs: int
     runs_planned: int
     layouts: int
     compared: Compared
-    unable: tuple[Unable, ...]
+    unable: tuple[str, ...]
     choices: tuple[Choice, ...]
     gains: tuple[Gain, ...]
     causes: tuple[Cause, ...]
-    doubts: tuple[str, ...]
+    cautions: tuple[str, ...]
     indifferent: float | None = None

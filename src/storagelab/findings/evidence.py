@@ -1,15 +1,22 @@
-"""The evidence in which doubts are looked for: everything stored of an experiment, and its analysis. Pure."""
+"""The evidence in which cautions are looked for: everything stored of an experiment, and its analysis. Pure."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import PlainSerializer
 
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import CellSummary
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
+
+Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
+"""Names in a caution's figures."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,12 @@ class Evidence:
                 if run.measurement is not None:
                     yield cell_id, run, run.measurement
 
+    def by_cell(self) -> dict[str, list[Measurement]]:
+        found: dict[str, list[Measurement]] = defaultdict(list)
+        for cell_id, _, measurement in self.measurements():
+            found[cell_id].append(measurement)
+        return found
+
     @property
     def provenance(self) -> Provenances:
         """Whether it is simulated: then each run has a seed, and blocks don't drift, because the world is made anew."""
@@ -42,7 +55,7 @@ class Evidence:
         return "measured and simulated" if len(found) > 1 else next(iter(found), "measured")
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
-        """The cells that a doubt concerns, in the plan's order; empty if it concerns all of them."""
+        """The cells that a caution concerns, in the plan's order; empty if it concerns all of them."""
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
         return () if len(named) == len(self.plan.cells) else named
@@ -52,3 +65,20 @@ def blocks_of(plan: Plan) -> tuple[int, ...]:
     """The block in which each cell of the plan runs."""
     block = {run.cell_id: run.block for run in plan.runs}
     return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
+
+
+def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:
+    volumes = table_in(measurement.environment, "volumes")
+    for name in volumes:
+        yield name, table_in(volumes, name)
+
+
+def table_in(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """The table under `key`, or an empty one: the content of an environment depends on what could be read."""
+    value = mapping.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def text_in(mapping: Mapping[str, object], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""

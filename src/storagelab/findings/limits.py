@@ -12,10 +12,11 @@ volume_at_limit(pairs, change_s)  the volume whose limit explains a change of ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
+from storagelab.findings.evidence import table_in, volumes_of
 from storagelab.findings.model import Bound, CellSummary, Estimate, LimitedRate
 from storagelab.findings.samples import ALPHA
 from storagelab.model.measurement import Measurement
@@ -53,10 +54,8 @@ def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
 def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float, float]]:
     """Volume, what is limited, the limit, and the seconds that the run's requests take at it."""
     counted = measurement.counters.get("volumes", {})
-    volumes = measurement.environment.get("volumes")
-    for name, facts in volumes.items() if isinstance(volumes, Mapping) else ():
-        found = facts.get("throttle") if isinstance(facts, Mapping) else None
-        limits = found if isinstance(found, Mapping) else {}
+    for name, facts in volumes_of(measurement):
+        limits = table_in(facts, "throttle")
         for rate, counter in _COUNTERS.items():
             limit = limits.get(rate)
             amount = counted.get(f"volume.{name}.throttled_{counter}")

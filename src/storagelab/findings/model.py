@@ -6,32 +6,23 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, model_serializer, model_validator
 
-from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings.reached import Reached
+from storagelab.findings.spending import Spent
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
+from storagelab.model.values import Estimate as Estimate
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
-
-SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
-finished, while others worked; "unaccounted": what waits, CPU and idle time leave, below 0 where they overlap."""
-
-
-class Estimate(Frozen):
-    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
-    don't bound it."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    confidence: float = 0.95
+from storagelab.words.names import group_text, noun
 
 
 class Point(Frozen):
@@ -64,38 +55,6 @@ class DriveState(Frozen):
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
     mean: Estimate
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
-
-    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
-    the CPU row's name, or what is left.
-    """
-
-    name: str
-    analogue: str
-    category: Category
-    part: SpentPart
-    by_run_s: tuple[float, ...]
-
-    @property
-    def mean_s(self) -> float:
-        return sum(self.by_run_s) / len(self.by_run_s)
-
-
-class Reached(Frozen):
-    """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
-    reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
-
-    volume: str
-    engine: str
-    operation: Literal["read", "write"]
-    unit: Literal["bytes", "ios"]
-    did_per_s: float
-    takes_per_s: float
-    share: float
 
 
 LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
@@ -382,6 +341,78 @@ class Fleet(Frozen):
         return tuple(host for host in self.hosts if host.counted)
 
 
+Severity = Literal["note", "caution"]
+
+
+class Caution(Frozen, ABC):
+    """Why to trust a result less or, as a "note", what it holds for. Each kind has its class in `findings.cautions`."""
+
+    severity: Severity = "caution"
+    cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
+    kind: ClassVar[str]
+    place: ClassVar[int]
+    """Among the cautions of a report: the smallest comes first."""
+    weight: ClassVar[int]
+    """In the answer: the smallest comes first, as it can turn a choice around."""
+    unable: ClassVar[str] = ""
+    """The fact that keeps the runs from answering; "" for a kind that does not."""
+
+    short: ClassVar[str]
+    """The words for `brief`, where they need no figures."""
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """The fields that only this kind has, with units last in names."""
+        own = type(self).model_fields.keys() - Caution.model_fields.keys()
+        return {name: value for name, value in self.model_dump().items() if name in own}
+
+    @abstractmethod
+    def sentence(self, findings: Findings) -> str:
+        """What, how much, and what to do about it."""
+
+    def brief(self, findings: Findings) -> str:  # noqa: ARG002
+        """All of its kind in a few words, for the answer."""
+        return self.short
+
+    def joined(self, findings: Findings) -> str:  # noqa: ARG002
+        """One text for all of its kind; "" if each has its own."""
+        return ""
+
+    def alike(self, findings: Findings) -> list[Self]:
+        """All of its kind."""
+        return [one for one in findings.cautions if isinstance(one, type(self))]
+
+    def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
+        """Whether it keeps these runs from answering."""
+        return bool(self.unable)
+
+    def where(self, findings: Findings) -> str:
+        """The cells concerned, in brackets after a space; "" = all."""
+        known = [cell.levels for cell in findings.cells if cell.cell_id in self.cells]
+        some = 0 < len(known) < len(findings.cells)
+        return f" ({group_text(known, findings.factors)})" if some else ""
+
+    def in_some(self, findings: Findings) -> str:
+        """ " in 3 of 20 layouts", of all of its kind; "" = in all."""
+        cells = {cell for one in self.alike(findings) for cell in one.cells}
+        return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(cls, value: Any, handler: Callable[[Any], Caution]) -> Caution:
+        """A caution that was written down has the class of its kind."""
+        if cls is not Caution or isinstance(value, Caution):
+            return handler(value)
+        fields, kinds = dict(value), {one.kind: one for one in Caution.__subclasses__()}
+        if (kind := fields.pop("kind")) not in kinds:
+            raise ValueError(f"no caution is of the kind {kind}")
+        return kinds[kind].model_validate(fields)
+
+    @model_serializer(mode="wrap")
+    def _with_its_kind(self, handler: Callable[[Caution], dict[str, Any]]) -> dict[str, Any]:
+        return {"kind": self.kind} | handler(self)
+
+
 class Findings(Frozen):
     """Everything concluded about one experiment.
 
@@ -420,7 +451,7 @@ class Findings(Frozen):
     effects: tuple[Effect, ...]
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
-    cautions: tuple[Annotated[Caution, Field(discriminator="kind")], ...]
+    cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
     unit: Unit = Field("rows", description="the unit of the work of its runs")
     not_compared: tuple[str, ...] = ()
@@ -448,3 +479,8 @@ class Findings(Frozen):
     def load_of(self, cell_id: str) -> LoadVerdict | None:
         """The load of a cell; None if all cells have the same."""
         return next((load for load in self.loads if cell_id in load.cells), None)
+
+    @property
+    def layout_factors(self) -> list[Factor]:
+        """The factors that are choices, as loads and conditions are not."""
+        return [factor for factor in self.factors if not (self.loads and factor.name in self.loads[0].load)]

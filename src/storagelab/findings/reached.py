@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import Literal
 
-from storagelab.findings.model import Reached
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
+from storagelab.model.values import Frozen
 
 _KINDS = {"bytes": "sequential", "ios": "random"}
+
+
+class Reached(Frozen):
+    """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
+    reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
+
+    volume: str
+    engine: str
+    operation: Literal["read", "write"]
+    unit: Literal["bytes", "ios"]
+    did_per_s: float
+    takes_per_s: float
+    share: float
 
 
 def reached(runs: Sequence[Measurement], engine: str) -> tuple[Reached, ...]:

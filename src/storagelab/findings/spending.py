@@ -7,15 +7,38 @@ end. So the parts of a run add up to its elapsed time exactly, and so do their m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from storagelab.findings.model import Spent, SpentPart
-from storagelab.model.waits import Conservation, WaitStat
+from storagelab.model.waits import Category, Conservation, WaitStat
 
+SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
+"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
+finished, while others worked; "unaccounted": what waits, CPU and idle time leave, below 0 where they overlap."""
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
 _ROUNDING_S = 1e-9
 
 _Key = tuple[str, SpentPart]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
+
+    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
+    the CPU row's name, or what is left.
+    """
+
+    name: str
+    analogue: str
+    category: Category
+    part: SpentPart
+    by_run_s: tuple[float, ...]
+
+    @property
+    def mean_s(self) -> float:
+        return sum(self.by_run_s) / len(self.by_run_s)
 
 
 def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:

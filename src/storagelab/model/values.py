@@ -31,6 +31,27 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Estimate(Frozen):
+    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
+    don't bound it."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    confidence: float = 0.95
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval; None without one."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
+    def inverse(self) -> Estimate:
+        """Of a ratio, that of the opposite comparison: a against b becomes b against a."""
+        low, high = (1 / end if end else None for end in (self.high, self.low))
+        return self.model_copy(update={"value": 1 / self.value, "low": low, "high": high})
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """The words for what a missing key means, if the key's own default is None."""

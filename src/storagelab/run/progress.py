@@ -20,10 +20,10 @@ from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
-from storagelab.report.words.names import level_text, repetition_text
-from storagelab.report.words.numbers import duration, plural, rate, seconds, significant
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
+from storagelab.words.names import level_text, repetition_text
+from storagelab.words.numbers import duration, plural, rate, seconds, significant
 
 LOG_FILE = "run.log"
 _RATE_OF = 500

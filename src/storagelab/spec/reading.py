@@ -80,19 +80,6 @@ def parse(text: str, source: str) -> Experiment:
         raise SpecError("is nested too deeply", file=source, hint="A spec has tables of tables, no more.") from None
 
 
-def resolve_volume_path(experiment_source: str, path: str) -> Path:
-    """The path of a volume: `~` is the user's home, and a relative path starts at the spec file's folder.
-
-    Raises SpecError for the home of an unknown user.
-    """
-    try:
-        expanded = Path(path).expanduser()
-    except RuntimeError:
-        problem, hint = f"{shown(path)}: there is no such user", "Write the folder's whole path."
-        raise SpecError(problem, file=experiment_source, key="volumes", hint=hint) from None
-    return (Path(experiment_source).parent / expanded).absolute()
-
-
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """What changed between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
     return list(_differences(old, new, ()))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from storagelab.findings.model import Estimate
 from storagelab.model.values import JsonValue
-from storagelab.report.words import numbers
 from storagelab.validation.articles import Published
 from storagelab.validation.judging import Row
+from storagelab.words import numbers
 
 _MOST_DIGITS = 6
 

@@ -17,13 +17,13 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import campaigns_json, pair_json
 from storagelab.report.text.paper import markdown_of, print_paper
 from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
-from storagelab.report.words.names import factor_labels
 from storagelab.report.words.pair import pair_paper
 from storagelab.report.words.paper import Paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
 from storagelab.spec.reading import differences
+from storagelab.words.names import factor_labels
 
 HTML_FILE = "comparison.html"
 

@@ -13,7 +13,6 @@ from storagelab.errors import PreflightError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.prepared import distinct
-from storagelab.report.words.numbers import bytes_, plural
 from storagelab.run import errands, fleet, loop, stored
 from storagelab.run.fleet import Asked, Found
 from storagelab.run.messages import words
@@ -25,6 +24,7 @@ from storagelab.targets import Site
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import site_of
 from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
+from storagelab.words.numbers import bytes_, plural
 
 if TYPE_CHECKING:
     from storagelab.run.joining import Reach

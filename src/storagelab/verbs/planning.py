@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.words.numbers import duration
 from storagelab.targets import Preflight, Site, Tell, preflight
+from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -16,10 +16,10 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report import writing
 from storagelab.report.text import terminal
-from storagelab.report.words.names import factor_labels
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
+from storagelab.words.names import factor_labels
 
 
 @contextlib.contextmanager

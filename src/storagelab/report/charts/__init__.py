@@ -1,45 +1,37 @@
-"""The charts of a report, one file each. The page, the files and the Markdown report all use this list.
+"""The charts of a report, one file each. The page, the files and the Markdown report all use them.
 
-A new chart is a new file with its `Chart`, and its line here.
+A new chart is a new module here, with its `CHART`, or its `CHARTS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pkgutil
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import get_args
 
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
-from storagelab.report.charts import (
-    best_case,
-    completion_time,
-    effects,
-    over_time,
-    raw_io,
-    speed_ups,
-    waits,
-    waterfall,
-    write_amplification,
-)
-from storagelab.report.drawing.chart import Chart, Drawn
+from storagelab.report.drawing.chart import Chart, Drawn, Part
 from storagelab.report.drawing.vega import Spec
 
-CHARTS: tuple[Chart, ...] = (
-    completion_time.CHART,
-    best_case.CHART,
-    *raw_io.CHARTS,
-    write_amplification.CHART,
-    effects.CHART,
-    *speed_ups.CHARTS,
-    waits.CHART,
-    waterfall.CHART,
-    *over_time.CHARTS,
-)
-"""In reading order."""
+_PARTS = get_args(Part)
+
+
+def charts() -> list[Chart]:
+    """All charts in reading order."""
+    return sorted(_charts(), key=lambda chart: (_PARTS.index(chart.part), chart.place))
+
+
+def _charts() -> Iterator[Chart]:
+    for one in pkgutil.iter_modules(__path__, f"{__name__}."):
+        module = import_module(one.name)
+        yield from getattr(module, "CHARTS", None) or (module.CHART,)
 
 
 def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
     """All charts that have data, by name."""
-    found = ((chart.name, chart.of(findings, runs)) for chart in CHARTS)
+    found = ((chart.name, chart.of(findings, runs)) for chart in charts())
     return {name: drawn for name, drawn in found if drawn is not None}
 
 

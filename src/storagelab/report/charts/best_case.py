@@ -15,10 +15,11 @@ from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words import compared, numbers
-from storagelab.report.words.names import cell_text, phrase, value_text
+from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
+from storagelab.words import numbers
+from storagelab.words.names import cell_text, phrase, value_text
 
 _FIELDS = ("mean_s", "low_s", "high_s")
 
@@ -138,6 +139,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 CHART = Chart(
     name="best-case",
     part="completion-time",
+    place=1,
     title=_title,
     rows=_rows,
     draw=_draw,

@@ -10,10 +10,11 @@ from storagelab.model.measurement import Run
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, place_of
 from storagelab.report.drawing.layers import dodged_rows, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.headline import headline
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_RUNS_DRAWN = 1_500
 _RUNS_LISTED = 50

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from storagelab.findings.evidence import volumes_of
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.drawing import arrange, palette
@@ -20,9 +21,9 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, only
 from storagelab.report.drawing.thin import stretches
 from storagelab.report.drawing.vega import Sheet, Spec, finished
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
@@ -72,10 +73,8 @@ def _on_one_device(run: Run, volume: str) -> list[str]:
     """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
     if run.measurement is None:
         return [volume]
-    found = run.measurement.environment.get("volumes")
-    tables = found if isinstance(found, Mapping) else {}
     drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME.fullmatch(column))}
-    devices = {name: table.get("device") for name, table in tables.items() if isinstance(table, Mapping)}
+    devices = {name: table.get("device") for name, table in volumes_of(run.measurement)}
     device = devices.get(volume)
     return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
 

@@ -6,8 +6,8 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, said_rows
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.words import compared
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words.names import cell_entry, cell_text
 
 _FIELDS = ("mean", "low", "high")
 
@@ -28,6 +28,7 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
     return Chart(
         name=name,
         part="completion-time",
+        place=2,
         title=lambda _findings: title,
         rows=lambda findings, _runs: figure_of_cells(findings, cells(findings), row),
         draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, unit, note="; mean with 95 % interval"),

@@ -10,9 +10,9 @@ from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, c
 from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words.names import factor_text, listed, phrase, value_text
-from storagelab.report.words.numbers import inverse, plural
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words.names import factor_text, listed, phrase, value_text
+from storagelab.words.numbers import plural
 
 MAX_SPEED_UPS = 6
 _FIELDS = ("speed_up", "low", "high")
@@ -50,7 +50,7 @@ def _figure(findings: Findings, factor: str) -> Figure:
 
 
 def _speed_up(effect: Effect, axis: str) -> Row:
-    ratio = inverse(effect.ratio)
+    ratio = effect.ratio.inverse
     where = phrase(axis, [effect.at[axis]])
     what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
     return {
@@ -70,7 +70,7 @@ def _judged(effect: Effect) -> str:
 
 def speed_up_text(effect: Effect) -> str:
     """ "2.4 times as fast (joint 95 % CI 2.2 to 2.6)"."""
-    ratio = inverse(effect.ratio)
+    ratio = effect.ratio.inverse
     interval = (
         "" if ratio.low is None or ratio.high is None else f" (joint 95 % CI {ratio.low:.2f} to {ratio.high:.2f})"
     )
@@ -142,6 +142,7 @@ def _chart(place: int) -> Chart:
     return Chart(
         name=f"speed-up-{place + 1}",
         part="effects",
+        place=1,
         title=lambda findings: _title(findings, factor(findings)),
         rows=lambda findings, _runs: (
             _figure(findings, factor(findings))

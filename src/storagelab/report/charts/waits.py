@@ -13,9 +13,9 @@ from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange, 
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"

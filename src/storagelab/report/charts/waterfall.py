@@ -16,11 +16,11 @@ from storagelab.report.drawing.arrange import Arrangement
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, in_lines
-from storagelab.report.words import numbers
 from storagelab.report.words.compared import ends
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Table
 from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MOST_STEPS = 9
 _CHARACTERS_OF_A_LABEL = 30
@@ -127,6 +127,7 @@ def _table(_data: Figure, findings: Findings) -> Table:
 CHART = Chart(
     name="waterfall",
     part="waits",
+    place=1,
     title=lambda _findings: "From the fastest to the slowest",
     rows=_rows,
     draw=_draw,

@@ -11,9 +11,9 @@ from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, said_rows
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_DRIVES = 2
 STATE_MOVES_LEAST = 0.02

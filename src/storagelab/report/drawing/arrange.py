@@ -14,9 +14,9 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.words.compared import ends
-from storagelab.report.words.names import cell_text, factor_text, level_text, value_text
 from storagelab.spec.axis import axis_factor
 from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.words.names import cell_text, factor_text, level_text, value_text
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4

@@ -1,6 +1,6 @@
 """Defines a chart: its rows, drawing and caption, and the same as a table and in words.
 
-Chart(...)                  one entry of the list in `charts`
+Chart(...)                  one chart, in a module of `charts`
 chart.of(findings, runs)    the chart of one experiment, or None if it has no data
 """
 
@@ -15,14 +15,14 @@ from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
-from storagelab.report.words.names import cell_text
-from storagelab.report.words.numbers import plural
 from storagelab.report.words.table import Table
+from storagelab.words.names import cell_text
+from storagelab.words.numbers import plural
 
 Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
 Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
-"""The place of a chart on the page."""
+"""Where a chart stands on the page, in reading order."""
 MAX_SAID = 8
 
 
@@ -54,9 +54,9 @@ class Figure:
 class Chart:
     """One chart, for any experiment.
 
-    `rows` gives no rows if the chart does not apply. `words` describes it for readers who can't see it. `is_headed`: it has
-    its own heading on the page. A chart over time says where its axes end and what it counts, so that the page's script can
-    read its lines off at any point.
+    `place`: among the charts of its part, the smallest comes first. `rows` gives no rows if the chart does not apply. `words`
+    describes it for readers who can't see it. `is_headed`: it has its own heading on the page. A chart over time says where
+    its axes end and what it counts, so that the page's script can read its lines off at any point.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Chart:
     caption: Callable[[Figure, Findings], str]
     table: Callable[[Figure, Findings], Table]
     words: Callable[[Figure, Findings], str]
+    place: int = 0
     is_headed: bool = True
     ends: Callable[[Figure], tuple[float, float]] | None = None
     time_unit: str = ""

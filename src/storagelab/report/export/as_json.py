@@ -26,7 +26,7 @@ from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, E
 from storagelab.report.export.form import Interval, Levels
 from storagelab.report.export.run_form import BurnIn, CellForm, CheckForm, Measured, Rate, RunForm, Summary, Wait
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
@@ -302,7 +302,7 @@ def _answer(findings: Findings) -> AnswerForm:
         "choices": _dumped(found.choices),
         "gains": _dumped(found.gains),
         "causes": _dumped(found.causes),
-        "doubts": list(found.doubts),
+        "doubts": list(found.cautions),
         "indifferent": found.indifferent,
     }
 

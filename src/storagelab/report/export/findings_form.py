@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
+from storagelab.findings.cautions import kinds
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
 from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
+
+
+def _facts(schema: dict[str, Any]) -> None:
+    schema["enum"] = [*get_args(Unable), *(kind.unable for kind in kinds() if kind.unable)]
+
+
+Fact = Annotated[str, Field(json_schema_extra=_facts)]
 
 
 @with_config(FORM)
@@ -129,7 +137,7 @@ class EffectForm(TypedDict):
 @with_config(FORM)
 class CautionForm(TypedDict):
     kind: str
-    """The kind of caution."""
+    """The kind of caution ([below](#cautions))."""
     severity: Literal["note", "caution"]
     """How grave it is."""
     cells: list[str]
@@ -154,7 +162,7 @@ class AnswerForm(TypedDict):
     """How many layouts were compared, loads apart."""
     compared: Compared
     """As in the findings."""
-    unable: list[Unable]
+    unable: list[Fact]
     """Facts that keep the runs from answering, or from answering all. `not-compared`: a layout has no result.
     `shared-device`: places are varied, and they are on one device. The first line names them."""
     choices: Annotated[list[Any], dumped(list[Choice])]
@@ -197,7 +205,7 @@ class FindingsForm(Concluded):
     effects: list[EffectForm]
     """Each level against its factor's first."""
     cautions: list[CautionForm]
-    """What is doubtful."""
+    """Why to trust the findings less, or what they hold for."""
     wait_changes: Annotated[list[Any], dumped(list[WaitChange])]
     """Waits in the best and the worst cell: seconds, and shares of connections x elapsed."""
     wait_trends: Annotated[list[Any], dumped(list[WaitTrend])]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
-from storagelab.findings.model import Reached
+from storagelab.findings.reached import Reached
 from storagelab.model.durability import Commits, Deciding
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Status

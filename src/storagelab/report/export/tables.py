@@ -17,8 +17,8 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import conservation, normalise
-from storagelab.report.words.names import unmet_text
 from storagelab.report.words.secrets import masked
+from storagelab.words.names import unmet_text
 
 Value = str | float | bool | None
 Fields = Mapping[str, Value]

@@ -12,9 +12,8 @@ from storagelab.model.waits import Method, TableRow
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.headline import verdict_mark
-from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import (
@@ -25,6 +24,8 @@ from storagelab.report.words.waiting import (
     wait_footnotes,
     waits_title,
 )
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text
 
 MAX_CELLS_SHOWN = 110
 """As many cells as the largest of the articles' experiments has, so that each of them has its wait table."""

@@ -14,7 +14,7 @@ from storagelab.report.drawing.arrange import Arrangement, arrange
 from storagelab.report.drawing.layers import TIP, only
 from storagelab.report.drawing.vega import WIDE, Spec, config
 from storagelab.report.words import compared
-from storagelab.report.words.names import factor_text
+from storagelab.words.names import factor_text
 
 VERDICT, NO_PANELS = "verdict", "none"
 MAX_RUNS = 600

@@ -22,9 +22,9 @@ from storagelab.report.export.as_json import plain
 from storagelab.report.page.manifest import flat
 from storagelab.report.words import compared
 from storagelab.report.words.headline import verdict_mark
-from storagelab.report.words.names import cell_text, factor_text, value_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.words.names import cell_text, factor_text, value_text
 
 SERIES_NUMBERS = 120_000
 """The most figures of all series together; about 0.5 MB."""

@@ -32,8 +32,8 @@ from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.dark import dark_style
 from storagelab.report.page.opening import badges
 from storagelab.report.page.sections import Section, sections
-from storagelab.report.words import numbers
 from storagelab.report.words.secrets import masked
+from storagelab.words import numbers
 
 _GZIP_LEVEL = 5
 """Level 6 takes half as long again for 1.5 % less."""

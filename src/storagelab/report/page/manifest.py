@@ -10,10 +10,10 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.page.pieces import PageTable, View
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_entry, cell_text, repetition_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text, repetition_text
 
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24

@@ -1,20 +1,21 @@
-"""The first things a page says: what was run, the verdict with the figures to remember, and the doubts."""
+"""The first things a page says: what was run, the verdict with the figures to remember, and the cautions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings.caution_kinds import OddRun
+from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.measurement import Run
 from storagelab.report.page.pieces import View
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.compared import ends
-from storagelab.report.words.doubts import caution_sentences
-from storagelab.report.words.names import cell_text
-from storagelab.report.words.numbers import keep_together
 from storagelab.report.words.sentences import evidence
+from storagelab.words import numbers
+from storagelab.words.names import cell_text
+from storagelab.words.numbers import keep_together
 
 _FAR = 0.1
 """A mean this share away from the median is marked."""
@@ -49,7 +50,7 @@ def verdict_view(findings: Findings) -> View:
     # Each line's first mention of a subject has its evidence.
     folded = [found.pop(line.about, []) for line in lines]
     # What no line is about.
-    rest = [text for about, texts in found.items() if about != "doubt" for text in texts]
+    rest = [text for about, texts in found.items() if about != "caution" for text in texts]
     return {
         "headline": keep_together(head.text),
         "answer": [
@@ -130,7 +131,7 @@ def _far_from_the_median(sample: Sample) -> str:
 
 
 def cautions_view(findings: Findings) -> View:
-    """Doubts about the measurement, the most serious first."""
+    """Why to trust the measurement less, the most serious first."""
     return {"cautions": [(severity, keep_together(text)) for severity, text in caution_sentences(findings)]}
 
 

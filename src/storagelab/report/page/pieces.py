@@ -9,8 +9,8 @@ from typing import ClassVar
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.dark import WAITS_LEAST
-from storagelab.report.words import numbers
 from storagelab.report.words.table import Align, Heading
+from storagelab.words import numbers
 
 View = dict[str, object]
 """What the template of a section lays out."""

@@ -15,11 +15,12 @@ from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.headline import first_factor, verdict_mark
-from storagelab.report.words.names import cell_entry, cell_text, factor_text, value_text
 from storagelab.report.words.table import Heading
 from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, cell_text, factor_text, value_text
 
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
@@ -137,7 +138,7 @@ def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
 
 
 def _decimals(samples: Sequence[Sample]) -> int:
-    return max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples), default=2)
+    return max((numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples), default=2)
 
 
 def _top_wait_column() -> Column:
@@ -236,10 +237,6 @@ def _numeric(levels: Sequence[object]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _half(estimate: Estimate) -> float | None:
-    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
-
-
 def _interval(estimate: Estimate, decimals: int) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
@@ -305,7 +302,7 @@ def checkpoint_view(findings: Findings) -> View | None:
     columns = [Heading("cell", "prose"), Heading("load, mean s"), Heading("checkpoint, mean s"),
                Heading("95 % interval, s"), Heading("both together, s")]  # fmt: skip
     samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
-    decimals = min(3, max(numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples))
+    decimals = min(3, max(numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples))
     rows = [_checkpoint_row(cell, decimals) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (

@@ -18,14 +18,15 @@ from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
 from storagelab.report.page.results import checkpoint_view, times_view
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.hosts import host_columns, host_sentences
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import cell_text, factor_noun, factor_text, listed, value_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
+from storagelab.words import numbers
+from storagelab.words.names import cell_text, factor_noun, factor_text, listed, value_text
 
 MAX_EFFECT_ROWS = 200
 MAX_CHANGES = 10

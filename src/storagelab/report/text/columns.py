@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.report.words.numbers import keep_together
+from storagelab.words.numbers import keep_together
 
 GAP = 2
 _INDENT_BELOW = 4

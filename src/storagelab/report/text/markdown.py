@@ -12,26 +12,26 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.doubts import caution_sentences
+from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_columns
-from storagelab.report.words.names import cell_text, repetition_text, unmet_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
+from storagelab.words.names import cell_text, repetition_text, unmet_text
 
 _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
 
 
 def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
-    """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
+    """The whole report: verdict, cells, waits of every cell, cautions, what went wrong, how it was measured, the spec."""
     parts = [
         _title(experiment, findings),
         _evidence(findings),
         ["## Cells", "", *_cells(findings)],
         _hosts(findings),
-        _doubts(findings),
+        _cautions(findings),
         ["## Waits", "", *_waits(findings)],
         _charts(findings, runs),
         _troubles(runs),
@@ -49,7 +49,7 @@ def _title(experiment: Experiment, findings: Findings) -> list[str]:
 
 
 def _evidence(findings: Findings) -> list[str]:
-    found = [text for about, texts in evidence(findings).items() if about != "doubt" for text in texts]
+    found = [text for about, texts in evidence(findings).items() if about != "caution" for text in texts]
     return ["## Evidence", "", *(f"- {escaped(text)}" for text in found)] if found else []
 
 
@@ -79,10 +79,10 @@ def _hosts(findings: Findings) -> list[str]:
     return ["## Hosts", "", *markdown_table(columns, left)] if columns else []
 
 
-def _doubts(findings: Findings) -> list[str]:
+def _cautions(findings: Findings) -> list[str]:
     if not findings.cautions:
         return []
-    return ["## To bear in mind", "", *(f"- {escaped(text)}" for _, text in caution_sentences(findings))]
+    return ["## Caveats", "", *(f"- {escaped(text)}" for _, text in caution_sentences(findings))]
 
 
 def _waits(findings: Findings) -> list[str]:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
-from storagelab.report.words.names import cell_text, factor_text, level_text, listed, value_text
-from storagelab.report.words.numbers import bytes_, count, duration, plural
+from storagelab.words.names import cell_text, factor_text, level_text, listed, value_text
+from storagelab.words.numbers import bytes_, count, duration, plural
 
 _CELLS_SHOWN = 40
 _FIRST_RUNS_SHOWN = 6

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from storagelab.profiles import Profile
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.report.words.numbers import bytes_, capacity, significant
 from storagelab.report.words.quantities import quantity_text
 from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
+from storagelab.words.numbers import bytes_, capacity, significant
 
 
 def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from storagelab.model.plan import Cell
 from storagelab.model.waits import NS
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.report.words.numbers import count, rate, seconds
+from storagelab.words.numbers import count, rate, seconds
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:

@@ -8,10 +8,10 @@ from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
 from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
-from storagelab.report.words.names import value_text
-from storagelab.report.words.numbers import count, decimals_for, percent, seconds_number, significant
 from storagelab.report.words.short import Names
 from storagelab.targets.known import BENIGN_WAITS
+from storagelab.words.names import value_text
+from storagelab.words.numbers import count, decimals_for, percent, seconds_number, significant
 
 TextColumn = tuple[str, list[str]]
 """A heading and its cells."""
@@ -137,13 +137,8 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
 
 def _decimals(samples: Sequence[Sample]) -> int:
     """The decimals of a whole column, so that its points line up: as many as the narrowest interval needs."""
-    asked = [decimals_for([sample.mean.value], _half_width(sample)) for sample in samples]
+    asked = [decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples]
     return max(asked, default=2)
-
-
-def _half_width(sample: Sample) -> float | None:
-    low, high = sample.mean.low, sample.mean.high
-    return None if low is None or high is None else (high - low) / 2
 
 
 def _bare(value: float | None, decimals: int) -> str:

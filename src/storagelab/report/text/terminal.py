@@ -21,12 +21,12 @@ from storagelab.report.text.tables import (
 )
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
-from storagelab.report.words.doubts import caution_sentences
+from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.headline import verdict_mark
 from storagelab.report.words.hosts import host_columns
-from storagelab.report.words.names import level_text
 from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
+from storagelab.words.names import level_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
@@ -35,7 +35,7 @@ _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """The answer, then what it rests on: sentences, the table of cells, waits of best and worst, doubts.
+    """The answer, then what it rests on: sentences, the table of cells, waits of best and worst, cautions.
 
     A screen ends with what is printed last. So where all this is longer than the screen, the answer comes again at the end.
     """
@@ -58,7 +58,7 @@ def _print_answer(console: Console, lines: Sequence[Line]) -> None:
 
 def _print_evidence(console: Console, findings: Findings) -> None:
     found = evidence(findings)
-    texts = [text for about, texts in found.items() if about != "doubt" for text in texts]
+    texts = [text for about, texts in found.items() if about != "caution" for text in texts]
     if texts:
         blank(console)
         emit(console, Text("Evidence", style="bold"))
@@ -67,13 +67,13 @@ def _print_evidence(console: Console, findings: Findings) -> None:
     _print_cells(console, findings)
     _print_hosts(console, findings)
     if compared.of_raw_io(findings):
-        _print_doubts(console, findings)
+        _print_cautions(console, findings)
         return
     # With several loads, use the ends of the load under which layouts are furthest apart.
     best = () if findings.loads else findings.best[:1]
     ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
-    _print_doubts(console, findings)
+    _print_cautions(console, findings)
 
 
 def _print_cells(console: Console, findings: Findings) -> None:
@@ -110,11 +110,11 @@ def _is_figure(name: str, texts: Sequence[str]) -> bool:
 _STYLES = {"best": "green", "tied": "green", "slower": ""}
 
 
-def _print_doubts(console: Console, findings: Findings) -> None:
+def _print_cautions(console: Console, findings: Findings) -> None:
     if not findings.cautions:
         return
     blank(console)
-    emit(console, Text("To bear in mind", style="bold"))
+    emit(console, Text("Caveats", style="bold"))
     for severity, text in caution_sentences(findings):
         serious = severity == "caution"
         print_paragraph(console, text, first="! " if serious else "- ", style="yellow" if serious else "")

@@ -1,7 +1,7 @@
 """The answer in at most eight lines of at most a hundred characters, whatever the experiment. Pure.
 
 Lines are ranked by what they are worth to a decision: what this rests on, what to use, how sure that is, which to take of
-those that tie, what each factor gains, why, and what is doubtful. A line that is too long is told more shortly, and names are
+those that tie, what each factor gains, why, and the cautions. A line that is too long is told more shortly, and names are
 cut at last.
 """
 
@@ -13,16 +13,17 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Limit, Pick
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
-from storagelab.report.words.briefly import doubt_text, unable_text
+from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import is_counted, noun
-from storagelab.report.words.numbers import (
+from storagelab.report.words.reached import reached_lines
+from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
+from storagelab.words.names import is_counted, noun
+from storagelab.words.numbers import (
     capacity,
     decimals_for,
     limit_text,
@@ -35,8 +36,6 @@ from storagelab.report.words.numbers import (
     signed_percent,
     significant,
 )
-from storagelab.report.words.reached import reached_lines
-from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
 
 LINES = 8
 _CHOICES = 3
@@ -47,7 +46,7 @@ _REASONS = {
 }  # fmt: skip
 
 
-About = Literal["head", "use", "gains", "why", "doubt"]
+About = Literal["head", "use", "gains", "why", "caution"]
 
 
 class Line(NamedTuple):
@@ -66,8 +65,8 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
         *(Line("gains", text) for text in told.gains()),
         *(Line("why", text) for text in chain(reached_lines(findings), told.why())),
     ]
-    doubts = [Line("doubt", text) for text in told.doubts()]
-    return [*ranked[: LINES - len(doubts)], *doubts]
+    cautions = [Line("caution", text) for text in told.cautions()]
+    return [*ranked[: LINES - len(cautions)], *cautions]
 
 
 class _Told:
@@ -117,7 +116,7 @@ class _Told:
                 yield f"For {left} more groups of {load_noun(self.findings, 2)} see the table of {self._noun(2)}."
 
     def _noun(self, number: int) -> str:
-        return noun(layout_factors(self.findings), number)
+        return noun(self.findings.layout_factors, number)
 
     def _use(self, choice: Choice) -> str:
         forms = ((True, True), (True, False), (False, False))
@@ -421,11 +420,11 @@ class _Told:
         return f"{ends[0]} -> {ends[1]}, {moved}"
 
     # -----------------------------------------------------------------------------------------------------------------
-    # What is doubtful
+    # Cautions
     # -----------------------------------------------------------------------------------------------------------------
 
-    def doubts(self) -> list[str]:
-        facts = [doubt_text(kind, self.findings) for kind in self.found.doubts]
+    def cautions(self) -> list[str]:
+        facts = [caution_text(kind, self.findings) for kind in self.found.cautions]
         if not facts:
             return []
         return [fitting(f"Doubt: {_some(facts, number)}." for number in range(len(facts), 0, -1))]
@@ -459,17 +458,13 @@ def _changes(gain: Gain, *, error: bool) -> str:
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
-    half = max(map(_half, ratios))
+    half = max(ratio.half_width or 0.0 for ratio in ratios)
     decimals = 0 if half >= 0.0095 or min(abs(ratio.value - 1) for ratio in ratios) >= 0.02 else 1
     texts = list(dict.fromkeys(f"{100 * (ratio.value - 1):+.{decimals}f}" for ratio in ratios))
     said = " to ".join(texts)
     if not error or not half:
         return f"{said} %"
     return f"{said} ± {percent(half, decimals)}" if gain.sure else f"{said} %{_reach(gain)}"
-
-
-def _half(ratio: Estimate) -> float:
-    return 0.0 if ratio.low is None or ratio.high is None else (ratio.high - ratio.low) / 2
 
 
 def _reach(gain: Gain) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
-from storagelab.report.words import numbers
+from storagelab.words import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
     "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",

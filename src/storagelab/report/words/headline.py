@@ -15,11 +15,10 @@ from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate,
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.loads import by_load, load_noun, lower_first, one_layout
-from storagelab.report.words.names import DATA_FILES, are_a_product, cell_text, group_text, is_plural, noun
-from storagelab.report.words.numbers import (
+from storagelab.words.names import DATA_FILES, are_a_product, cell_text, group_text, is_plural, noun
+from storagelab.words.numbers import (
     change,
     change_estimate,
-    inverse,
     rows_per_s,
     seconds_estimate,
     seconds_range,
@@ -197,7 +196,7 @@ def _winner(findings: Findings) -> str:
         return f"{text}."
     last = slower[-1]
     which = "" if len(slower) == 1 else "the slowest, "
-    return f"{text}, {change_text(findings, inverse(last.ratio))} than {which}{cell_name(findings, last.cell_id)}."
+    return f"{text}, {change_text(findings, last.ratio.inverse)} than {which}{cell_name(findings, last.cell_id)}."
 
 
 def _best_set(findings: Findings) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from storagelab.findings.caution_kinds import Unlike, UnlikeHosts
-from storagelab.findings.model import Estimate, Findings, Fleet, HostSummary
-from storagelab.report.words.names import cell_text, listed, noun
-from storagelab.report.words.numbers import bytes_, change, change_estimate, count, percent, plural, signed_estimate
+from storagelab.findings.model import Findings, Fleet, HostSummary
 from storagelab.report.words.short import fitting
+from storagelab.words.names import cell_text, hosts_text, noun
+from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
 
 _SURE = 0.05
-_HOSTS_NAMED = 4
-_FACTS_NAMED = 3
 
 
 def host_lines(findings: Findings) -> Iterator[str]:
@@ -34,12 +31,16 @@ def host_sentences(findings: Findings) -> list[str]:
     if fleet is None:
         return []
     left = [host.name for host in fleet.hosts if not host.counted]
-    few = f"{_names(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict." if left else ""
+    few = (
+        f"{hosts_text(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict."
+        if left
+        else ""
+    )
     if len(fleet.counted) < 2:
         alone = fleet.counted[0].name if fleet.counted else "one host"
         return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]
     told = [
-        f"Runs come from {plural(len(fleet.counted), 'host')} ({_names([host.name for host in fleet.counted])}), and the "
+        f"Runs come from {plural(len(fleet.counted), 'host')} ({hosts_text([host.name for host in fleet.counted])}), and the "
         "verdict is for hosts like these. Each host counts once, and how much hosts differ is in every interval.",
         few,
         f"{_won(findings, fleet)}.",
@@ -65,21 +66,6 @@ def host_columns(findings: Findings) -> list[tuple[str, list[str]]]:
     ]
 
 
-def unlike_sentence(doubt: UnlikeHosts) -> str:
-    """What differs, the first few in full."""
-    told = "; ".join(map(_difference, doubt.differs[:_FACTS_NAMED]))
-    left = len(doubt.differs) - _FACTS_NAMED
-    more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
-    return (
-        f"The hosts are not alike: {told}{more}. A layout that wins on all of them does so on hosts of several kinds; where "
-        "one wins on some only, this may be why."
-    )
-
-
-def unlike_text(doubt: UnlikeHosts) -> str:
-    return f"hosts differ in {listed([_fact(one) for one in doubt.differs[:_FACTS_NAMED]])}"
-
-
 def _won(findings: Findings, fleet: Fleet) -> str:
     """ "The layout in front over all hosts is in front on 2 of 3 (not on db3)"."""
     fastest = [load.fastest for load in findings.loads] or [findings.fastest]
@@ -89,7 +75,7 @@ def _won(findings: Findings, fleet: Fleet) -> str:
     if len(fastest) > 1:
         return f"{which} in {sum(agree)} of {len(hosts) * len(fastest)} cases (hosts x loads)"
     against = [host.name for host, agrees in zip(hosts, agree, strict=True) if not agrees]
-    but = f" (not on {_names(against)})" if against and len(against) < len(hosts) else ""
+    but = f" (not on {hosts_text(against)})" if against and len(against) < len(hosts) else ""
     return f"{which} on {len(hosts) - len(against)} of {len(hosts)}{but}"
 
 
@@ -121,13 +107,9 @@ def _is_odd(host: HostSummary) -> bool:
 
 def _oddities(host: HostSummary) -> Iterator[str]:
     if host.odd_level and host.level is not None:
-        yield change(host.level.value, _half(host.level))
+        yield change(host.level.value, host.level.half_width)
     if host.odd_ratios:
         yield "other ratios"
-
-
-def _half(ratio: Estimate) -> float | None:
-    return None if ratio.low is None or ratio.high is None else (ratio.high - ratio.low) / 2
 
 
 def _rounds_known(fleet: Fleet) -> bool:
@@ -151,26 +133,3 @@ def _fastest_text(findings: Findings, host: HostSummary) -> str:
 
 def _name(host: HostSummary) -> str:
     return host.name or "(not known)"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = [name or "a host without a name" for name in names]
-    left = len(shown) - _HOSTS_NAMED
-    return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)
-
-
-def _difference(one: Unlike) -> str:
-    """ "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
-    said = [f"{_value(one.fact, value)} on {_names(hosts)}" for value, hosts in one.values]
-    return f"{_fact(one)} ({', '.join(said)})"
-
-
-def _fact(one: Unlike) -> str:
-    part, _, name = one.fact.partition(": ")
-    plain = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory", "version": "version"}
-    text = plain.get(name, name.replace("_", " "))
-    return text if part == "host" else f"{text} of {part if part != 'server' else 'the server'}"
-
-
-def _value(fact: str, value: str) -> str:
-    return bytes_(float(value)) if fact.endswith("_bytes") and value else value or "unknown"

@@ -13,9 +13,9 @@ from storagelab.findings.model import CellSummary, Comparison, Findings, LoadVer
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
-from storagelab.report.words.names import are_a_product, cell_text, group_text, is_plural, listed, noun, phrase
-from storagelab.report.words.numbers import change_estimate, inverse
 from storagelab.spec.factors import is_load
+from storagelab.words.names import are_a_product, cell_text, group_text, is_plural, listed, noun, phrase
+from storagelab.words.numbers import change_estimate
 
 LOADS_SHOWN = 5
 _JUDGED = ("winner", "best-set", "indistinguishable")
@@ -138,7 +138,7 @@ def _leads(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
     rivals = {cell_text(_layout(findings.cell(row.cell_id), load)) for row, load in found}
     rival = rivals.pop() if len(rivals) == 1 else "the slowest"
     parts = [
-        f"{change_estimate(inverse(row.ratio), compared.per(findings))}{than} with {load_text(load.load)}"
+        f"{change_estimate(row.ratio.inverse, compared.per(findings))}{than} with {load_text(load.load)}"
         for (row, load), than in ((most, f" than {rival}"), (least, ""))
     ]
     return f": {parts[0] if most is least else ', and '.join(parts)}"

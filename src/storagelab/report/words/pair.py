@@ -5,11 +5,11 @@ from __future__ import annotations
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case
 from storagelab.report.words import compared
-from storagelab.report.words.names import cell_entry, cell_text
-from storagelab.report.words.numbers import change_estimate
 from storagelab.report.words.paper import Paper, Part
 from storagelab.report.words.waiting import no_waits_sentence
 from storagelab.report.words.why import crowd_sentence, device_table, waterfall_table, why_sentence
+from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.numbers import change_estimate
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:

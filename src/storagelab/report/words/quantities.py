@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from storagelab.model.values import JsonValue
-from storagelab.report.words import numbers
-from storagelab.report.words.names import value_text
+from storagelab.words import numbers
+from storagelab.words.names import value_text
 
 
 def quantity_text(name: str, value: JsonValue | None) -> str:

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from storagelab.findings.model import Findings
-from storagelab.report.words.names import noun
-from storagelab.report.words.numbers import duration, percent, plural
+from storagelab.words.names import noun
+from storagelab.words.numbers import duration, percent, plural
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import Course

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.model import Findings, Reached
+from storagelab.findings.model import Findings
+from storagelab.findings.reached import Reached
 from storagelab.model.engines import ENGINES
-from storagelab.report.words.numbers import percent, significant
 from storagelab.report.words.short import fitting
+from storagelab.words.numbers import percent, significant
 
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8

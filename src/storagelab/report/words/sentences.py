@@ -13,7 +13,7 @@ from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About
-from storagelab.report.words.doubts import caution_sentence, caution_sentences
+from storagelab.report.words.caution_texts import caution_sentence, caution_sentences
 from storagelab.report.words.headline import (
     SLOWER_SHOWN,
     cell_name,
@@ -28,12 +28,12 @@ from storagelab.report.words.headline import (
 )
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.loads import load_sentences
-from storagelab.report.words.names import cell_text, noun, phrase
-from storagelab.report.words.numbers import change, rows_per_s_estimate, slower_by
 from storagelab.report.words.race import race_sentences
 from storagelab.report.words.reached import reached_sentences
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
+from storagelab.words.names import cell_text, noun, phrase
+from storagelab.words.numbers import change, rows_per_s_estimate, slower_by
 
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2
@@ -90,7 +90,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
             *wait_names_sentence(findings),
             *wait_trend_sentences(findings, said),
         ],
-        "doubt": [text for _, text in caution_sentences(findings)],
+        "caution": [text for _, text in caution_sentences(findings)],
     }
     return {about: texts for about, texts in found.items() if texts}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.report.words.names import DATA_FILES, factor_text, is_counted, value_text
+from storagelab.words.names import DATA_FILES, factor_text, is_counted, value_text
 
 LINE = 100
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storagelab.findings.power import Tells
-from storagelab.report.words.numbers import percent, plural, significant
+from storagelab.words.numbers import percent, plural, significant
 
 
 def tells_text(tells: Tells) -> str:

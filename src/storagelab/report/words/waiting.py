@@ -16,18 +16,17 @@ from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import DATA_FILES, cell_text, phrase, value_text
-from storagelab.report.words.numbers import (
+from storagelab.targets.known import BENIGN_LISTS
+from storagelab.words.names import DATA_FILES, cell_text, phrase, value_text
+from storagelab.words.numbers import (
     change_estimate,
     count,
-    inverse,
     limit_text,
     percent,
     ratio_interval,
     seconds,
     share_estimate,
 )
-from storagelab.targets.known import BENIGN_LISTS
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
@@ -213,7 +212,7 @@ def _effect_between(findings: Findings, move: _Move) -> Effect | None:
             if (effect.baseline, effect.level) == (first, last):
                 return effect
             if (effect.baseline, effect.level) == (last, first):
-                return effect.model_copy(update={"ratio": inverse(effect.ratio)})
+                return effect.model_copy(update={"ratio": effect.ratio.inverse})
     return None
 
 

@@ -13,8 +13,8 @@ from storagelab.findings.model import BestLevels, Dependence, DriveTrend, Effect
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import factor_noun, is_counted, listed, phrase, value_text
-from storagelab.report.words.numbers import change_estimate, percent, share_estimate, slower_by
+from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
+from storagelab.words.numbers import change_estimate, percent, share_estimate, slower_by
 
 SENTENCES_MAX = 3
 _LEVELS_SHOWN = 5

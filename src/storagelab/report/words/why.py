@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from storagelab.findings.device_figures import DeviceChange, Quantity
 from storagelab.findings.limits import AtLimit
-from storagelab.findings.model import Estimate, SpentPart
+from storagelab.findings.model import Estimate
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
+from storagelab.findings.spending import SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
-from storagelab.report.words import numbers
-from storagelab.report.words.names import listed
 from storagelab.report.words.table import Heading, Table
+from storagelab.words import numbers
+from storagelab.words.names import listed
 
 _PARTS: dict[SpentPart | None, str] = {
     "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",

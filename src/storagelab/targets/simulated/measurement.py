@@ -22,7 +22,6 @@ _CATEGORIES: dict[str, Category] = {
     "PAGELATCH_SH": "page-latch", "PAGELATCH_EX": "page-latch", "SOS_SCHEDULER_YIELD": "cpu-queue",
 }  # fmt: skip
 """PAGELATCH_UP is requested only on allocation pages."""
-_RATES = ("rows_per_s",)
 _PAGES = {"PFS": PFS_PAGE, "GAM": "a GAM page", "data": "a data page"}
 _LOG_FILE = 2
 """A server numbers its files 1 (data), 2 (log), 3 (data) and so on."""

@@ -28,7 +28,6 @@ IN_PROGRESS = """
 SELECT wait_type, COUNT_BIG(*), SUM(wait_duration_ms), CAST(0 AS bigint)
 FROM sys.dm_os_waiting_tasks WHERE wait_type IS NOT NULL {which} GROUP BY wait_type"""
 CPU_TIME = "SELECT SUM(CAST(cpu_time AS bigint)) FROM sys.dm_exec_sessions WHERE session_id IN ({sessions})"
-SCHEDULERS = "SELECT COUNT(*) FROM sys.dm_os_schedulers WHERE status = N'VISIBLE ONLINE'"
 FILE_STATS = """
 SELECT f.name, s.num_of_reads, s.num_of_bytes_read, s.io_stall_read_ms,
        s.num_of_writes, s.num_of_bytes_written, s.io_stall_write_ms

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storagelab.findings.model import Estimate, LimitedRate
     from storagelab.model.loads.base import Unit
+    from storagelab.model.values import Estimate
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
@@ -61,10 +61,6 @@ def significant(value: float, digits: int = 3) -> str:
         return "0" if value == 0 else ""
     order = math.floor(math.log10(abs(value)))
     return _number(round(value, digits - 1 - order), max(0, digits - 1 - order))
-
-
-def _half_width(estimate: Estimate) -> float | None:
-    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
 
 
 def _second_unit(value: float) -> tuple[float, str]:
@@ -139,7 +135,7 @@ def signed_estimate(ratio: Estimate | None) -> str:
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
-    return signed_percent(ratio.value, _half_width(ratio)) + (f" ({interval})" if interval else "")
+    return signed_percent(ratio.value, ratio.half_width) + (f" ({interval})" if interval else "")
 
 
 def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
@@ -159,7 +155,7 @@ def slower_by(ratio: Estimate) -> str:
     amount = (
         f"a factor of {significant(ratio.value, 2)}"
         if ratio.value >= 2
-        else _share_of_change(ratio.value - 1, _half_width(ratio))
+        else _share_of_change(ratio.value - 1, ratio.half_width)
     )
     return f"{amount} ({interval})" if interval else amount
 
@@ -191,7 +187,7 @@ def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
     return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
 
 
-def limit_text(rate: LimitedRate, limit: float) -> str:
+def limit_text(rate: str, limit: float) -> str:
     """The most that a volume does: "600 writes/s", "20 MB/s read"."""
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
@@ -278,7 +274,7 @@ def seconds_estimate(estimate: Estimate | None) -> str:
     if estimate is None:
         return ""
     interval = seconds_interval(estimate)
-    return f"{seconds(estimate.value, _half_width(estimate))} ({interval or 'no interval: too few runs'})"
+    return f"{seconds(estimate.value, estimate.half_width)} ({interval or 'no interval: too few runs'})"
 
 
 def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
@@ -351,11 +347,4 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
     if ratio is None:
         return ""
     interval = ratio_interval(ratio)
-    return f"{change(ratio.value, _half_width(ratio), per)} ({interval or 'no interval: too few runs'})"
-
-
-def inverse(ratio: Estimate) -> Estimate:
-    """The inverse comparison: a against b becomes b against a."""
-    low = None if not ratio.high else 1 / ratio.high
-    high = None if not ratio.low else 1 / ratio.low
-    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})
+    return f"{change(ratio.value, ratio.half_width, per)} ({interval or 'no interval: too few runs'})"

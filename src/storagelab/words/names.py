@@ -45,6 +45,7 @@ _COUNTED = {  # levels of these read as "4 data files"
     "workload.rows_per_transaction": ("row per transaction", "rows per transaction"),
 }
 _STORAGE = ("layout.", "drives.", "volumes.")
+_HOSTS_NAMED = 4
 
 
 def factor_text(name: str) -> str:
@@ -205,3 +206,10 @@ def unmet_text(run: Run) -> str:
     """The checks that a run failed: what was asked and what it got."""
     checks = run.measurement.unverified if run.measurement is not None else ()
     return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """The first few hosts by name: "db1, db2, db3, db4 and 2 more"."""
+    shown = [name or "a host without a name" for name in names]
+    left = len(shown) - _HOSTS_NAMED
+    return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)

@@ -1,0 +1,36 @@
+"""Why to trust a result less: each module has a caution's class, or those of a few related ones, and its checks.
+
+A new caution is a new module here: its figures, its words, its place and weight among the others, and its check, a function
+`check_...`. The package is the list.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution
+
+
+def _modules() -> Iterator[ModuleType]:
+    for one in pkgutil.iter_modules(__path__, f"{__name__}."):
+        yield import_module(one.name)
+
+
+def kinds() -> list[type[Caution]]:
+    """The classes of all cautions, by their place in a report."""
+    names = {module.__name__ for module in _modules()}
+    return sorted((one for one in Caution.__subclasses__() if one.__module__ in names), key=lambda one: one.place)
+
+
+def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
+    """Every caution, those before notes, and by their place."""
+    checks = [check for module in _modules() for name, check in vars(module).items() if name.startswith("check_")]
+    found = [caution for check in checks for caution in check(evidence)]
+    return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))
+
+
+kinds()  # so that cautions that were written down are read as what they are

@@ -1,0 +1,133 @@
+"""Times that drifted or jumped on the way, whatever ran."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings import irregular
+from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.model.measurement import host_of
+from storagelab.model.plan import Order
+from storagelab.words.names import noun
+from storagelab.words.numbers import MANY_TIMES, count, percent, significant
+
+DRIFT_LEAST = 0.02
+DRIFT_P_VALUE = 0.01
+
+
+class Drift(Caution):
+    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't tell."""
+
+    kind, place, weight = "drift", 90, 80
+    change: float | None
+    p_value: float
+    order: Order
+    blocks: int
+
+    def sentence(self, findings: Findings) -> str:
+        block = " of a block" if self.blocks > 1 else ""
+        which, so = noun(findings.factors), _so(self, findings)
+        if self.change is None:
+            return (
+                f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how much "
+                f"in all. {so}"
+            )
+        return f"From the first run{block} to the last times {_moved(self.change)}, whatever the {which}. {so}"
+
+    def brief(self, findings: Findings) -> str:
+        change = self.change
+        return f"times {'changed steadily' if change is None else _moved(change)} on the way"
+
+
+class Step(Caution):
+    """Times jumped at number `run` of `runs`, counted from 1."""
+
+    kind, place, weight = "step", 91, 90
+    change: float
+    p_value: float
+    run: int
+    runs: int
+    order: Order
+    blocks: int
+
+    def sentence(self, findings: Findings) -> str:
+        moved = f"{percent(abs(self.change))} {'longer' if self.change > 0 else 'shorter'}"
+        if self.change >= MANY_TIMES:
+            moved = f"{significant(1 + self.change, 2)} times as long"
+        return (
+            f"Times jumped on the way: from run {count(self.run)} of {count(self.runs)} on they are {moved}, whatever the "
+            f"{noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have the time "
+            f"of each run). {_so(self, findings)}"
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"times {_moved(self.change)} on the way"
+
+
+def _moved(change: float) -> str:
+    if change >= MANY_TIMES:
+        return f"became {significant(1 + change, 2)} times as long"
+    return f"{'grew' if change > 0 else 'fell'} by {percent(abs(change))}"
+
+
+def _so(found: Drift | Step, findings: Findings) -> str:
+    """What a change during the experiment means for the verdict, and what to do."""
+    if findings.provenance == "simulated" and found.order == "randomised":
+        return "The drives' history caused it; the order was random, so on average it affects all alike."
+    if findings.provenance == "simulated":
+        return (
+            "Late runs may owe their times to the drives' history as well as to their layouts: "
+            'order = "randomised" and between_runs.burn_in separate the two.'
+        )
+    rest = "rest the drive between runs (between_runs.pause_s)"
+    if found.blocks > 1:
+        return f"A late block looks different for that reason alone, so blocks are not compared; {rest}."
+    if found.order == "randomised":
+        return (
+            "The order was random and cells are compared within each repetition, so the verdict hardly suffers; for "
+            f"steadier times, {rest}."
+        )
+    return f'Late cells look different for that reason alone. Use order = "randomised", and {rest}.'
+
+
+def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
+    """A note for one block in random order: its rounds absorb it."""
+    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
+    left_out = set(evidence.left_out)
+    rows = [
+        (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
+        for cell_id, run, m in evidence.measurements()
+        if (cell_id, run.repetition) not in left_out
+    ]
+    if len(rows) < 6:
+        return
+    log_s, cells, sequence = zip(*rows, strict=True)
+    order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
+    drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
+    step = irregular.step(log_s, cells, sequence)
+    severity: Severity = "note" if order == "randomised" and blocks == 1 else "caution"
+    drifted = (
+        drift is not None
+        and drift.p_value < DRIFT_P_VALUE
+        and (drift.change is None or abs(drift.change) > DRIFT_LEAST)
+    )
+    jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
+    if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
+        yield Step(
+            severity=severity, change=step.change, p_value=step.p_value, order=order, blocks=blocks,
+            run=1 + sum(place <= step.after for place in sequence), runs=len(rows),
+        )  # fmt: skip
+    elif drift is not None and drifted:
+        yield Drift(severity=severity, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks)
+
+
+def _longest_block(evidence: Evidence) -> float:
+    """The length of a block, from its first run made to its last, in places of the order. What a campaign that was stopped
+    has still to do is no part of it: nobody knows whether times go on as they began."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for run in evidence.runs:
+        places[run.block].append(run.sequence)
+    return float(max(max(of_block) - min(of_block) for of_block in places.values()))

@@ -1,0 +1,141 @@
+"""Runs that lost CPU time, to others or to a quota of their control groups, or used all there is."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence, table_in
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.model.measurement import HELD_BACK, held_back
+from storagelab.words.numbers import count, percent, plural, seconds
+
+OTHERS_SHARE_MOST = 0.10
+OTHERS_RUNS_MOST = 0.10
+"""An occasional disturbed run is normal; more than a tenth of the runs means a busy machine."""
+THROTTLED_MOST = 0.01
+CPU_SHARE_MOST = 0.9
+
+
+class BusyMachine(Caution):
+    """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
+
+    kind, place, weight, unable = "busy-machine", 140, 250, "busy-machine"
+    others_share: float
+    limit: float
+    runs: int
+    checked: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Other processes and the kernel took up to {percent(self.others_share)} of the machine's CPU time in "
+            f"{count(self.runs)} of {count(self.checked)} runs: the measured server lost that time, and may share the disk "
+            "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"the machine was busy (others took up to {percent(self.others_share)} of it)"
+
+
+class Throttled(Caution):
+    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the worst of
+    `runs` that took `throttled_s`, summed over CPUs, a `share` of the run."""
+
+    kind, place, weight = "throttled", 150, 70
+    who: str
+    throttled_s: float
+    share: float
+    limit: float
+    runs: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"A control group's CPU quota held {HELD_BACK[self.who]} back in "
+            f"{plural(self.runs, 'run')}{self.where(findings)}, in one of them for {percent(self.share)} of its time "
+            f"({seconds(self.throttled_s)} in all, over all CPUs): such a run measures the quota as well as the layout, and "
+            "is unverified above 10 %. Raise the quota or remove it (cpu.max, or cpu.cfs_quota_us), and run the experiment "
+            "under a new name."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"a CPU quota took up to {percent(max(one.share for one in self.alike(findings)))} of a run"
+
+
+class CpuSaturated(Caution):
+    """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
+
+    kind, place, weight, unable = "cpu-saturated", 160, 220, "cpu-saturated"
+    severity: Severity = "note"
+    cpu_share: float
+    cpu_count: int
+    limit: float
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"The connections{self.where(findings)} kept up to {percent(self.cpu_share)} of the CPU time busy "
+            f"({plural(self.cpu_count, 'CPU')}): the CPUs, not the storage, set the pace, and that can hide differences "
+            "between layouts. Use more cores or a workload that writes more per row."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"the CPUs were the limit ({percent(self.cpu_share)} busy){self.in_some(findings)}"
+
+
+def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
+    """Others, or the hypervisor, took CPU time from the runs.
+
+    A load average would not do: it can't separate others from the server under test. The share is of the time in the same
+    counters, because they are read over a little more than the run.
+    """
+    shares: dict[str, float] = {}
+    checked = runs = 0
+    for cell_id, _, m in evidence.measurements():
+        spent = m.counters.get("cpu", {})
+        all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
+        if "others_s" not in spent or all_s <= 0:
+            continue
+        checked += 1
+        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s
+        if share > OTHERS_SHARE_MOST:
+            runs += 1
+            shares[cell_id] = max(share, shares.get(cell_id, 0.0))
+    if runs > OTHERS_RUNS_MOST * checked:
+        yield BusyMachine(
+            cells=evidence.named(shares), others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
+            checked=checked,
+        )  # fmt: skip
+
+
+def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
+    """One for each that a control group held back."""
+    found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for cell_id, _, m in evidence.measurements():
+        for who, (held_s, share) in held_back(m.counters.get("cpu", {}), m.elapsed_s).items():
+            if share > THROTTLED_MOST:
+                found[who].append((share, held_s, cell_id))
+    for who, of_runs in found.items():
+        share, held_s, _ = max(of_runs)
+        yield Throttled(
+            cells=evidence.named(cell_id for _, _, cell_id in of_runs), who=who, throttled_s=held_s, share=share,
+            limit=THROTTLED_MOST, runs=len(of_runs),
+        )  # fmt: skip
+
+
+def check_cpu_saturated(evidence: Evidence) -> Iterator[CpuSaturated]:
+    shares: dict[str, float] = {}
+    cpu_count = 0.0
+    for cell_id, measurements in evidence.by_cell().items():
+        of_runs = []
+        for m in measurements:
+            cpus = table_in(m.environment, "host").get("cpu_count")
+            known = isinstance(cpus, int | float) and not isinstance(cpus, bool) and cpus
+            if known and m.waits is not None and m.waits.cpu_s is not None and m.elapsed_s > 0:
+                cpu_count = float(known)
+                of_runs.append(m.waits.cpu_s / m.elapsed_s / cpu_count)
+        if of_runs and (median := statistics.median(of_runs)) > CPU_SHARE_MOST:
+            shares[cell_id] = median
+    if shares:
+        yield CpuSaturated(
+            cells=evidence.named(shares), cpu_share=max(shares.values()), cpu_count=int(cpu_count), limit=CPU_SHARE_MOST
+        )

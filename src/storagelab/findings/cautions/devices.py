@@ -1,0 +1,71 @@
+"""Devices that are no drives of their own: virtual disks, and one for several volumes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.words.phrases import in_brackets, without_stop
+
+PLACES = {"layout.data", "layout.log"}
+
+
+class VirtualDisk(Caution):
+    """Volumes lie on a virtual or caching disk, which is not a drive."""
+
+    kind, place, weight = "virtual-disk", 170, 140
+    short = "a virtual or caching disk"
+    severity: Severity = "note"
+    volumes: Names
+    reason: str
+    device_model: str
+
+    def sentence(self, findings: Findings) -> str:
+        names = ", ".join(self.volumes)
+        what = f"Volumes {names} are" if len(self.volumes) > 1 else f"Volume {names} is"
+        reason = in_brackets(without_stop(self.device_model), without_stop(self.reason))
+        return (
+            f"{what} on a virtual or caching disk{reason}: the storage below it is unknown and may be shared, so times "
+            "hold for this machine now, not for a drive. To judge a drive, use a volume on a real one."
+        )
+
+
+class SharedDevice(Caution):
+    """Several volumes share one device, so placement among them can't matter."""
+
+    kind, place, weight, unable = "shared-device", 190, 230, "shared-device"
+    severity: Severity = "note"
+    volumes: Names
+    device: str
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data or log from one to another "
+            "separates nothing. To learn about placement, give each volume a path on a drive of its own."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"volumes {', '.join(self.volumes)} are on one device"
+
+    def is_unable(self, findings: Findings) -> bool:
+        return any(not PLACES.isdisjoint(level.sets) for factor in findings.factors for level in factor.levels)
+
+
+def check_devices(evidence: Evidence) -> Iterator[Caution]:
+    """One for each reason, and one for each device. Volumes that are throttled apart are apart, whatever is below them."""
+    virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
+    shared: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for _, _, m in evidence.measurements():
+        for name, volume in volumes_of(m):
+            if volume.get("virtual") is True:
+                virtual[text_in(volume, "virtual_reason"), text_in(volume, "device_model")].add(name)
+            if device := text_in(volume, "device"):
+                throttled = text_in(volume, "device_numbers") if table_in(volume, "throttle") else ""
+                shared[device, throttled].add(name)
+    for (reason, model), names in virtual.items():
+        yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
+    for (device, _), names in shared.items():
+        if len(names) > 1:
+            yield SharedDevice(volumes=tuple(sorted(names)), device=device)

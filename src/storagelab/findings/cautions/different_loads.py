@@ -1,0 +1,47 @@
+"""Cells that are compared though they do different work, because a factor sets layout and load at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence, Names
+from storagelab.findings.model import Caution, Findings
+from storagelab.spec.factors import is_condition, sets_load
+from storagelab.words.names import factor_text, listed
+from storagelab.words.numbers import count
+from storagelab.words.phrases import capital
+
+
+class DifferentLoads(Caution):
+    """The `factors` set layout and load together, so `loads` different loads are compared."""
+
+    kind, place, weight, unable = "different-loads", 220, 260, "different-loads"
+    factors: Names
+    loads: int
+
+    def sentence(self, findings: Findings) -> str:
+        names = [factor_text(name) for name in self.factors]
+        both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
+        return (
+            f"{capital(both)} layout and load at once, so the compared cells bore {count(self.loads)} different loads: the "
+            "fastest may be the one with the least to do. Let one factor set the load and another the layout; each load then "
+            "has its own verdict."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"{self.loads} different loads are compared"
+
+
+def check_loads(evidence: Evidence) -> Iterator[DifferentLoads]:
+    """If a factor sets only conditions, each condition has its own verdict."""
+    factors = evidence.experiment.factors
+    own = [factor.name for factor in factors if is_condition(factor)]
+    groups: dict[str, set[tuple[str, float]]] = defaultdict(set)
+    for cell in evidence.plan.cells:
+        if (inserts := cell.config.workload.inserts) is not None:
+            groups[repr([cell.levels[name] for name in own])].add(inserts)
+    loads = max(map(len, groups.values()), default=0)
+    if loads > 1:
+        both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]
+        yield DifferentLoads(factors=tuple(both), loads=loads)

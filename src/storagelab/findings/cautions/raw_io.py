@@ -1,0 +1,152 @@
+"""Raw I/O: a drive that is not steady, that others use, or that answers too fast; measured beside simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.findings.steady import ROUNDS
+from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
+from storagelab.words.numbers import count, percent, plural, seconds, significant
+
+OTHERS_MOST = 0.02
+FASTEST_READ_S = 8e-6
+"""Flash takes 50 µs and the fastest media 8 µs to read a block; anything less came from memory."""
+FASTEST_BYTES_PER_S = 16e9
+"""What the four lanes of PCI Express 5 of a drive carry."""
+
+
+class TwoProvenances(Caution):
+    """Some cells are measured and some simulated; they are not compared with each other."""
+
+    kind, place, weight = "two-provenances", 230, 280
+    short = "simulated and measured are not compared"
+    severity: Severity = "note"
+    measured: int
+    simulated: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"{count(self.simulated)} of these cells are simulated and {count(self.measured)} are measured on drives. They "
+            "stand side by side and are not tested against each other: an error of the model would look like a difference."
+        )
+
+
+class TooFast(Caution):
+    """A drive answered faster than one can: the smallest median latency, and the largest rate."""
+
+    kind, place, weight = "too-fast", 240, 290
+    short = "a drive answered faster than drives can"
+    latency_s: float
+    bytes_per_s: float
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"A drive answered faster than drives can{self.where(findings)}: half of the requests within "
+            f"{seconds(self.latency_s)}, up to {significant(self.bytes_per_s / 1e6)} MB/s. Something before the medium "
+            "answered: a cache, the memory of a host, or parts of a device that were never written. These are no figures of "
+            "a drive."
+        )
+
+
+class NotSteady(Caution):
+    """Drives that did not end in steady state over the last `rounds`; not `judged` = there were fewer."""
+
+    kind, place, weight = "not-steady", 250, 300
+    rounds: int
+    judged: bool
+
+    def sentence(self, findings: Findings) -> str:
+        where, rounds = self.where(findings), count(self.rounds)
+        rule = f"{rounds} rounds within 20 % of their mean, and a slope within 10 % of it"
+        if not self.judged:
+            return (
+                f"Whether the drive was in steady state is not shown{where}: that takes {rule}. Raise workload.duration to "
+                f"{rounds} s or more behind the warm-up, or repetitions to {rounds}."
+            )
+        return (
+            f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those of a "
+            "flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        what = "not in steady state" if self.judged else "too short to show steady state"
+        return f"{what}{self.in_some(findings)}"
+
+
+class OthersOnDrive(Caution):
+    """Others used the drive of raw I/O: up to `share` of its own bytes on top. Of `checked` runs, `runs` exceed the limit."""
+
+    kind, place, weight = "others-on-drive", 260, 310
+    share: float
+    limit: float
+    runs: int
+    checked: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}: the kernel "
+            f"counted up to {percent(self.share)} more bytes at it than fio asked for. These runs show what was left over."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"others used the drive (up to {percent(self.share)} on top)"
+
+
+def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:
+    if evidence.provenance == "measured and simulated":
+        simulated = sum(cell.provenance == "simulated" for cell in evidence.cells)
+        yield TwoProvenances(
+            measured=sum(cell.provenance == "measured" for cell in evidence.cells), simulated=simulated
+        )
+
+
+def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
+    """Answers that no drive gives: the medium was not asked."""
+    found: list[tuple[str, float, float]] = []
+    for cell_id, _, measurement in evidence.measurements():
+        figures = measurement.counters.get(RAW_IO)
+        if not figures:
+            continue
+        median_s, bytes_per_s = figures.get("latency_p50_s"), figures.get("bytes_per_s", 0.0)
+        reads = getattr(evidence.plan.cell(cell_id).config.workload, "operation", "") == "read"
+        quick = reads and median_s is not None and median_s < FASTEST_READ_S
+        if measurement.provenance == "measured" and (quick or bytes_per_s > FASTEST_BYTES_PER_S):
+            found.append((cell_id, median_s or 0.0, bytes_per_s))
+    if found:
+        yield TooFast(
+            cells=evidence.named(cell for cell, _, _ in found), latency_s=min(one for _, one, _ in found),
+            bytes_per_s=max(one for _, _, one in found),
+        )  # fmt: skip
+
+
+def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
+    """Cells that did not end in steady state. Simulated drives have no series, so few repetitions say nothing about them."""
+    raw = [cell for cell in evidence.cells if cell.raw_io]
+    moving = [cell.cell_id for cell in raw if cell.steady is False]
+    unknown = [cell.cell_id for cell in raw if cell.steady is None and cell.provenance == "measured"]
+    if moving:
+        yield NotSteady(cells=evidence.named(moving), rounds=ROUNDS, judged=True)
+    if unknown:
+        yield NotSteady(severity="note", cells=evidence.named(unknown), rounds=ROUNDS, judged=False)
+
+
+def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
+    """Bytes that the kernel counted at the drive beyond fio's."""
+    shares: list[tuple[float, str]] = []
+    checked = 0
+    for cell_id, _, measurement in evidence.measurements():
+        counted = measurement.counters.get(RAW_IO_AT_DRIVE, {})
+        by_fio, by_kernel = (
+            sum(counted.get(f"{what}_bytes_by_{whose}", 0.0) for what in ("read", "write"))
+            for whose in ("fio", "kernel")
+        )
+        checked += by_fio > 0
+        if by_fio and by_kernel > (1 + OTHERS_MOST) * by_fio:
+            shares.append((by_kernel / by_fio - 1, cell_id))
+    if shares:
+        yield OthersOnDrive(
+            cells=evidence.named(cell for _, cell in shares), share=max(shares)[0], limit=OTHERS_MOST, runs=len(shares),
+            checked=checked,
+        )  # fmt: skip

@@ -1,0 +1,108 @@
+"""Hosts of a campaign that are not alike, by the manifests of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import Field
+
+from storagelab.findings.evidence import Evidence, volumes_of
+from storagelab.findings.model import Caution, Findings
+from storagelab.model.measurement import Measurement, host_of
+from storagelab.model.values import Frozen
+from storagelab.words.names import hosts_text, listed
+from storagelab.words.numbers import bytes_, plural
+
+HOST = (
+    "cpu_model", "cpu_count", "memory_bytes", "architecture", "operating_system", "kernel", "hypervisor", "cpu_governor",
+    "transparent_hugepages",
+)  # fmt: skip
+SERVER = ("version",)
+VOLUME = ("filesystem", "device_model", "device_vendor", "device_driver", "virtual", "in_memory")
+QUEUE = ("rotational", "scheduler", "write_cache")
+"""What a manifest says of each part that another host should share. Names and places of devices are a host's own."""
+MEMORY_UNIT = 2**30
+"""Hosts with as much memory built in differ by what their firmware keeps."""
+_FACTS_NAMED = 3
+_PLAIN = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory"}
+
+
+class Unlike(Frozen):
+    """One fact that differs between hosts: each value with the hosts that have it."""
+
+    fact: str = Field(description='part and name, as in a manifest: "host: kernel", "volume a: device_model"')
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def name(self) -> str:
+        part, _, name = self.fact.partition(": ")
+        text = _PLAIN.get(name, name.replace("_", " "))
+        return text if part == "host" else f"{text} of {part if part != 'server' else 'the server'}"
+
+    def text(self) -> str:
+        """ "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
+        said = [f"{self._value(value)} on {hosts_text(hosts)}" for value, hosts in self.values]
+        return f"{self.name()} ({', '.join(said)})"
+
+    def _value(self, value: str) -> str:
+        return bytes_(float(value)) if self.fact.endswith("_bytes") and value else value or "unknown"
+
+
+class UnlikeHosts(Caution):
+    """The hosts of a campaign are not alike: each fact that differs, and which hosts have which value."""
+
+    kind, place, weight = "unlike-hosts", 270, 30
+    differs: tuple[Unlike, ...]
+
+    def sentence(self, findings: Findings) -> str:
+        """The first few facts in full."""
+        told = "; ".join(one.text() for one in self.differs[:_FACTS_NAMED])
+        left = len(self.differs) - _FACTS_NAMED
+        more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
+        return (
+            f"The hosts are not alike: {told}{more}. A layout that wins on all of them does so on hosts of several kinds; "
+            "where one wins on some only, this may be why."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"hosts differ in {listed([one.name() for one in self.differs[:_FACTS_NAMED]])}"
+
+
+def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
+    """One for all that differs, if runs were made on several hosts."""
+    facts_of: dict[str, dict[str, str]] = {}
+    for _, run, measurement in evidence.measurements():
+        name = host_of(run)
+        if name not in facts_of:
+            facts_of[name] = dict(_facts(measurement))
+    if len(facts_of) < 2 or evidence.provenance != "measured":
+        return
+    names = list(dict.fromkeys(fact for facts in facts_of.values() for fact in facts))
+    differs = []
+    for fact in names:
+        hosts_with: dict[str, list[str]] = {}
+        for host, facts in sorted(facts_of.items()):
+            hosts_with.setdefault(facts.get(fact, ""), []).append(host)
+        if len(hosts_with) > 1:
+            values = tuple((value, tuple(hosts)) for value, hosts in hosts_with.items())
+            differs.append(Unlike(fact=fact, values=values))
+    if differs:
+        yield UnlikeHosts(differs=tuple(differs))
+
+
+def _facts(measurement: Measurement) -> Iterator[tuple[str, str]]:
+    """What should be alike, by name; each value as text."""
+    yield from _of("host", measurement.environment.get("host"), HOST)
+    yield from _of("server", measurement.environment.get("server"), SERVER)
+    for name, volume in volumes_of(measurement):
+        yield from _of(f"volume {name}", volume, VOLUME)
+        yield from _of(f"volume {name}", volume.get("queue"), QUEUE)
+
+
+def _of(part: str, facts: object, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if not isinstance(facts, Mapping):
+        return
+    for name in names:
+        value = facts.get(name)
+        if name.endswith("_bytes") and isinstance(value, int | float):
+            value = round(value / MEMORY_UNIT) * MEMORY_UNIT
+        yield f"{part}: {name}", "" if value is None else str(value)

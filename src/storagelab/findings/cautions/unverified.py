@@ -1,0 +1,115 @@
+"""Runs that were not as asked: a setting, a settled throughput, or a rate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution, Findings
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED
+from storagelab.words.names import factor_text
+from storagelab.words.numbers import plural
+from storagelab.words.phrases import in_brackets, without_stop
+
+UNVERIFIED_MOST = 10
+
+
+class Unverified(Caution):
+    """A setting differs from the one asked for. `asked` is empty if only a `reason` is known."""
+
+    kind, place, weight, unable = "unverified", 30, 210, "unverified"
+    what: str
+    asked: str
+    got: str
+    read_from: str
+    runs: int
+    reason: str
+
+    def sentence(self, findings: Findings) -> str:
+        what, asked, got = without_stop(self.what), without_stop(self.asked), without_stop(self.got)
+        source = f", read from {without_stop(self.read_from)}" if self.read_from else ""
+        if not self.asked:
+            thing = f"something could not be verified{in_brackets(what or without_stop(self.reason))}"
+        elif not got:
+            thing = f"{factor_text(what)} was to be {asked}, but its actual value could not be read back{source}"
+        else:
+            thing = f"{factor_text(what)} was to be {asked} but was {got}{source}"
+        return (
+            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may belong to "
+            "another layout than the one named: fix the setting or the volume, and run under a new name."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"{factor_text(self.what) if self.what else 'something'} was not as asked"
+
+
+class Unsettled(Caution):
+    """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how
+    far it was bound to move in one of them, and `asked` what counts as settled."""
+
+    kind, place, weight = "unsettled", 31, 50
+    asked: str
+    got: str
+    runs: int
+
+    def sentence(self, findings: Findings) -> str:
+        which = "it was" if self.runs == 1 else "in one of them it was"
+        return (
+            f"{plural(self.runs, 'run')}{self.where(findings)} began to count before throughput had {self.asked}: {which} "
+            f"{self.got}. The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"throughput had not settled in {plural(self.runs, 'run')}"
+
+
+class BehindRate(Caution):
+    """`runs` did fewer transactions than the rate `asked` for; `got` says how many one of them did, and how late."""
+
+    kind, place, weight = "behind-rate", 32, 60
+    asked: str
+    got: str
+    runs: int
+
+    def sentence(self, findings: Findings) -> str:
+        which = "it" if self.runs == 1 else "one of them"
+        return (
+            f"{plural(self.runs, 'run')}{self.where(findings)} fell behind the set rate: {which} was to do {self.asked} and "
+            f"did {self.got}. Latencies then hold the wait in a growing queue, and say little of the server: lower "
+            "workload.rate, or leave it out to measure the most that is possible."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"{plural(self.runs, 'run')} fell behind the set rate"
+
+
+def check_settings(evidence: Evidence) -> Iterator[Unverified]:
+    """One for each setting that differs from what was asked."""
+    cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    reasons: dict[tuple[str, str, str, str], str] = {}
+    for cell_id, run, measurement in evidence.measurements():
+        whats = [
+            (check.name, check.asked, check.got, check.read_from)
+            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, THROTTLED)
+        ]  # fmt: skip
+        if run.status == "unverified" and not measurement.unverified:
+            whats = [(run.reason, "", "", "")]
+        for what in whats:
+            cells[what].append(cell_id)
+            reasons.setdefault(what, run.reason)
+    for what in list(cells)[:UNVERIFIED_MOST]:
+        name, asked, got, read_from = what
+        yield Unverified(
+            cells=evidence.named(cells[what]), what=name, asked=asked, got=got, read_from=read_from,
+            runs=len(cells[what]), reason=reasons[what],
+        )  # fmt: skip
+
+
+def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate]:
+    """One for all runs that failed a check; it quotes the first."""
+    for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate)):
+        found = [(id_, check) for id_, _, m in evidence.measurements() for check in m.unverified if check.name == name]
+        if found:
+            check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)
+            yield kind(cells=cells, asked=check.asked, got=check.got, runs=len(found))

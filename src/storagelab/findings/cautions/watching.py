@@ -1,0 +1,154 @@
+"""What watching the waits costs, and what it did not see."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from storagelab.findings.cautions.short_runs import length_key
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.model.measurement import Measurement
+from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.words.numbers import count, percent, plural
+from storagelab.words.phrases import in_brackets, without_stop
+
+WAIT_PASSES_LEAST = 100
+OBSERVER_CORE_SHARE_MOST = 0.04
+EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
+
+
+class ObserverDear(Caution):
+    """Observing costs much: the sampler and its session took `core_share` of one core over all runs."""
+
+    kind, place, weight = "observer-cost", 100, 110
+    short = "watching the waits cost CPU time"
+    core_share: float
+    limit: float
+    sampler_core_share: float
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Watching the waits{self.where(findings)} took {percent(self.core_share)} of one core, above the "
+            f"{percent(self.limit)} limit for harmless: it may slow what it watches. Lower measure.sample_hz, or make "
+            "measure.waits a factor to see what it costs."
+        )
+
+
+class FewWaitSamples(Caution):
+    """Waits rest on few samples. `passes` is the smallest median of a cell."""
+
+    kind, place, weight = "few-wait-samples", 110, 170
+    short = "few samples of waits"
+    passes: int | float
+    limit: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Wait shares{self.where(findings)} come from only {count(self.passes)} looks at the sessions per run: rare "
+            f"waits may be missing and shares are rough. Make runs longer ({length_key(findings)}) or raise "
+            f"measure.sample_hz until there are {count(self.limit)} or more."
+        )
+
+
+class Unexplained(Caution):
+    """Waits and CPU explain too little or too much of connections x elapsed: mean shares, in cells outside the limits."""
+
+    kind, place, weight = "conservation", 120, 120
+    short = "waits don't add up to the time"
+    lowest: float
+    highest: float
+    limit_low: float
+    limit_high: float
+
+    def sentence(self, findings: Findings) -> str:
+        figure = " to ".join(dict.fromkeys(percent(share) for share in (self.lowest, self.highest)))
+        if self.lowest < 1 < self.highest:
+            sense = "Samples found the connections asleep too seldom in some cells and too often in others"
+        elif self.lowest > 1:
+            sense = "Samples found the connections asleep more often than the kernel's figures allow"
+        else:
+            sense = "The rest is unseen: no sample found a wait for it"
+        return (
+            f"Waits + CPU explain {figure} of connections x elapsed{self.where(findings)}, where about 100 % is right. "
+            f"{sense}: read the shares in wait tables with that much doubt; completion times are not affected. CPU and "
+            "queueing are the kernel's exact figures, so the error lies in what was sampled: it shrinks with longer runs "
+            "only where looks were few."
+        )
+
+
+class NoSplit(Caution):
+    """Waits lack the split into resource and signal. `reason` is the most frequent."""
+
+    kind, place, weight = "no-split", 130, 180
+    short = "waits without their signal part"
+    severity: Severity = "note"
+    runs: int
+    reason: str
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"Waits are not split into resource and signal time in {plural(self.runs, 'run')}{self.where(findings)}"
+            f"{in_brackets(without_stop(self.reason))}; these columns are empty, not zero. Run storagelab on the server's "
+            "own Linux host, where the kernel reports the split."
+        )
+
+
+def check_observer_cost(evidence: Evidence) -> Iterator[ObserverDear]:
+    cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for cell_id, _, m in evidence.measurements():
+        if m.observer is not None and m.elapsed_s > 0:
+            cost_s[cell_id].append((m.observer.sampler_cpu_s, m.observer.session_cpu_s or 0.0, m.elapsed_s))
+    every = [cost for costs in cost_s.values() for cost in costs]
+    if not every or _core_share(every) <= OBSERVER_CORE_SHARE_MOST:
+        return
+    yield ObserverDear(
+        cells=evidence.named(cell_id for cell_id, of in cost_s.items() if _core_share(of) > OBSERVER_CORE_SHARE_MOST),
+        core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
+        sampler_core_share=sum(sampler for sampler, _, _ in every) / sum(elapsed for _, _, elapsed in every),
+    )  # fmt: skip
+
+
+def _core_share(costs: list[tuple[float, float, float]]) -> float:
+    return sum(sampler + session for sampler, session, _ in costs) / sum(elapsed for _, _, elapsed in costs)
+
+
+def check_few_wait_samples(evidence: Evidence) -> Iterator[FewWaitSamples]:
+    passes: dict[str, float] = {}
+    for cell_id, measurements in evidence.by_cell().items():
+        sampled = [
+            m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits) or (m.waits and m.waits.passes)
+        ]
+        if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
+            passes[cell_id] = median
+    if passes:
+        yield FewWaitSamples(cells=evidence.named(passes), passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
+
+
+def check_unexplained_time(evidence: Evidence) -> Iterator[Unexplained]:
+    explained = {cell.cell_id: cell.explained for cell in evidence.cells if cell.explained is not None}
+    outside = {id_: share for id_, share in explained.items() if not EXPLAINED_LEAST <= share <= EXPLAINED_MOST}
+    if outside:
+        yield Unexplained(
+            cells=evidence.named(outside), lowest=min(outside.values()), highest=max(outside.values()),
+            limit_low=EXPLAINED_LEAST, limit_high=EXPLAINED_MOST,
+        )  # fmt: skip
+
+
+def check_no_split(evidence: Evidence) -> Iterator[NoSplit]:
+    reasons: Counter[str] = Counter()
+    cells = set()
+    for cell_id, _, m in evidence.measurements():
+        if m.waits is not None and not _has_split(m):
+            cells.add(cell_id)
+            reasons[m.waits.no_split_reason] += 1
+    if reasons:
+        yield NoSplit(cells=evidence.named(cells), runs=reasons.total(), reason=reasons.most_common(1)[0][0])
+
+
+def _has_split(measurement: Measurement) -> bool:
+    waits = measurement.waits
+    if isinstance(waits, CountedWaits) and any(row.signal_ns is not None for row in waits.rows):
+        return waits.cpu_s is not None
+    return waits is not None and waits.cpu_s is not None and (waits.runqueue_s is not None or not waits.passes)

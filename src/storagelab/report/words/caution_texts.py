@@ -1,0 +1,54 @@
+"""Cautions in a report's sentences, and in the few words that an answer has for them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from storagelab.findings.answer_kinds import Answer
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.report.words.compared import of_both_kinds
+from storagelab.words.names import noun
+
+
+def caution_sentence(caution: Caution, findings: Findings) -> str:
+    """One caution in one to three sentences: what, how much, and what to do about it."""
+    return re.sub(r"\s+", " ", caution.sentence(findings)).strip()
+
+
+def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
+    """All cautions, the graver ones first; several of a kind in one text, if the kind has one for them."""
+    told = []
+    for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
+        alike = one.alike(findings)
+        joined = one.joined(findings) if len(alike) > 1 else ""
+        if not joined or one is alike[0]:
+            told.append((one.severity, joined or caution_sentence(one, findings)))
+    return told
+
+
+def caution_text(kind: str, findings: Findings) -> str:
+    """All cautions of one kind in a few words."""
+    return next(one for one in findings.cautions if one.kind == kind).brief(findings)
+
+
+def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
+    """Why the experiment can't answer, or not all of its question."""
+    if any(one.kind == fact for one in findings.cautions):
+        return caution_text(fact, findings)
+    match fact:
+        case "too-few-runs":
+            return f"too few runs to test ({_runs(findings)} of each {noun(findings.layout_factors)})"
+        case "untested" if of_both_kinds(findings):
+            return "not tested together"  # provenances, as the line begins with both
+        case "untested":
+            return "nothing tested, as the order was not random"
+        case "not-compared":
+            absent = sum(one.elapsed_s is None for one in findings.cells)
+            number = absent or len(findings.not_compared)
+            return f"{number} of {answer.layouts if not findings.loads else len(findings.cells)} without a result"
+        case _:
+            return fact.replace("-", " ")
+
+
+def _runs(findings: Findings) -> int:
+    return max((cell.runs_ok + cell.runs_unverified for cell in findings.cells), default=0)

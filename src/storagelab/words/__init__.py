@@ -1,0 +1,1 @@
+"""How names and figures read, for everything that writes sentences: findings, reports and verbs. Pure."""
