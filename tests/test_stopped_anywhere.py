@@ -11,7 +11,7 @@ import sqlite3
 
 import pytest
 from drawn_campaigns import Campaign, Shape, drawn, pairs_of, shapes
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from rich.console import Console
 
 from storagelab.findings import campaigns, power
@@ -134,7 +134,15 @@ def holds(shape: Shape) -> None:
     all_is_made(drawn(shape), drawn(shape, shape.seed + 1))
 
 
+ON_HOSTS_THAT_DO_NOT_COUNT = Shape(
+    of="inserts on PostgreSQL", factors=2, repetitions=3, order="cell-by-cell", costly=True, made=8, times="a little noise",
+    troubles=0.6, hosts=3, race=0.03, waits=True, seed=11257,
+)  # fmt: skip
+"""A cell ran only on hosts that made less than half of the layouts."""
+
+
 @given(shapes(most_runs=40))
+@example(ON_HOSTS_THAT_DO_NOT_COUNT)
 @settings(max_examples=20)
 def test_whatever_is_stored_when_a_campaign_stops_can_be_judged_and_told(shape):
     holds(shape)
@@ -142,6 +150,6 @@ def test_whatever_is_stored_when_a_campaign_stops_can_be_judged_and_told(shape):
 
 @pytest.mark.campaign
 @given(shapes(most_runs=200))
-@settings(max_examples=3_000)
-def test_whatever_is_stored_of_thousands_of_campaigns_can_be_judged_and_told(shape):
+@settings(max_examples=100)
+def test_whatever_is_stored_of_larger_campaigns_can_be_judged_and_told(shape):
     holds(shape)

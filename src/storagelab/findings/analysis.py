@@ -124,7 +124,8 @@ def _with_fitted_means(
     """The cells with the means that comparisons use, instead of arithmetic means, which one odd run can reverse."""
     picked_from = _picked_from(cells, judged)
     for index, cell in enumerate(cells):
-        if cell.elapsed_s is None or cell.rows_per_s is None:
+        # A cell may have run only on hosts that take no part in the fit.
+        if cell.elapsed_s is None or cell.rows_per_s is None or math.isnan(fitted.cells[index]):
             yield cell
             continue
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
