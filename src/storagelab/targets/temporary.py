@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from storagelab.stopping import uninterrupted
 from storagelab.targets import descriptors
 
 _LONGEST_SOCKET = 107
@@ -65,7 +66,8 @@ def folder(kind: str) -> Iterator[Path]:
         place.mkdir(mode=0o711)
         yield place
     finally:
-        remove(place)
+        with uninterrupted():
+            remove(place)
 
 
 # --- what others left ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ _ITEM = struct.Struct("@IINNP?7x")
 """dsm_control_item: handle, references, first page, pages, private handle, pinned."""
 _FOLDER = Path("/dev/shm")  # noqa: S108
 _LARGEST_CONTROL_BYTES = 2**24
+_PATIENCE_S = 2.0
 _IPC_RMID, _SHM_RDONLY = 0, 0o10000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.shmat.restype = ctypes.c_void_p
@@ -53,11 +55,21 @@ def remove_left(data_folder: Path) -> None:
         segment = int(lines[_SEGMENT_LINE].split()[1])
         facts, header = os.fstat(folder), _header_of(segment)
         is_ours = (header.device, header.inode) == (facts.st_dev, facts.st_ino)
-        if not is_ours or _lives(header.creator):
+        if not is_ours or not _is_gone(header.creator):
             return
         for handle in (*_listed(header.control, facts.st_uid), header.control):
             _remove_file(handle, facts.st_uid)
         _LIBC.shmctl(segment, _IPC_RMID, None)
+
+
+def _is_gone(pid: int) -> bool:
+    """Waits a moment: one that was just killed may still be ending."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while _lives(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _lives(pid: int) -> bool:
