@@ -158,7 +158,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Judged:
-    """What storagelab said of a campaign, held against what is known. `said` = its words on why."""
+    """What storagelab said of a campaign, checked against what is known. `said` = its words on why."""
 
     load: str
     kind: str

@@ -1,6 +1,6 @@
 """The errands of a campaign's workers: how slices and questions are told to them, and what their answers must hold.
 
-What this machine knows of a run does not come back: only its outcome does, and it is held against the slice that was sent.
+What this machine knows of a run does not come back: only its outcome does, and it is checked against the slice that was sent.
 """
 
 from __future__ import annotations
