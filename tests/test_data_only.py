@@ -57,15 +57,15 @@ def straight(tmp_path_factory) -> dict[int, str]:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("pickle", "it sent what is no answer: it is cut off"),
+        ("pickle", "it sent an invalid answer: it is cut off"),
         ("error", "it failed: "),
-        ("no bytes", "it sent what is no answer: it is empty, or not bytes"),
-        ("another cell", "it sent what is no answer: run 1000000, attempt 1, where run"),
-        ("another attempt", "it sent what is no answer: run"),
-        ("nan", "it sent what is no answer: "),
-        ("large", "it sent what is no answer: it has 6,000,"),
-        ("half", "it sent what is no answer: it is cut off"),
-        ("drives", "it sent what is no answer: the state of its drives is not packed"),
+        ("no bytes", "it sent an invalid answer: it is empty, or not bytes"),
+        ("another cell", "it sent an invalid answer: run 1000000, attempt 1, where run"),
+        ("another attempt", "it sent an invalid answer: run"),
+        ("nan", "it sent an invalid answer: "),
+        ("large", "it sent an invalid answer: it has 6,000,"),
+        ("half", "it sent an invalid answer: it is cut off"),
+        ("drives", "it sent an invalid answer: the state of its drives is not packed"),
     ],
 )
 def test_a_worker_that_forges_its_answer_is_refused_and_the_others_do_its_work(

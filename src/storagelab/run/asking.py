@@ -48,7 +48,7 @@ def failure(answer: Answer[Any] | BaseException) -> str:
         case CancelledError():
             return ""
         case NoMessage():
-            return f"it sent what is no answer: {answer}"
+            return f"it sent an invalid answer: {answer}"
     return f"it failed: {told_by(answer)}"
 
 

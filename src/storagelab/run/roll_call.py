@@ -68,7 +68,7 @@ def ask_each(
 
 def _news(told: Answer[Any] | BaseException) -> object:
     if isinstance(told, NoMessage):
-        return PreflightError(f"it sent what is no answer: {told}")
+        return PreflightError(f"it sent an invalid answer: {told}")
     if isinstance(told, BaseException):
         return PreflightError(told_by(told))
     if told.machine or told.broke is not None:

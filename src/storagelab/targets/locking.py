@@ -1,4 +1,4 @@
-"""Locks the volumes of a campaign: two campaigns that measure on one volume at the same time measure each other.
+"""Locks the volumes of a campaign: two campaigns that use one volume at the same time disturb each other.
 
 The lock is the kernel's, on the volume's folder or device itself. It leaves nothing behind, and ends with the process that
 holds it, however that ends. A volume that can't be locked, such as a folder of a network file system, is used without.
@@ -69,7 +69,7 @@ def _lock(opened: int, path: Path, key: str) -> None:
     raise PreflightError(
         f"{path} is in use by another storagelab" + (f" ({', '.join(known)})" if known else ""),
         key=key,
-        hint="wait until its campaign has ended, or name another place: two campaigns on one volume measure each other",
+        hint="wait until its campaign has ended, or name another place: two campaigns on one volume disturb each other",
     )
 
 
