@@ -16,6 +16,7 @@ from real_servers import ask, connect, open_folder, running, server_folders
 
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
+from storagelab.targets import marks
 from storagelab.targets.postgres.server import Server
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -30,6 +31,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+# Campaigns that other tests kill at the same time leave marked programs, which a sweep in this process must not count.
+marks.VARIABLE = f"{marks.VARIABLE}_OF_{os.environ.get('PYTEST_XDIST_WORKER', 'TESTS')}"
 
 SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "scratch", "shared_server"}
 """The fixtures that tests of real servers, browsers and drawings request."""

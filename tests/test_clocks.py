@@ -154,10 +154,13 @@ def test_no_time_at_all_is_no_measurement():
 # --- standing still --------------------------------------------------------------------------------------------------
 
 
-def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[bytes]:
-    """Returns at once; a shell does the work, as this very process may be the one stopped."""
+def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[str]:
+    """Returns at once; a shell does the work, as this very process may be the one stopped. It prints both moments."""
     numbers = " ".join(map(str, pids))
-    return subprocess.Popen(["sh", "-c", f"kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}"])
+    return subprocess.Popen(
+        ["sh", "-c", f"date +%s.%N; kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}; date +%s.%N"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def sessions_at_work(scratch: Path) -> list[int]:
@@ -180,7 +183,7 @@ WHOM: dict[str, Callable[[Path], list[int]]] = {
     ],
 )  # fmt: skip
 def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long(scratch, engine, who):
-    stopping: list[subprocess.Popen[bytes]] = []
+    stopping: list[subprocess.Popen[str]] = []
 
     def stop() -> None:
         whom = (
@@ -192,11 +195,17 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
         )
         stopping.append(stopped_for(1.5, [*whom, *([os.getpid()] if who in ("both", "storagelab") else [])]))
 
-    run = run_of(scratch, engine, stop)
-    assert stopping[0].wait() == 0
+    going_on = {"rows_per_connection": 60_000} if who == "storagelab" else {}  # the server works on meanwhile
+    run = run_of(scratch, engine, stop, **going_on)
+    began_s, ended_s = map(float, stopping[0].communicate()[0].split())
     assert run.status == "unverified", run.measurement.observer
-    assert run.reason.startswith("watching: asked the whole run, got nothing for 1.")
-    assert "in which storagelab or the server stood still" in run.reason
+    said = re.match(
+        r"watching: asked the whole run, got nothing for ([\d.]+) s of [\d.]+ s, in which storagelab or the server stood "
+        r"still",
+        run.reason,
+    )
+    assert said is not None, run.reason
+    assert float(said[1]) == pytest.approx(ended_s - began_s, abs=0.3)
 
 
 def stopped_until_the_load_is_over(sessions: list[int]) -> subprocess.Popen[bytes]:

@@ -111,6 +111,7 @@ def test_a_program_that_has_ended_is_not_waited_for_because_of_one_that_keeps_it
 STARTS = """
 import sys, time
 from storagelab.targets import marks, programs
+marks.VARIABLE = sys.argv[2]
 programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment())
 """
 
@@ -118,7 +119,7 @@ programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment()
 @pytest.fixture
 def other(sleeps):
     """Another storagelab that is still at work, and a program that it has detached."""
-    process = subprocess.Popen([sys.executable, "-c", STARTS, f"{AWAY.format(sleeps)}; sleep 600"])
+    process = subprocess.Popen([sys.executable, "-c", STARTS, f"{AWAY.format(sleeps)}; sleep 600", marks.VARIABLE])
     until(lambda: sleepers(sleeps))
     yield process
     process.kill()

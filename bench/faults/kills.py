@@ -42,8 +42,9 @@ def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
     campaign = Campaign(world, world.folder / "alone", seed)
     going = Going(campaign, pace, 0, first=True)
     going.reaches(None)
+    _, said = going.process.communicate(timeout=PATIENCE_S)
     if going.process.returncode != 0:
-        raise SystemExit(f"bench: {campaign} does not even run undisturbed:\n{going.process.communicate()[1]}")
+        raise SystemExit(f"bench: {campaign} does not even run undisturbed:\n{said}")
     export = campaign.export()
     shutil.rmtree(campaign.home)
     return export

@@ -266,9 +266,9 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
-        task = pipe.recv()
-        pipe.send(("took", None))
         try:
+            task = pipe.recv()
+            pipe.send(("took", None))
             work(task, partial(_tell, pipe))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
             pipe.send(("broke", sendable(error)))
