@@ -97,14 +97,22 @@ impl Rack {
     /// Puts all drives to rest before a run, and formats them if asked. If not, or if only the operating system formats
     /// them, drives with trim learn that the files of the previous run are gone.
     pub(crate) fn rest(&mut self, seed: u64, format: bool) {
-        for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
+        self.settle(seed);
+        for (choice, drive) in self.choices.values().zip(&mut self.drives) {
             let Some(drive) = drive else { continue };
-            drive.rest(Rng::stream(seed, &format!("drive {name}")));
             if format && choice.history.is_none() {
                 drive.format();
             } else {
                 drive.free_all();
             }
+        }
+    }
+
+    /// Makes all drives finish their work, and resets their clocks to 0.
+    pub(crate) fn settle(&mut self, seed: u64) {
+        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+            let Some(drive) = drive else { continue };
+            drive.rest(Rng::stream(seed, &format!("drive {name}")));
         }
     }
 
@@ -122,14 +130,20 @@ impl Rack {
             if let Some(link) = &choice.link {
                 volume = volume.with_link(link);
             }
+            lent.push(volume);
+        }
+        Ok(lent)
+    }
+
+    /// Schedules the failures of drives in volumes that were lent.
+    pub(crate) fn schedule_losses(&self, volumes: &mut [Volume]) {
+        for (choice, volume) in self.volumes.values().zip(volumes) {
             for (number, drive) in (0..).zip(&choice.drives) {
                 for loss in choice.lost.iter().filter(|loss| loss.drive == *drive) {
                     volume.lose_at(scaled_ns(loss.after_s, self.scale), number);
                 }
             }
-            lent.push(volume);
         }
-        Ok(lent)
     }
 
     /// Takes the drives back, and returns the volumes' outcomes worth reporting.

@@ -9,9 +9,7 @@ use super::leaf::Leaf;
 use super::pool::Wanted;
 use super::{Engine, Failure};
 use crate::engine::log::LogWrite;
-use crate::hint::rare;
 use crate::kernel::Ns;
-use crate::sqlos::{LatchClass, Mode};
 use crate::volume::{self, Kind};
 
 impl Engine<'_> {
@@ -123,10 +121,7 @@ impl Engine<'_> {
         for _ in 0..pages {
             let leaf = next.expect("pages that were written together lie side by side");
             next = self.files.borrow().after(leaf);
-            let was_latched = self.tree.borrow_mut().state_mut(leaf).end_write();
-            if rare(was_latched) {
-                self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
-            }
+            self.written(leaf);
         }
         match why {
             Why::Checkpoint => self.checkpoint.written(took_ns),

@@ -149,6 +149,11 @@ impl Pool {
         self.evictions -= 1;
     }
 
+    /// All writes in progress are done, and nobody needs their frames any more.
+    pub(super) fn end_evictions(&mut self) {
+        self.evictions = 0;
+    }
+
     /// For a walk through the frames: reads the leaves of a group of frames further on, in parallel, so that they are
     /// in the processor's cache in time.
     #[inline]

@@ -20,7 +20,7 @@ use crate::Block;
 use crate::flash::{Age, Drive, Parameters};
 use crate::outcome::RunOutcome;
 use crate::rng::Rng;
-use crate::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
+use crate::scenario::{RunPlan, Scenario, Workload};
 use crate::tests::world::random::{Draw, ODD, World, world};
 use crate::volume::DeviceParameters;
 
@@ -221,13 +221,13 @@ fn look_at(scenario: &Scenario, outcome: &RunOutcome, tally: &mut Tally) -> Resu
 /// A mixed load has as many reads as chance allows; ascending rows have a page each.
 fn look_at_kind(load: &Workload, outcome: &RunOutcome) -> Result<(), String> {
     let counters = &outcome.counters;
-    let expected = load.point_reads(outcome.rows);
+    let expected = load.kind.point_reads(load, outcome.rows);
     let chance = 8 * (expected * 10).isqrt() + 100;
-    let as_many = match load.read_per_mille {
-        Some(1..) => counters.point_reads.abs_diff(expected) <= chance,
+    let as_many = match load.own.get("read_per_mille") {
+        Some(Some(1..)) => counters.point_reads.abs_diff(expected) <= chance,
         _ => counters.point_reads == 0,
     };
-    let ascending = load.kind == WorkloadKind::SequentialInsert;
+    let ascending = load.kind.name() == "sequential-insert";
     if as_many && (!ascending || counters.leaf_pages == outcome.rows.max(1)) {
         return Ok(());
     }
