@@ -190,7 +190,8 @@ pub struct DriveOutcome {
     /// Time that its dies worked, in sum.
     pub die_busy_ns: u64,
     /// How often garbage collection began to take turns with the host.
-    pub cleaning_bursts: u64,
+    #[serde(rename = "cleaning_bursts")]
+    pub collection_bursts: u64,
     /// For a disk: what it did. The flash figures are then 0, or 1 for write amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<disk::Counters>,
@@ -210,7 +211,7 @@ impl DriveOutcome {
             moved_pages: 0,
             host_ram_bytes: 0,
             die_busy_ns: 0,
-            cleaning_bursts: 0,
+            collection_bursts: 0,
             disk: None,
             device: None,
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::block::Hardware;
-use crate::devices::Told;
+use crate::devices::Reported;
 use crate::disk;
 use crate::flash;
 use crate::outcome::{DriveOutcome, VolumeOutcome};
@@ -17,7 +17,7 @@ use crate::volume::{Device, DeviceParameters, Volume};
 pub(crate) enum DriveCounters {
     Flash(flash::Counters),
     Disk(disk::Counters),
-    Other(Told),
+    Other(Reported),
 }
 
 /// The drives.
@@ -165,7 +165,7 @@ impl Rack {
         let all = self.drives.iter().flatten().map(|drive| match drive {
             Device::Flash(drive) => DriveCounters::Flash(drive.counters()),
             Device::Disk(disk) => DriveCounters::Disk(disk.counters()),
-            Device::Other(model) => DriveCounters::Other(model.told()),
+            Device::Other(model) => DriveCounters::Other(model.reported()),
         });
         all.collect()
     }
@@ -221,7 +221,7 @@ fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOut
                 moved_pages: since.ftl.moved_pages,
                 host_ram_bytes: drive.host_ram_bytes(),
                 die_busy_ns: since.die_busy_ns,
-                cleaning_bursts: since.cleaning_bursts,
+                collection_bursts: since.collection_bursts,
                 ..DriveOutcome::without_flash(name)
             }
         }
@@ -230,7 +230,7 @@ fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOut
             ..DriveOutcome::without_flash(name)
         },
         (Device::Other(model), DriveCounters::Other(before)) => DriveOutcome {
-            device: Some(model.told().since(before)),
+            device: Some(model.reported().since(before)),
             ..DriveOutcome::without_flash(name)
         },
         _ => unreachable!("a drive stays of its kind"),

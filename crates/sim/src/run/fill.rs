@@ -3,6 +3,7 @@
 //! It ends once all pages are written. The run that follows finds as many of them in memory as the inserts left there. If it
 //! fails, so does that run.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::block::{BlockError, Progress};
@@ -49,7 +50,7 @@ fn plan_of(run: &RunPlan) -> RunPlan {
         workload: Workload {
             kind: Kind::FILLING,
             rows_per_connection: load.kind.amounts(load).filled_rows,
-            own: Default::default(),
+            own: BTreeMap::new(),
             ..load.clone()
         },
         ..run.clone()

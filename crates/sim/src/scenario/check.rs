@@ -276,7 +276,7 @@ fn check_own_keys(load: &Workload) -> Result<(), (String, String)> {
 fn strange_key(load: &Workload, name: &str) -> String {
     let kind = load.kind.name();
     match Kind::with_key(name).as_slice() {
-        [] => format!("is no key of a load: leave it out"),
+        [] => "is no key of a load: leave it out".to_owned(),
         kinds => format!(
             "is for kind = \"{}\" alone: leave it out for \"{kind}\"",
             kinds.join("\" or \"")

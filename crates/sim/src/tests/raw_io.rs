@@ -275,3 +275,10 @@ fn a_small_world_is_as_fast_as_one_four_times_larger() {
     };
     assert_near(ios_per_s(64), ios_per_s(16), 0.04);
 }
+
+#[test]
+fn a_drive_that_fails_after_the_end_of_every_run_changes_nothing() {
+    let whole = outcomes(&disks(2, &json!({"raid": "0"}), &[test("read", "random", 8192, 4)]));
+    let how = json!({"raid": "0", "lost": [{"drive": "d1", "after_s": 999_999_999}]});
+    assert_eq!(outcomes(&disks(2, &how, &[test("read", "random", 8192, 4)])), whole);
+}

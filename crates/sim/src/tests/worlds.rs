@@ -158,7 +158,10 @@ fn too_large(scenario: &Scenario) -> bool {
 fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Vec<u8>>, String> {
     let old = |(name, &per_mille): (&String, &u64)| {
         let parameters = flash(scenario, name)?;
-        let (pages, free_blocks) = (parameters.shape.logical_pages, parameters.cleaning.stop_blocks.max(3));
+        let (pages, free_blocks) = (
+            parameters.shape.logical_pages,
+            parameters.garbage_collection.stop_blocks.max(3),
+        );
         let mut drive = Drive::new(parameters, Rng::stream(scenario.seed, name))?;
         let addresses = u64::from(pages) * per_mille / 1000;
         if addresses > 0 {
