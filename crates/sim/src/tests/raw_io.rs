@@ -172,8 +172,11 @@ fn a_cache_takes_a_burst_and_then_writes_are_as_slow_as_the_disks() {
         made[1].ios_per_s
     );
     let volume = &made[1].volumes[0];
-    assert!(volume.cached_writes > 0 && volume.through_writes > 0);
-    assert_eq!(volume.cached_writes + volume.through_writes, made[1].submitted);
+    assert!(volume.counters.cached_writes > 0 && volume.counters.through_writes > 0);
+    assert_eq!(
+        volume.counters.cached_writes + volume.counters.through_writes,
+        made[1].submitted
+    );
 }
 
 #[test]

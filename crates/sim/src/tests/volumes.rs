@@ -71,8 +71,8 @@ fn disks_behind_caches_and_links_give_the_same_bytes_twice_and_their_time_adds_u
             .find(|volume| volume.name == "log")
             .expect("the log's volume");
         assert_eq!(
-            log.cached_writes + log.through_writes,
-            log.requests,
+            log.counters.cached_writes + log.counters.through_writes,
+            log.counters.requests,
             "a log is only written"
         );
         assert!(outcome.drives.iter().all(|drive| drive.disk.is_some()));
@@ -101,7 +101,7 @@ fn two_files_use_both_arrays_and_one_file_uses_one() {
     let by_files = outcomes(&scenario);
     let requests = |run: usize, name: &str| {
         let volume = by_files[run].volumes.iter().find(|volume| volume.name == name);
-        volume.expect("a volume").requests
+        volume.expect("a volume").counters.requests
     };
     assert_eq!(requests(0, "b"), 0);
     let (a, b) = (float(requests(1, "a")), float(requests(1, "b")));

@@ -4,6 +4,8 @@
 //! for a number of *parts*, each a request to one drive, and continues when the last of them is done. The volume has
 //! its own event list; a disk has at most one event in it, since it serves one request at a time.
 
+use serde::Serialize;
+
 use super::config::LinkChoice;
 use super::device::{Device, Kind, Request, ask_flash};
 use super::failure::Failure;
@@ -23,23 +25,21 @@ pub enum Answer {
 }
 
 /// A volume's counters in a run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests received.
-    pub submitted: u64,
-    /// Requests whose completion is known or was reported.
-    pub completed: u64,
-    /// Requests to drives.
-    pub parts: u64,
-    /// Writes that the cache took.
-    pub cached: u64,
-    /// Writes that bypassed it, as it was full.
-    pub through: u64,
-    /// Reads that it served.
+    pub requests: u64,
+    /// Requests to its drives for them.
+    pub drive_requests: u64,
+    /// Writes that its cache took.
+    pub cached_writes: u64,
+    /// Writes that bypassed the full cache.
+    pub through_writes: u64,
+    /// Reads served by the cache.
     pub cache_hits: u64,
-    /// Writes from the cache to the drives, and their bytes.
-    pub destaged: u64,
-    /// See there.
+    /// Writes from the cache to the drives.
+    pub destaged_writes: u64,
+    /// Bytes of these.
     pub destaged_bytes: u64,
 }
 
@@ -275,9 +275,8 @@ impl Volume {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        self.counters.submitted += 1;
+        self.counters.requests += 1;
         if self.way == Way::AtOnce {
-            self.counters.completed += 1;
             return self.at_once(now, request).map(Answer::Done);
         }
         let number = self.begin(For::Host, request, token);
@@ -294,7 +293,6 @@ impl Volume {
         Ok(match replied_ns {
             Some(done_ns) => {
                 self.end(number);
-                self.counters.completed += 1;
                 Answer::Done(done_ns)
             }
             None => Answer::Pending,
@@ -325,7 +323,6 @@ impl Volume {
                 }
                 due::REPLIED => {
                     done.push(self.end(number).token);
-                    self.counters.completed += 1;
                 }
                 due::LOST => self.lose(number),
                 port => unreachable!("a volume has no {port:?}"),
@@ -400,7 +397,6 @@ impl Volume {
             For::Host if self.link.is_some() => self.reply(now, number),
             For::Host => {
                 done.push(self.end(number).token);
-                self.counters.completed += 1;
             }
             For::Cache => self.destaged(now, number, done),
             For::Nobody => unreachable!("parts belong to an operation in progress"),

@@ -41,7 +41,7 @@ impl Volume {
             Device::Disk(_) => unreachable!("a disk does not know when it will be done"),
         };
         member.until = member.until.max(done_ns);
-        self.counters.parts += 1;
+        self.counters.drive_requests += 1;
         Ok(done_ns)
     }
 
@@ -126,7 +126,7 @@ impl Volume {
             let was_idle = disk.next_event() == Ns::MAX;
             disk.submit(now, part.offset, part.bytes, kind.writes(), number);
             let done_ns = disk.next_event();
-            self.counters.parts += 1;
+            self.counters.drive_requests += 1;
             if was_idle {
                 self.push(done_ns, due::DISK, part.drive);
             }
