@@ -12,7 +12,7 @@ create_exception!(_sim, Refused, PyValueError);
 
 /// Declares the class of a kind of block: its scenario, and what progress reports of a step.
 macro_rules! block_class {
-    ($(#[doc = $doc:literal])+ $class:ident, $core:ty, $scenario:ty, $told:expr) => {
+    ($(#[doc = $doc:literal])+ $class:ident, $core:ty, $scenario:ty, $progress_of:expr) => {
         $(#[doc = $doc])+
         #[pyclass(module = "storagelab._sim")]
         pub(crate) struct $class {
@@ -50,7 +50,7 @@ macro_rules! block_class {
                 progress: Option<&Bound<'_, PyAny>>,
                 every_io: bool,
             ) -> PyResult<Option<String>> {
-                make_next(py, &mut self.runs, progress, $told, |runs, glance| {
+                make_next(py, &mut self.runs, progress, $progress_of, |runs, glance| {
                     runs.list_every_io(every_io);
                     runs.run_next(glance)
                 })

@@ -47,14 +47,14 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     }
 }
 
-/// Returns what `next` makes of the world in `place`, as JSON; `None` when nothing is left to make. `told` turns a step
+/// Returns what `next` makes of the world in `place`, as JSON; `None` when nothing is left to make. `progress_of` turns a step
 /// into the number that progress reports. If the run is broken off, the world is lost, as the state of its drives is
 /// unusable.
 pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
     py: Python<'_>,
     place: &mut Option<World>,
     progress: Option<&Bound<'_, PyAny>>,
-    told: fn(Step) -> u64,
+    progress_of: fn(Step) -> u64,
     next: impl FnOnce(&mut World, &mut dyn FnMut(Step) -> ControlFlow<()>) -> Result<Option<Outcome>, BlockError> + Send,
 ) -> PyResult<Option<String>> {
     let mut world = place.take().ok_or_else(broken_off)?;
@@ -67,7 +67,7 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
                 return ControlFlow::Continue(());
             }
             looked = Instant::now();
-            match Python::attach(|py| look(py, progress.as_ref(), told(step))) {
+            match Python::attach(|py| look(py, progress.as_ref(), progress_of(step))) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     stopped = Some(error);
@@ -95,9 +95,9 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, told: u64) -> PyResult<()> {
+fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, done: u64) -> PyResult<()> {
     py.check_signals()?;
-    progress.map_or(Ok(()), |heard| heard.call1(py, (told,)).map(drop))
+    progress.map_or(Ok(()), |heard| heard.call1(py, (done,)).map(drop))
 }
 
 /// The message of a panic.

@@ -101,7 +101,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
         link_read_bytes_per_s: 700_000_000,
         link_write_bytes_per_s: 700_000_000,
         buffer_pages: 256,
-        cleaning: GarbageCollection {
+        garbage_collection: GarbageCollection {
             start_blocks: shape.blocks / 200,
             stop_blocks: shape.blocks / 100,
             pace_per_mille: 2000,

@@ -56,6 +56,8 @@ pub trait Work {
     type Outcome;
     /// How far a run has come.
     type Step;
+    /// What the phase that fills tables leaves to the phase that is measured, besides what it wrote to the drives.
+    type Filled: Default;
 
     /// Says what can't be run, and the way out.
     ///
@@ -72,10 +74,26 @@ pub trait Work {
     /// The seed of a run, and whether drives are formatted before it; `None` if there is no such run.
     fn start_of(&self, run: usize) -> Option<(u64, bool)>;
 
-    /// Makes a run, and gives the volumes back.
+    /// Whether a run begins with a phase that fills tables.
+    fn fills(&self, _run: usize) -> bool {
+        false
+    }
+
+    /// Makes that phase, and gives the volumes back.
+    fn fill(
+        &self,
+        _run: usize,
+        volumes: Vec<Volume>,
+        _progress: Progress<'_, Self::Step>,
+    ) -> (Vec<Volume>, Result<Self::Filled, BlockError>) {
+        (volumes, Ok(Self::Filled::default()))
+    }
+
+    /// Makes the phase that is measured, and gives the volumes back.
     fn make(
         &self,
         run: usize,
+        filled: Self::Filled,
         volumes: Vec<Volume>,
         every_io: bool,
         progress: Progress<'_, Self::Step>,
@@ -166,12 +184,26 @@ impl<W: Work> BlockOf<W> {
         };
         self.next_run += 1;
         self.rack.rest(seed, format);
+        let filled = self.fill(run, seed, &mut progress)?;
         let before = self.rack.counters();
-        let volumes = self.rack.lend()?;
-        let (volumes, made) = self.scenario.make(run, volumes, self.every_io, &mut progress);
+        let mut volumes = self.rack.lend()?;
+        self.rack.schedule_losses(&mut volumes);
+        let (volumes, made) = self.scenario.make(run, filled, volumes, self.every_io, &mut progress);
         let volumes = self.rack.take_back(volumes);
         let mut outcome = made?;
         W::add(&mut outcome, self.rack.outcomes(&before), volumes);
         Ok(Some(outcome))
+    }
+
+    /// Fills tables, if the run begins so. Its drives are at rest again afterwards, and what it did is not counted.
+    fn fill(&mut self, run: usize, seed: u64, progress: Progress<'_, W::Step>) -> Result<W::Filled, BlockError> {
+        if !self.scenario.fills(run) {
+            return Ok(W::Filled::default());
+        }
+        let volumes = self.rack.lend()?;
+        let (volumes, filled) = self.scenario.fill(run, volumes, progress);
+        self.rack.take_back(volumes);
+        self.rack.settle(seed);
+        filled
     }
 }

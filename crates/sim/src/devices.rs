@@ -41,19 +41,19 @@ pub trait Model: Boxed + Debug + Send + Sync {
     fn memory(&mut self) -> Vec<&mut u64>;
 
     /// What it has counted since it was made, and levels of the present, by name.
-    fn told(&self) -> Told;
+    fn reported(&self) -> Reported;
 }
 
-/// What a drive tells of itself.
+/// What a drive reports of itself.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Reported {
     /// Sums that only grow.
     pub counts: BTreeMap<&'static str, u64>,
     /// Present levels.
     pub levels: BTreeMap<&'static str, u64>,
 }
 
-impl Told {
+impl Reported {
     /// What was counted since `earlier`, and the present levels, together.
     pub fn since(&self, earlier: &Self) -> BTreeMap<&'static str, u64> {
         let counted = |(name, count): (&&'static str, &u64)| (*name, count - earlier.counts.get(name).unwrap_or(&0));

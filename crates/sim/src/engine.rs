@@ -5,10 +5,11 @@
 //! - [`leaf`]: what a leaf's page is doing; [`tree`]: all leaves, with their rows and key intervals; [`pool`]: which of them
 //!   are in memory, and which wait for a frame; `above`: the index pages above the leaves, and their latches;
 //! - [`log`]: blocks, flushes and commits; `ios`: I/Os in progress, and the volumes; [`counters`]: what is counted;
-//! - [`Engine`]: the parts on the cores of [`crate::sqlos`]: `io` (reads, writes and what follows from them), `frames` (room
-//!   for pages), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point reads at
-//!   random keys), `append` (inserts at the right edge), `checkpoint`, `lazy` (the lazy writer), `sample` (the current
-//!   state); `resource` says what workers wait for.
+//! - [`Engine`]: the parts on the cores of [`crate::sqlos`]: `io` (reads, writes and what follows from them), `page_wait` (waits
+//!   for pages in I/O), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages),
+//!   `session` (transactions), `random_rows` (inserts and point reads in bursts), `split` (new pages of the index),
+//!   `checkpoint`, `lazy` (the lazy writer), `sample` (the current state); `resource` says what workers wait for;
+//! - [`load`]: what connections do, a file for each kind.
 //!
 //! # How a row is inserted
 //! A session draws a key, finds the leaf, and inserts the row if the leaf is in memory and not latched. That costs CPU
@@ -19,7 +20,6 @@
 
 mod above;
 mod allocate;
-mod append;
 pub(crate) mod checkpoint;
 mod counters;
 pub mod files;
@@ -29,19 +29,23 @@ mod io;
 mod ios;
 mod lazy;
 mod leaf;
+pub mod load;
 mod log;
 mod look_ahead;
+mod page_wait;
 mod pool;
+mod random_rows;
 mod resource;
 mod sample;
 mod session;
+mod split;
+mod table;
 mod tree;
 
 use std::cell::{Cell, RefCell};
 
 use crate::kernel::Ns;
-use crate::rng::Rng;
-use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
+use crate::scenario::{Costs, RunPlan, Scenario, Switches, Workload};
 use crate::sqlos::{Latch, LatchClass, Machine, Sqlos, WaitType};
 use crate::trace::IoRecord;
 use crate::volume::{self, Volume};
@@ -57,10 +61,11 @@ use lazy::LazyWriter;
 use leaf::{Leaf, flag};
 use log::Log;
 use pool::Pool;
-use session::Load;
+use session::Sessions;
 use tree::Tree;
 
 pub use sample::Reading;
+pub use table::Table;
 
 /// The engine of one run.
 #[derive(Debug)]
@@ -70,7 +75,10 @@ pub struct Engine<'w> {
     switches: Switches,
     geometry: Geometry,
     scale: u32,
-    load: Load,
+    workload: Workload,
+    sessions: Sessions,
+    /// Rows that were in the table before the first session began.
+    filled_rows: u64,
     tree: RefCell<Tree>,
     above: Above<'w>,
     pool: RefCell<Pool>,
@@ -108,7 +116,7 @@ impl std::fmt::Display for Failure {
 }
 
 impl<'w> Engine<'w> {
-    /// An engine with an empty table, on volumes in the order of `layout.volumes`.
+    /// An engine for a run on `table`, on volumes in the order of `layout.volumes`.
     ///
     /// # Panics
     /// If the scenario was not checked.
@@ -118,22 +126,19 @@ impl<'w> Engine<'w> {
         scenario: &Scenario,
         run: &RunPlan,
         layout: Layout,
+        table: Table,
         volumes: Vec<Volume>,
         every_io: bool,
     ) -> Self {
         let server = &scenario.server;
         let costs = &server.costs;
-        let load = Load::new(scenario, run);
-        let geometry = Geometry::new(scenario.scale);
-        let mut files = Files::new(geometry, &layout);
-        files.take_extent(0);
-        let root_page = files.take_page(0);
-        let root = files.leaf_on(root_page).expect("its extent was taken");
-        let frames = u32::try_from(scenario.pool_pages()).expect("the scenario was checked");
-        let mut pool = Pool::new(frames);
-        let frame = pool.take_free().expect("a pool has frames");
-        pool.fill(frame, root);
-        let leaves = usize::try_from(files::leaves_for(load.rows(), load.kind)).unwrap_or(0);
+        let filled_rows = table.rows();
+        let Table {
+            tree,
+            files,
+            pool,
+            failure,
+        } = table;
         let (log_volume, _, log_bytes) = layout.log;
         let log = Log::new(
             os,
@@ -142,23 +147,29 @@ impl<'w> Engine<'w> {
             log_bytes,
             usize::try_from(costs.log_writes.value).unwrap_or(usize::MAX),
         );
+        let above = Above::new(os, costs.index_fanout.value, scenario.scale);
+        if filled_rows > 0 {
+            above.count(tree.len());
+        }
         Self {
             os,
-            geometry,
+            geometry: Geometry::new(scenario.scale),
             scale: scenario.scale,
-            tree: RefCell::new(Tree::new(root, leaves, Rng::stream(run.seed, "splits"))),
-            above: Above::new(os, costs.index_fanout.value, scenario.scale),
-            pool: RefCell::new(pool),
+            above,
             allocator: Allocator::new(os, server, files.count()),
-            files: RefCell::new(files),
             ios: Ios::new(os, layout, volumes, every_io),
             log,
             checkpoint: Checkpoint::new(os, costs),
-            lazy: LazyWriter::new(os, costs, frames),
+            lazy: LazyWriter::new(os, costs, pool.len()),
             counters: Counters::default(),
             memory_phase: Cell::new(None),
-            failure: RefCell::new(None),
-            load,
+            failure: RefCell::new(failure),
+            workload: run.workload.clone(),
+            sessions: Sessions::new(scenario, run),
+            filled_rows,
+            tree: RefCell::new(tree),
+            files: RefCell::new(files),
+            pool: RefCell::new(pool),
             costs: costs.clone(),
             switches: server.switches.clone(),
         }
@@ -179,17 +190,25 @@ impl<'w> Engine<'w> {
         if self.switches.lazy_writer {
             machine.spawn_background(self.run_lazy_writer());
         }
-        for connection in 0..self.load.connections {
-            // One future per kind: a single one for all would be larger and fit the processor's instruction cache less
-            // well.
-            match self.load.kind {
-                WorkloadKind::RandomInsert => {
-                    machine.spawn_session(self.session(connection, Self::random_rows::<false>))
-                }
-                WorkloadKind::Mixed => machine.spawn_session(self.session(connection, Self::random_rows::<true>)),
-                WorkloadKind::SequentialInsert => machine.spawn_session(self.session(connection, Self::ascending_rows)),
-            };
-        }
+        self.workload.kind.start(self, machine);
+    }
+
+    /// How many operations of the load have been done.
+    #[must_use]
+    pub fn operations_done(&self) -> u64 {
+        self.workload.kind.done(&self.counters)
+    }
+
+    /// The table, at rest once its sessions have ended.
+    #[must_use]
+    pub fn into_table(self) -> Table {
+        let table = Table {
+            tree: self.tree.into_inner(),
+            files: self.files.into_inner(),
+            pool: self.pool.into_inner(),
+            failure: self.failure.into_inner(),
+        };
+        table.rest()
     }
 
     /// Pages of the buffer pool.
@@ -242,7 +261,7 @@ impl<'w> Engine<'w> {
         let tree = self.tree.borrow();
         tree.check()?;
         self.pool.borrow().check(&tree)?;
-        let (rows, inserted) = (tree.rows(), self.counters.rows.get());
+        let (rows, inserted) = (tree.rows(), self.filled_rows + self.counters.rows.get());
         if rows != inserted {
             return Err(format!("{rows} rows in the leaves, {inserted} inserted"));
         }

@@ -61,6 +61,7 @@ mod flash;
 mod hint;
 mod kernel;
 mod outcome;
+mod prefetch;
 mod rack;
 mod raw_io;
 mod rng;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::disk;
 use crate::trace::IoRecord;
-use crate::volume::Volume;
+use crate::volume::{self, Volume};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -190,7 +190,8 @@ pub struct DriveOutcome {
     /// Time that its dies worked, in sum.
     pub die_busy_ns: u64,
     /// How often garbage collection began to take turns with the host.
-    pub cleaning_bursts: u64,
+    #[serde(rename = "cleaning_bursts")]
+    pub collection_bursts: u64,
     /// For a disk: what it did. The flash figures are then 0, or 1 for write amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<disk::Counters>,
@@ -210,7 +211,7 @@ impl DriveOutcome {
             moved_pages: 0,
             host_ram_bytes: 0,
             die_busy_ns: 0,
-            cleaning_bursts: 0,
+            collection_bursts: 0,
             disk: None,
             device: None,
         }
@@ -222,20 +223,9 @@ impl DriveOutcome {
 pub struct VolumeOutcome {
     /// Its name in the scenario.
     pub name: String,
-    /// Requests received.
-    pub requests: u64,
-    /// Requests to its drives for them.
-    pub drive_requests: u64,
-    /// Writes that its cache took.
-    pub cached_writes: u64,
-    /// Writes that bypassed the full cache.
-    pub through_writes: u64,
-    /// Reads served by the cache.
-    pub cache_hits: u64,
-    /// Writes from the cache to the drives.
-    pub destaged_writes: u64,
-    /// Bytes of these.
-    pub destaged_bytes: u64,
+    /// What it counted.
+    #[serde(flatten)]
+    pub counters: volume::Counters,
     /// Time that data took on its link, both directions.
     pub link_busy_ns: u64,
     /// Failed drives.
@@ -246,16 +236,9 @@ impl VolumeOutcome {
     /// From what it counted.
     #[must_use]
     pub(crate) fn of(name: &str, volume: &Volume) -> Self {
-        let counters = volume.counters();
         Self {
             name: name.to_owned(),
-            requests: counters.submitted,
-            drive_requests: counters.parts,
-            cached_writes: counters.cached,
-            through_writes: counters.through,
-            cache_hits: counters.cache_hits,
-            destaged_writes: counters.destaged,
-            destaged_bytes: counters.destaged_bytes,
+            counters: volume.counters(),
             link_busy_ns: volume.link_busy_ns(),
             lost_drives: volume.lost(),
         }

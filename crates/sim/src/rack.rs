@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::block::Hardware;
-use crate::devices::Told;
+use crate::devices::Reported;
 use crate::disk;
 use crate::flash;
 use crate::outcome::{DriveOutcome, VolumeOutcome};
@@ -17,7 +17,7 @@ use crate::volume::{Device, DeviceParameters, Volume};
 pub(crate) enum DriveCounters {
     Flash(flash::Counters),
     Disk(disk::Counters),
-    Other(Told),
+    Other(Reported),
 }
 
 /// The drives.
@@ -97,14 +97,22 @@ impl Rack {
     /// Puts all drives to rest before a run, and formats them if asked. If not, or if only the operating system formats
     /// them, drives with trim learn that the files of the previous run are gone.
     pub(crate) fn rest(&mut self, seed: u64, format: bool) {
-        for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
+        self.settle(seed);
+        for (choice, drive) in self.choices.values().zip(&mut self.drives) {
             let Some(drive) = drive else { continue };
-            drive.rest(Rng::stream(seed, &format!("drive {name}")));
             if format && choice.history.is_none() {
                 drive.format();
             } else {
                 drive.free_all();
             }
+        }
+    }
+
+    /// Makes all drives finish their work, and resets their clocks to 0.
+    pub(crate) fn settle(&mut self, seed: u64) {
+        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+            let Some(drive) = drive else { continue };
+            drive.rest(Rng::stream(seed, &format!("drive {name}")));
         }
     }
 
@@ -122,14 +130,20 @@ impl Rack {
             if let Some(link) = &choice.link {
                 volume = volume.with_link(link);
             }
+            lent.push(volume);
+        }
+        Ok(lent)
+    }
+
+    /// Schedules the failures of drives in volumes that were lent.
+    pub(crate) fn schedule_losses(&self, volumes: &mut [Volume]) {
+        for (choice, volume) in self.volumes.values().zip(volumes) {
             for (number, drive) in (0..).zip(&choice.drives) {
                 for loss in choice.lost.iter().filter(|loss| loss.drive == *drive) {
                     volume.lose_at(scaled_ns(loss.after_s, self.scale), number);
                 }
             }
-            lent.push(volume);
         }
-        Ok(lent)
     }
 
     /// Takes the drives back, and returns the volumes' outcomes worth reporting.
@@ -151,7 +165,7 @@ impl Rack {
         let all = self.drives.iter().flatten().map(|drive| match drive {
             Device::Flash(drive) => DriveCounters::Flash(drive.counters()),
             Device::Disk(disk) => DriveCounters::Disk(disk.counters()),
-            Device::Other(model) => DriveCounters::Other(model.told()),
+            Device::Other(model) => DriveCounters::Other(model.reported()),
         });
         all.collect()
     }
@@ -207,7 +221,7 @@ fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOut
                 moved_pages: since.ftl.moved_pages,
                 host_ram_bytes: drive.host_ram_bytes(),
                 die_busy_ns: since.die_busy_ns,
-                cleaning_bursts: since.cleaning_bursts,
+                collection_bursts: since.collection_bursts,
                 ..DriveOutcome::without_flash(name)
             }
         }
@@ -216,7 +230,7 @@ fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOut
             ..DriveOutcome::without_flash(name)
         },
         (Device::Other(model), DriveCounters::Other(before)) => DriveOutcome {
-            device: Some(model.told().since(before)),
+            device: Some(model.reported().since(before)),
             ..DriveOutcome::without_flash(name)
         },
         _ => unreachable!("a drive stays of its kind"),

@@ -144,6 +144,7 @@ pub struct RawStep {
 impl Work for RawScenario {
     type Outcome = RawOutcome;
     type Step = RawStep;
+    type Filled = ();
 
     fn check(&self) -> Result<(), Refusal> {
         Self::check(self)
@@ -169,6 +170,7 @@ impl Work for RawScenario {
     fn make(
         &self,
         index: usize,
+        (): (),
         mut volumes: Vec<Volume>,
         every_io: bool,
         progress: Progress<'_, RawStep>,

@@ -1,8 +1,10 @@
 //! A run of the engine: what is made of it, and what is recorded meanwhile.
 
+mod fill;
+
 use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
-use crate::engine::{Engine, Reading};
+use crate::engine::{Engine, Reading, Table};
 use crate::kernel::{Ns, SEC};
 use crate::outcome::{
     CounterTable, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
@@ -21,15 +23,16 @@ const WAITING_LINES: usize = 8;
 pub struct Step {
     /// Which run of the block.
     pub run: usize,
-    /// Rows inserted so far.
+    /// Operations done so far: rows inserted, most often; 0 while the table is being filled.
     pub rows: u64,
-    /// Rows to insert.
+    /// Operations to do.
     pub rows_in_all: u64,
 }
 
 impl Work for Scenario {
     type Outcome = RunOutcome;
     type Step = Step;
+    type Filled = Option<Table>;
 
     fn check(&self) -> Result<(), Refusal> {
         Self::check(self)
@@ -52,23 +55,37 @@ impl Work for Scenario {
         self.runs.get(run).map(|plan| (plan.seed, plan.format_before))
     }
 
+    fn fills(&self, run: usize) -> bool {
+        let load = &self.runs[run].workload;
+        load.kind.amounts(load).filled_rows > 0
+    }
+
+    fn fill(
+        &self,
+        run: usize,
+        volumes: Vec<Volume>,
+        progress: Progress<'_, Step>,
+    ) -> (Vec<Volume>, Result<Option<Table>, BlockError>) {
+        let (volumes, filled) = fill::fill(self, run, volumes, progress);
+        (volumes, filled.map(Some))
+    }
+
     fn make(
         &self,
         run: usize,
+        filled: Option<Table>,
         volumes: Vec<Volume>,
         every_io: bool,
         progress: Progress<'_, Step>,
     ) -> (Vec<Volume>, Result<RunOutcome, BlockError>) {
         let plan = &self.runs[run];
-        let mut layout = match Layout::of(self, plan) {
+        let layout = match self.layout_of(plan) {
             Ok(layout) => layout,
-            Err((field, what)) => return (volumes, Err(BlockError::Defect(format!("{field}: {what}")))),
+            Err(defect) => return (volumes, Err(defect)),
         };
-        if plan.files_shift {
-            layout.shift(&mut Rng::stream(plan.seed, "file system"));
-        }
         let os = Sqlos::new(self.sqlos_config());
-        let engine = Engine::new(&os, self, plan, layout, volumes, every_io);
+        let table = filled.unwrap_or_else(|| Table::empty(self, plan, &layout));
+        let engine = Engine::new(&os, self, plan, layout, table, volumes, every_io);
         let made = Run::new(run, self, plan, &os, &engine).make(progress);
         let made = made.map(|outcome| RunOutcome {
             every_io: engine.take_trace(),
@@ -84,6 +101,16 @@ impl Work for Scenario {
 }
 
 impl Scenario {
+    /// Where the files of a run lie.
+    fn layout_of(&self, plan: &RunPlan) -> Result<Layout, BlockError> {
+        let defect = |(field, what)| BlockError::Defect(format!("{field}: {what}"));
+        let mut layout = Layout::of(self, plan).map_err(defect)?;
+        if plan.files_shift {
+            layout.shift(&mut Rng::stream(plan.seed, "file system"));
+        }
+        Ok(layout)
+    }
+
     fn sqlos_config(&self) -> Config {
         let server = &self.server;
         Config {
@@ -105,7 +132,7 @@ struct Run<'r, 'w> {
     os: &'w Sqlos,
     engine: &'r Engine<'w>,
     interval_ns: Ns,
-    rows_in_all: u64,
+    operations: u64,
     start: Reading,
     last: Reading,
     last_ns: Ns,
@@ -115,7 +142,6 @@ struct Run<'r, 'w> {
 
 impl<'r, 'w> Run<'r, 'w> {
     fn new(index: usize, scenario: &Scenario, plan: &'r RunPlan, os: &'w Sqlos, engine: &'r Engine<'w>) -> Self {
-        let rows_per_connection = plan.workload.rows_per_connection / u64::from(scenario.scale);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -129,7 +155,7 @@ impl<'r, 'w> Run<'r, 'w> {
             os,
             engine,
             interval_ns,
-            rows_in_all: rows_per_connection * u64::from(plan.workload.connections),
+            operations: plan.workload.operations(scenario.scale),
             last: start.clone(),
             start,
             last_ns: 0,
@@ -141,16 +167,14 @@ impl<'r, 'w> Run<'r, 'w> {
     fn make(mut self, progress: Progress<'_, Step>) -> Result<RunOutcome, BlockError> {
         let mut machine = Machine::new(self.os);
         self.engine.start(&mut machine);
-        loop {
+        // A table that could not be filled fails the run before its first operation.
+        while self.engine.failure().is_none() {
             let until = self.last_ns + self.interval_ns;
             let state = machine
                 .run_until(until)
                 .map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
             self.sample();
-            if self.engine.failure().is_some() {
-                break;
-            }
-            if state == sqlos::Progress::Finished {
+            if self.engine.failure().is_none() && state == sqlos::Progress::Finished {
                 self.engine.check_end().map_err(BlockError::Defect)?;
                 break;
             }
@@ -160,8 +184,8 @@ impl<'r, 'w> Run<'r, 'w> {
             }
             let step = Step {
                 run: self.index,
-                rows: self.last.counters.rows.get(),
-                rows_in_all: self.rows_in_all,
+                rows: self.engine.operations_done(),
+                rows_in_all: self.operations,
             };
             if progress(step).is_break() {
                 return Err(BlockError::Interrupted);

@@ -15,7 +15,8 @@ pub use hardware::{DriveChoice, Prepared};
 pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
-use crate::engine::geometry::ROWS_PER_PAGE;
+use crate::engine::load::Key;
+pub use crate::engine::load::Kind;
 pub use crate::volume::VolumeChoice;
 
 /// One block: runs on one set of drives, whose state carries over from run to run.
@@ -80,50 +81,40 @@ pub mod run_defaults {
 
 /// A load, life-size: rows are divided by the scale, transactions and connections are not.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
 pub struct Workload {
     /// What the connections do.
-    pub kind: WorkloadKind,
+    pub kind: Kind,
     /// How many connections, at once.
     pub connections: u32,
     /// Rows that each connection inserts.
     pub rows_per_connection: u64,
-    /// Rows in a transaction.
+    /// Operations in a transaction: rows, most often.
     pub rows_per_transaction: u32,
-    /// For a mixed load only: point reads per thousand operations; the others are inserts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_per_mille: Option<u32>,
+    /// Keys that only this kind of load has ([`crate::engine::load::Load::keys`]).
+    #[serde(flatten)]
+    pub own: BTreeMap<String, Option<u64>>,
 }
 
 impl Workload {
-    /// The expected number of point reads for this many rows.
+    /// The value of a key that only this kind of load has; 0 if it is missing.
     #[must_use]
-    pub(crate) fn point_reads(&self, rows: u64) -> u64 {
-        let reads = u64::from(self.read_per_mille.unwrap_or(0));
-        rows.saturating_mul(reads) / 1000_u64.saturating_sub(reads).max(1)
+    pub(crate) fn own(&self, key: &Key) -> u64 {
+        self.own.get(key.name).copied().flatten().unwrap_or(0)
     }
-}
 
-/// What connections do.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkloadKind {
-    /// Insert rows with random keys.
-    RandomInsert,
-    /// Insert rows with random keys, and read existing rows one by one.
-    Mixed,
-    /// Insert page-sized rows, with keys that ascend over all connections.
-    SequentialInsert,
-}
-
-impl WorkloadKind {
-    /// Rows that fit a page.
+    /// Rows of the table at a scale, once all is inserted.
     #[must_use]
-    pub(crate) const fn rows_per_page(self) -> u8 {
-        match self {
-            Self::RandomInsert | Self::Mixed => ROWS_PER_PAGE,
-            Self::SequentialInsert => 1,
-        }
+    pub(crate) fn table_rows(&self, scale: u32) -> u64 {
+        let amounts = self.kind.amounts(self);
+        let scaled = |rows: u64| (rows / u64::from(scale)).saturating_mul(u64::from(self.connections));
+        scaled(amounts.filled_rows).saturating_add(scaled(amounts.inserted_rows))
+    }
+
+    /// Operations of all connections at a scale.
+    #[must_use]
+    pub(crate) fn operations(&self, scale: u32) -> u64 {
+        let each = self.kind.amounts(self).operations / u64::from(scale);
+        each.saturating_mul(u64::from(self.connections))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # What is modelled
 //! Each core has a *scheduler* with one RUNNING worker and a first-in-first-out queue of RUNNABLE ones. A *worker* (a session,
-//! the checkpoint, the lazy writer) is one future; it belongs to one scheduler for life, dealt out round robin. It is
+//! the checkpoint, the lazy writer) is one future; it belongs to one scheduler for life, round robin. It is
 //! - RUNNING while it awaits [`Sqlos::cpu`],
 //! - SUSPENDED from the moment it begins to wait for a resource until the resource is available: *resource time*,
 //! - RUNNABLE from then until its core takes it up: *signal time*.

@@ -1,6 +1,6 @@
 //! Volumes: one address space over any drives, and one way to request an I/O whatever lies below.
 //!
-//! Rooms, from the ground up; each knows only those above it in this list:
+//! Modules, from the ground up; each knows only those above it in this list:
 //! - [`device`]: a drive of either kind ([`Device`]), and a request to it or to a volume ([`Request`]);
 //! - [`stripe`]: where a byte of a volume lies on its drives ([`StripeMap`]), for every RAID level;
 //! - [`parity`]: the reads and writes that a write to RAID-5 needs;
@@ -27,7 +27,7 @@ mod parity;
 pub(crate) mod repeat;
 mod stripe;
 
-pub use array::{Answer, Volume};
+pub use array::{Answer, Counters, Volume};
 pub use config::VolumeChoice;
 pub use device::{Device, DeviceParameters, Kind, Request};
 pub use failure::Failure;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Told};
+use super::{Model, Reported};
 use crate::figures::{Declared, Figure, Group, figures};
 use crate::kernel::{Ns, SEC};
 use crate::rng::{Rng, Spread};
@@ -215,9 +215,9 @@ impl Model for Volume {
         ]
     }
 
-    fn told(&self) -> Told {
+    fn reported(&self) -> Reported {
         let counts = &self.counts;
-        Told {
+        Reported {
             counts: BTreeMap::from([
                 ("requests", counts.requests),
                 ("ios", counts.ios),

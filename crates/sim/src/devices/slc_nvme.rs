@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Told};
+use super::{Model, Reported};
 use crate::figures::{Declared, Figure, Group, figures};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
@@ -283,9 +283,9 @@ impl Model for Drive {
         ]
     }
 
-    fn told(&self) -> Told {
+    fn reported(&self) -> Reported {
         let counts = &self.counts;
-        Told {
+        Reported {
             counts: BTreeMap::from([
                 ("reads", counts.reads),
                 ("read_bytes", counts.read_bytes),

@@ -6,7 +6,7 @@ use super::Engine;
 use super::ios::Why;
 use super::leaf::{Leaf, flag};
 use super::resource::LABEL_CHECKPOINT;
-use crate::kernel::Ns;
+use crate::kernel::{MS, Ns};
 use crate::scenario::Costs;
 use crate::sqlos::{Semaphore, Sqlos, WaitType};
 
@@ -76,15 +76,32 @@ impl Engine<'_> {
                 .until(due_ns.max(self.os.now() + 1), WaitType::CheckpointQueue)
                 .await;
             due_ns = self.os.now() + period_ns;
-            let mut frame = 0;
-            let mut uncharged = 0;
-            while let Some((next, leaf)) = self.next_dirty(frame).await {
-                frame = next;
-                self.checkpoint_page(leaf, &mut uncharged).await;
-            }
-            self.charge_writes(&mut uncharged).await;
+            self.write_dirty_pages().await;
             self.counters.checkpoints.add(1);
         }
+    }
+
+    /// The worker that writes all pages at the end of a phase that fills the table.
+    pub(crate) async fn write_all_pages(&self) {
+        let rows = self.workload.operations(self.scale);
+        while self.operations_done() < rows {
+            self.os.sleep(MS, WaitType::CheckpointQueue).await;
+        }
+        while self.tree.borrow().dirty() > 0 {
+            self.write_dirty_pages().await;
+            self.os.sleep(MS, WaitType::CheckpointQueue).await;
+        }
+    }
+
+    /// Writes the pages that are dirty when their frames' turn comes.
+    async fn write_dirty_pages(&self) {
+        let mut frame = 0;
+        let mut uncharged = 0;
+        while let Some((next, leaf)) = self.next_dirty(frame).await {
+            frame = next;
+            self.checkpoint_page(leaf, &mut uncharged).await;
+        }
+        self.charge_writes(&mut uncharged).await;
     }
 
     /// Spends the CPU time of writes that have been started.

@@ -4,7 +4,7 @@ use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use super::leaf::Leaf;
 use crate::hint::rare;
 use crate::rng::Rng;
-use crate::scenario::{RunPlan, Scenario, WorkloadKind};
+use crate::scenario::{RunPlan, Scenario};
 use crate::words::life_size;
 
 /// Where the files of a run lie, in bytes of the scaled world.
@@ -126,17 +126,6 @@ impl Layout {
     pub fn usable_bytes(&self, volume: usize) -> u64 {
         self.volume_bytes[volume] / PAGE_BYTES * PAGE_BYTES
     }
-}
-
-/// About how many leaves a table has, rather too many: with random keys they are ln 2 full, give or take what chance and the last
-/// splits make of it; a row of a page has a leaf of its own.
-#[must_use]
-pub fn leaves_for(rows: u64, kind: WorkloadKind) -> u64 {
-    if kind == WorkloadKind::SequentialInsert {
-        return rows;
-    }
-    let pages = u128::from(rows) * 100 / (66 * u128::from(kind.rows_per_page()));
-    u64::try_from(pages).unwrap_or(u64::MAX)
 }
 
 /// About how many pages above so many leaves, rather too many: one splits off for every `fanout` splits, by chance.

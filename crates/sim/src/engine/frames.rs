@@ -5,12 +5,12 @@ use super::ios::Why;
 use super::leaf::{Leaf, flag};
 use super::pool::{Victim, Wanted};
 use crate::hint::rare;
-use crate::sqlos::{LatchClass, Mode, Park};
+use crate::sqlos::Mode;
 
 /// Most frames that the clock's hand passes in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
-impl<'w> Engine<'w> {
+impl Engine<'_> {
     fn wanted(&self, leaf: Leaf) -> Wanted {
         Wanted {
             leaf,
@@ -78,13 +78,6 @@ impl<'w> Engine<'w> {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
-    /// Waits for a page that this worker has asked for. It is the first to wait and mostly the only one, so no latch is
-    /// needed.
-    pub(super) fn park_for(&self, leaf: Leaf, mode: Mode) -> Park<'w> {
-        let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
-        self.os.park(LatchClass::PageIo.wait_type(mode), resource)
-    }
-
     /// Frees a frame, or starts to, if fewer evictions are in progress than leaves wait. True if one is free now.
     fn make_room(&self, home: u32) -> bool {
         while self.pool.borrow().wants_eviction() {
@@ -116,16 +109,8 @@ impl<'w> Engine<'w> {
 
     /// A leaf is in its frame now; its worker continues.
     pub(super) fn fill_frame(&self, wanted: Wanted, frame: u32) {
-        let Wanted { leaf, worker, .. } = wanted;
-        self.pool.borrow_mut().fill(frame, leaf);
-        let was_latched = self.tree.borrow_mut().state_mut(leaf).arrive();
-        // A new page may get its frame while its worker is still asking.
-        if worker != self.os.kernel().current() {
-            self.os.unpark(worker);
-        }
-        if rare(was_latched) {
-            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
-        }
+        self.pool.borrow_mut().fill(frame, wanted.leaf);
+        self.arrived(wanted);
     }
 
     /// The victim is clean now and is evicted, unless a worker used it while it was written.

@@ -9,9 +9,8 @@ use super::leaf::Leaf;
 use super::pool::Wanted;
 use super::{Engine, Failure};
 use crate::engine::log::LogWrite;
-use crate::hint::rare;
 use crate::kernel::Ns;
-use crate::sqlos::{LatchClass, Mode};
+use crate::prefetch;
 use crate::volume::{self, Kind};
 
 impl Engine<'_> {
@@ -96,8 +95,11 @@ impl Engine<'_> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
         // The next pages' leaves lie beside it, so all are fetched together.
-        let beside = [seed.number().wrapping_sub(2), seed.number().wrapping_add(2)];
-        std::hint::black_box(beside.map(|leaf| tree.touch_state(Leaf::new(leaf))));
+        let beside = [
+            seed.number().wrapping_sub(prefetch::NEIGHBOUR),
+            seed.number().wrapping_add(prefetch::NEIGHBOUR),
+        ];
+        prefetch::touch(beside.into_iter().map(|leaf| tree.touch_state(Leaf::new(leaf))));
         let mut take = |leaf: Leaf| tree.begin_write(leaf).then_some(leaf);
         let mut last = take(seed)?;
         let mut first = last;
@@ -123,10 +125,7 @@ impl Engine<'_> {
         for _ in 0..pages {
             let leaf = next.expect("pages that were written together lie side by side");
             next = self.files.borrow().after(leaf);
-            let was_latched = self.tree.borrow_mut().state_mut(leaf).end_write();
-            if rare(was_latched) {
-                self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
-            }
+            self.written(leaf);
         }
         match why {
             Why::Checkpoint => self.checkpoint.written(took_ns),

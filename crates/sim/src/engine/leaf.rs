@@ -1,15 +1,4 @@
 //! A leaf of the index: its number, and the state of its page.
-//!
-//! # Who waits for a page in I/O, and how
-//! A page that is read or written is latched by its I/O, exclusively or shared. A latch in the table of latches costs time, and
-//! nearly all I/Os end without anybody waiting, so the I/O's hold is only implied by the flags [`flag::READING`] and
-//! [`flag::WRITING`] until somebody does:
-//! - The worker that asked for the page *parks*: it waits without a latch, and the end of the I/O calls it by its number
-//!   (`frames.rs`, `park_for`). It is the first to wait, and mostly the only one.
-//! - A later worker *latches* ([`State::begin_latched_wait`]): the first of them takes the I/O's hold in its name
-//!   ([`flag::LATCHED`]), and then all queue for the latch, in order. The end of the I/O releases that hold.
-//!
-//! Both are waits of the type `PAGEIOLATCH_*`.
 
 use super::geometry::ROWS_PER_PAGE;
 use crate::sqlos::Mode;

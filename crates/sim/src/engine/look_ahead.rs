@@ -6,10 +6,9 @@
 
 use super::leaf::Leaf;
 use super::tree::Tree;
+use crate::prefetch::KEYS as GROUP;
 use crate::rng::{self, Rng};
 
-/// Keys that are looked up together.
-const GROUP: usize = 8;
 const AHEAD: usize = 2 * GROUP;
 
 /// One session's random words; the next ones are already drawn.

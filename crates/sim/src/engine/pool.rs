@@ -6,9 +6,7 @@ use super::leaf::{Leaf, flag};
 use super::tree::Tree;
 use crate::hint::{put, rare};
 use crate::kernel::ProcessId;
-
-/// How many frames are looked up together.
-const GROUP: usize = 16;
+use crate::prefetch::{self, FRAMES as GROUP};
 
 /// The frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
 #[derive(Debug)]
@@ -149,6 +147,11 @@ impl Pool {
         self.evictions -= 1;
     }
 
+    /// All writes in progress are done, and nobody needs their frames any more.
+    pub(super) fn end_evictions(&mut self) {
+        self.evictions = 0;
+    }
+
     /// For a walk through the frames: reads the leaves of a group of frames further on, in parallel, so that they are
     /// in the processor's cache in time.
     #[inline]
@@ -160,9 +163,7 @@ impl Pool {
 
     fn touch_group(&self, first: usize, tree: &Tree) {
         let Some(frames) = self.frames.get(first..) else { return };
-        let leaves = frames.iter().take(GROUP);
-        let touched = leaves.fold(0, |touched, &leaf| touched ^ tree.touch_state(leaf));
-        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
+        prefetch::touch(frames.iter().take(GROUP).map(|&leaf| tree.touch_state(leaf)));
     }
 
     /// Moves the clock's hand to the next page that may be evicted: not in use, and not touched since the hand last

@@ -141,6 +141,13 @@ impl Tree {
         begins
     }
 
+    /// Ends all writes in progress, for which nobody waits any more.
+    pub(super) fn end_writes(&mut self) {
+        for state in &mut self.states {
+            state.end_write();
+        }
+    }
+
     /// The leaf for `key`, which sessions find by [`Tree::cell`] and [`Tree::find_from`], ahead of time.
     #[cfg(test)]
     pub fn find(&self, key: u32) -> Leaf {

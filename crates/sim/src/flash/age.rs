@@ -163,7 +163,7 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
 /// pages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GreedySteady {
-    pub(super) host_pages_per_clean: f64,
+    pub(super) host_pages_per_collection: f64,
     pub(super) blocks_with: Vec<f64>,
 }
 
@@ -202,7 +202,7 @@ pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady
         blocks_with[0] = blocks - blocks_with.iter().sum::<f64>();
     }
     GreedySteady {
-        host_pages_per_clean: host_pages,
+        host_pages_per_collection: host_pages,
         blocks_with,
     }
 }
@@ -223,7 +223,7 @@ fn greedy_counts(valid: u32, blocks: u32, pages: u32) -> Vec<u32> {
 }
 
 /// Host pages written for each block collected, under FIFO, by bisection.
-pub(super) fn fifo_host_pages_per_clean(valid: f64, blocks: u32, pages: u32) -> f64 {
+pub(super) fn fifo_host_pages_per_collection(valid: f64, blocks: u32, pages: u32) -> f64 {
     let (mut low, mut high) = (0.0, f64::from(pages));
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
@@ -239,7 +239,7 @@ pub(super) fn fifo_host_pages_per_clean(valid: f64, blocks: u32, pages: u32) -> 
 
 /// A count of valid pages for each block, by the FIFO steady state, the oldest block first.
 fn fifo_counts(valid: u32, blocks: u32, pages: u32, rng: &mut Rng) -> Vec<u32> {
-    let kept = 1.0 - fifo_host_pages_per_clean(f64::from(valid), blocks, pages) / f64::from(valid);
+    let kept = 1.0 - fifo_host_pages_per_collection(f64::from(valid), blocks, pages) / f64::from(valid);
     let mut probability = 1.0;
     let mut counts: Vec<u32> = (0..blocks)
         .map(|_| {

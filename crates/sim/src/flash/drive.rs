@@ -7,7 +7,7 @@
 //! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
 //! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
 //! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
-//!   [`super::parameters::Cleaning`]. `dies` describes its cost.
+//!   [`super::parameters::GarbageCollection`]. `dies` describes its cost.
 
 use super::dies::{Dies, InTime};
 use super::ftl::Ftl;
@@ -42,7 +42,7 @@ pub struct Drive {
     link_write_page_ns: u64,
     last_request: u64,
     /// Whether garbage collection takes turns with the host.
-    cleaning: bool,
+    collecting: bool,
     /// Thousandths of pages that garbage collection owes the host; negative when a block yielded more than was due.
     owed: i64,
     part_page: Option<PartPage>,
@@ -80,7 +80,7 @@ impl Drive {
             link_read_page_ns: Parameters::link_ns(page, parameters.link_read_bytes_per_s),
             link_write_page_ns: Parameters::link_ns(page, parameters.link_write_bytes_per_s),
             last_request: 0,
-            cleaning: false,
+            collecting: false,
             owed: 0,
             part_page: None,
             mapped_limit,
@@ -119,7 +119,7 @@ impl Drive {
     pub fn format(&mut self) {
         let logical_pages = self.parameters.shape.logical_pages;
         self.ftl.format(logical_pages).expect("its shape was checked");
-        self.cleaning = false;
+        self.collecting = false;
         self.owed = 0;
         self.part_page = None;
         self.offline = None;
@@ -131,7 +131,7 @@ impl Drive {
     /// If it can't be aged that way.
     pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
         self.ftl.age(age, rng)?;
-        self.cleaning = false;
+        self.collecting = false;
         self.owed = 0;
         self.part_page = None;
         self.offline = None;
@@ -214,11 +214,11 @@ impl Drive {
     /// pause.
     #[inline]
     pub fn advance(&mut self, now: u64) {
-        if self.parameters.cleaning.idle_blocks == 0 {
+        if self.parameters.garbage_collection.idle_blocks == 0 {
             return;
         }
-        let idle_from = self.last_request + self.parameters.cleaning.idle_after_ns;
-        if now > idle_from && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
+        let idle_from = self.last_request + self.parameters.garbage_collection.idle_after_ns;
+        if now > idle_from && self.ftl.free_blocks() < self.parameters.garbage_collection.idle_blocks {
             self.collect_while_idle(idle_from, now);
         }
     }
@@ -226,18 +226,18 @@ impl Drive {
     /// Collects one block after another, each when the previous one is done.
     fn collect_while_idle(&mut self, from: u64, until: u64) {
         let mut time = from.max(self.dies.busy_until());
-        while time < until && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
+        while time < until && self.ftl.free_blocks() < self.parameters.garbage_collection.idle_blocks {
             let worth_it = |valid| valid < self.parameters.shape.pages_per_block;
             if !self.ftl.next_victim_valid().is_some_and(worth_it) {
                 break;
             }
             let (_, done) = self.collect_block(time);
-            self.counters.idle_cleans += 1;
+            self.counters.idle_collections += 1;
             // Even a block without valid pages takes time; otherwise time would stand still.
             time = done.max(time + 1);
         }
-        if self.ftl.free_blocks() >= self.parameters.cleaning.stop_blocks {
-            self.cleaning = false;
+        if self.ftl.free_blocks() >= self.parameters.garbage_collection.stop_blocks {
+            self.collecting = false;
         }
     }
 
@@ -321,13 +321,13 @@ impl Drive {
             self.room_at = admitted;
         }
         self.collect_along(admitted);
-        let mut cleaning = InTime {
+        let mut collection = InTime {
             dies: &mut self.dies,
             now: admitted,
             pages_per_block: self.parameters.shape.pages_per_block,
             done: 0,
         };
-        let flash = self.ftl.write(page, &mut cleaning);
+        let flash = self.ftl.write(page, &mut collection);
         self.buffer[self.next_place] = self.dies.program(admitted, flash);
         self.next_place += 1;
         if rare(self.next_place == self.buffer.len()) {
@@ -355,18 +355,18 @@ impl Drive {
     /// Collects alongside a page that the host writes, if garbage collection is due.
     #[inline]
     fn collect_along(&mut self, now: u64) {
-        if !self.cleaning {
-            if self.ftl.free_blocks() >= self.parameters.cleaning.start_blocks {
+        if !self.collecting {
+            if self.ftl.free_blocks() >= self.parameters.garbage_collection.start_blocks {
                 return;
             }
-            self.cleaning = true;
+            self.collecting = true;
             self.owed = 0;
-            self.counters.cleaning_bursts += 1;
+            self.counters.collection_bursts += 1;
         }
-        self.owed += i64::from(self.parameters.cleaning.pace_per_mille);
+        self.owed += i64::from(self.parameters.garbage_collection.pace_per_mille);
         while self.owed >= 1000 {
-            if self.ftl.free_blocks() >= self.parameters.cleaning.stop_blocks {
-                self.cleaning = false;
+            if self.ftl.free_blocks() >= self.parameters.garbage_collection.stop_blocks {
+                self.collecting = false;
                 return;
             }
             let (moved, _) = self.collect_block(now);
@@ -378,15 +378,15 @@ impl Drive {
 
     /// Collects one block at `now`; returns the pages moved and when it is done.
     fn collect_block(&mut self, now: u64) -> (u32, u64) {
-        let mut cleaning = InTime {
+        let mut collection = InTime {
             dies: &mut self.dies,
             now,
             pages_per_block: self.parameters.shape.pages_per_block,
             done: 0,
         };
-        let moved = self.ftl.collect_block(&mut cleaning);
+        let moved = self.ftl.collect_block(&mut collection);
         let moved = moved.expect("a drive short of free blocks has closed ones");
-        (moved, cleaning.done)
+        (moved, collection.done)
     }
 
     fn stay_online(&mut self) -> Result<(), Offline> {

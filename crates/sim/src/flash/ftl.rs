@@ -12,6 +12,7 @@
 
 use super::victims::{Blocks, VictimPolicy};
 use crate::hint::rare;
+use crate::prefetch::{self, FLASH_PAGES as GROUP};
 use serde::{Deserialize, Serialize};
 
 /// The map's value for "no logical page".
@@ -176,9 +177,6 @@ impl WritePoint {
     }
 }
 
-/// How many pages are looked up together.
-const GROUP: usize = 32;
-
 /// Index of the host's write point; the garbage collection's follows it.
 const HOST: usize = 0;
 
@@ -187,7 +185,7 @@ const HOST: usize = 0;
 pub struct Ftl {
     pub(super) shape: Shape,
     shift: u32,
-    cleaning_point: usize,
+    copy_point: usize,
     /// The flash page that holds each logical page, or `FlashPage::NONE`.
     pub(super) flash_of: Vec<FlashPage>,
     /// For each flash page the logical page last written to it, or `NONE`. It still holds that page only if `flash_of`
@@ -214,7 +212,7 @@ impl Ftl {
         Ok(Self {
             shape,
             shift: shape.shift(),
-            cleaning_point: usize::from(shape.streams == Streams::Separate),
+            copy_point: usize::from(shape.streams == Streams::Separate),
             flash_of: vec![FlashPage::NONE; shape.logical_pages as usize],
             logical_of: vec![NONE; shape.flash_pages() as usize],
             free: (0..shape.blocks).rev().collect(),
@@ -379,8 +377,7 @@ impl Ftl {
     #[inline]
     fn touch_blocks(&self, flashes: &[FlashPage]) {
         let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
-        let touched = blocks.fold(0, |touched, block| touched ^ self.blocks.touch(block));
-        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
+        prefetch::touch(blocks.map(|block| self.blocks.touch(block)));
     }
 
     /// Frees a logical page; returns whether it held data.

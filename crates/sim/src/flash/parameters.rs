@@ -62,7 +62,7 @@ pub struct Parameters {
     /// Pages that the drive buffers before they are programmed. A write is done when its data are here.
     pub buffer_pages: u32,
     /// When garbage collection runs.
-    pub cleaning: GarbageCollection,
+    pub garbage_collection: GarbageCollection,
     /// Whether the drive learns which addresses the file system freed. If not, they stay valid until written or
     /// formatted.
     pub trim: bool,
@@ -108,7 +108,7 @@ impl Parameters {
                 self.jitter_per_mille
             ));
         }
-        self.check_cleaning()
+        self.check_garbage_collection()
     }
 
     /// Values beyond these would overflow a sum or the memory, and describe no real drive.
@@ -124,7 +124,7 @@ impl Parameters {
             ("host_cpu_sector_ns", self.host_cpu_sector_ns),
         ];
         let limits = times.map(|(name, value)| (name, value, SEC)).into_iter().chain([
-            ("idle_after_ns", self.cleaning.idle_after_ns, 86_400 * SEC),
+            ("idle_after_ns", self.garbage_collection.idle_after_ns, 86_400 * SEC),
             ("flash_page_bytes", u64::from(self.flash_page_bytes), 1 << 20),
             ("sector_bytes", u64::from(self.mapping.sector_bytes), 1 << 20),
             ("dies", u64::from(self.dies), 1 << 16),
@@ -147,14 +147,14 @@ impl Parameters {
         }
     }
 
-    fn check_cleaning(&self) -> Result<(), String> {
+    fn check_garbage_collection(&self) -> Result<(), String> {
         let GarbageCollection {
             start_blocks,
             stop_blocks,
             pace_per_mille,
             idle_blocks,
             ..
-        } = self.cleaning;
+        } = self.garbage_collection;
         if start_blocks > stop_blocks {
             return Err(format!(
                 "garbage collection starts at {start_blocks} free blocks and stops at {stop_blocks}: the wrong way"

@@ -132,7 +132,8 @@ pub struct DriveProfile {
     /// How long things take.
     pub timing: Timing,
     /// How blocks are reclaimed.
-    pub cleaning: GarbageCollectionFigures,
+    #[serde(rename = "cleaning")]
+    pub garbage_collection: GarbageCollectionFigures,
     /// Whether the stack above sends it trims for freed addresses.
     pub trim: Figure<bool>,
     /// The cost of its map on the host.
@@ -230,7 +231,7 @@ impl DriveProfile {
             link_read_bytes_per_s: timing.link_read_bytes_per_s.value,
             link_write_bytes_per_s: timing.link_write_bytes_per_s.value,
             buffer_pages: timing.buffer_pages.value,
-            cleaning: self.cleaning(shape.blocks),
+            garbage_collection: self.garbage_collection(shape.blocks),
             trim: setup.trim.unwrap_or(self.trim.value),
             mapping: self.mapping_ram(setup, driver)?,
             host_ram_bytes: setup.host_ram_bytes.map(|bytes| bytes / u64::from(setup.scale)),
@@ -260,13 +261,13 @@ impl DriveProfile {
             blocks: narrow(in_pages(raw_bytes.value) / pages, "blocks")?,
             pages_per_block: pages_per_block.value,
             logical_pages: narrow(in_pages(usable), "pages")?,
-            victim: self.cleaning.victim.value,
-            streams: self.cleaning.streams.value,
+            victim: self.garbage_collection.victim.value,
+            streams: self.garbage_collection.streams.value,
         })
     }
 
-    fn cleaning(&self, blocks: u32) -> GarbageCollection {
-        let figures = &self.cleaning;
+    fn garbage_collection(&self, blocks: u32) -> GarbageCollection {
+        let figures = &self.garbage_collection;
         let share = |per_mille: u32| {
             let blocks = u64::from(blocks) * u64::from(per_mille) / 1000;
             u32::try_from(blocks).unwrap_or(u32::MAX)

@@ -70,9 +70,9 @@ pub struct Counters {
     /// Time that dies spent, summed over dies.
     pub die_busy_ns: u64,
     /// Blocks collected while the drive was idle.
-    pub idle_cleans: u64,
+    pub idle_collections: u64,
     /// How often garbage collection began to take turns with the host.
-    pub cleaning_bursts: u64,
+    pub collection_bursts: u64,
 }
 
 impl Counters {
@@ -84,8 +84,8 @@ impl Counters {
             &mut self.written_bytes,
             &mut self.buffer_wait_ns,
             &mut self.die_busy_ns,
-            &mut self.idle_cleans,
-            &mut self.cleaning_bursts,
+            &mut self.idle_collections,
+            &mut self.collection_bursts,
         ]
     }
 

@@ -81,7 +81,7 @@ const FEW: usize = 8;
 /// Few events, as for a server of some cores, are kept in a sorted array; many form a heap. Taking out an event leaves
 /// a hole at the root, which the next insertion fills: most events of a simulation schedule their successor, and this
 /// way each pair costs one pass through the heap, not two.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct EventList {
     /// Few events, the latest first.
     line: Vec<u128>,

@@ -35,7 +35,7 @@ pub struct LatencyTable {
 }
 
 /// The reported percentiles, in per mille.
-const TOLD: [u32; 6] = [500, 750, 900, 950, 990, 999];
+const REPORTED: [u32; 6] = [500, 750, 900, 950, 990, 999];
 
 impl Latencies {
     /// Adds a latency.
@@ -82,7 +82,9 @@ impl Latencies {
                 self.sum_ns as f64 / self.count as f64
             },
             least_ns: self.least_ns,
-            per_mille_ns: TOLD.map(|per_mille| (per_mille, self.per_mille(per_mille))).to_vec(),
+            per_mille_ns: REPORTED
+                .map(|per_mille| (per_mille, self.per_mille(per_mille)))
+                .to_vec(),
             longest_ns: self.longest_ns,
             histogram: bars.map(|(bar, count)| (end_of(bar), *count)).collect(),
         }

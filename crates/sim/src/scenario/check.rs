@@ -1,7 +1,7 @@
 //! Refusing what can't be, by name, before anything runs.
 
-use super::{Refusal, RunPlan, Scenario, Server, WorkloadKind};
-use crate::engine::files::{Layout, index_pages_for, leaves_for};
+use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload};
+use crate::engine::files::{Layout, index_pages_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::figures::Group;
 use crate::kernel::{MS, TIME_LIMIT_NS};
@@ -23,8 +23,6 @@ const EXTENTS_PER_FILE: u64 = 4;
 const LARGEST_SCALE: u32 = 1000;
 /// Rows at most of a table, scaled: with more, the key space of 32 bits would be too coarse to split pages in.
 const MOST_ROWS: u64 = 1 << 31;
-/// Reads at most of a thousand operations: a hundred for each row, about.
-const MOST_READS_PER_MILLE: u32 = 990;
 /// Pages that the index may have above its leaves, life-size.
 const MOST_INDEX_PAGES: u64 = 1 << 31;
 /// With checkpoints closer to each other, scaled, hardly anything else would be simulated.
@@ -152,24 +150,19 @@ impl Scenario {
                 "is 0: a transaction has at least one row",
             );
         }
-        check_reads(load.kind, load.read_per_mille).map_err(|what| Refusal {
-            place: place("workload.read_per_mille"),
+        check_own_keys(load).map_err(|(name, what)| Refusal {
+            place: place(&format!("workload.{name}")),
             what,
         })?;
         self.check_rows(index, run)?;
         self.check_room(index, run)
     }
 
-    /// Rows of a run at the scenario's scale.
-    fn rows(&self, run: &RunPlan) -> u64 {
-        let each = run.workload.rows_per_connection / u64::from(self.scale);
-        each.saturating_mul(u64::from(run.workload.connections))
-    }
-
     fn check_rows(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = || format!("runs[{index}].workload.rows_per_connection");
-        let (rows, costs) = (self.rows(run), &self.server.costs);
-        if rows == 0 {
+        let (load, costs) = (&run.workload, &self.server.costs);
+        let (rows, operations) = (load.table_rows(self.scale), load.operations(self.scale));
+        if rows == 0 || operations == 0 {
             let what = format!(
                 "{} at scale {} leaves no row",
                 run.workload.rows_per_connection, self.scale
@@ -188,19 +181,15 @@ impl Scenario {
         let read_ns = costs.read_row_cpu_ns.value + costs.read_cpu_ns.value;
         let row_ns = costs.row_cpu_ns.value + costs.read_cpu_ns.value + commit_ns;
         let of_rows_ns = rows.saturating_mul(row_ns);
-        let of_reads_ns = run.workload.point_reads(rows).saturating_mul(read_ns);
-        let serial_ns = match run.workload.kind {
-            WorkloadKind::SequentialInsert => {
-                rows.saturating_mul(costs.append_cpu_ns.value + costs.find_page_cpu_ns.value)
-            }
-            WorkloadKind::RandomInsert | WorkloadKind::Mixed => 0,
-        };
+        let reads = load.kind.point_reads(load, operations);
+        let of_reads_ns = reads.saturating_mul(read_ns);
+        let serial_ns = rows.saturating_mul(load.kind.serial_ns(costs));
         let parallel_ns = of_rows_ns.saturating_add(of_reads_ns) / u64::from(self.server.cores);
         if parallel_ns.max(serial_ns) > LONGEST_RUN_NS {
             let what = "these rows would take months by their CPU time alone: fewer rows, or smaller server.costs";
             return refuse(place(), what);
         }
-        let leaves = leaves_for(rows, run.workload.kind);
+        let leaves = load.kind.leaves(rows);
         if leaves * u64::from(self.scale) / costs.index_fanout.value > MOST_INDEX_PAGES {
             let what = "these rows take more pages above the leaves than there can be: fewer rows, or a larger \
                         server.costs.index_fanout";
@@ -237,8 +226,8 @@ impl Scenario {
             );
             return refuse("server.costs.log_block_bytes", what);
         }
-        let rows = self.rows(run);
-        let leaves = leaves_for(rows, run.workload.kind);
+        let rows = run.workload.table_rows(self.scale);
+        let leaves = run.workload.kind.leaves(rows);
         let unused = EXTENTS_PER_FILE * u64::from(EXTENT_PAGES) * u64::from(run.data_files);
         let needed = leaves + index_pages_for(leaves, self.server.costs.index_fanout.value) + unused;
         let there = layout.table_pages(Geometry::new(self.scale));
@@ -264,19 +253,34 @@ impl Scenario {
     }
 }
 
-/// Whether a load has reads if it is mixed, and not otherwise.
-fn check_reads(kind: WorkloadKind, read_per_mille: Option<u32>) -> Result<(), String> {
-    match (kind, read_per_mille) {
-        (WorkloadKind::Mixed, None) => Err(format!(
-            "is missing: of a thousand operations of a mixed load, how many read? 0 to {MOST_READS_PER_MILLE}"
-        )),
-        (WorkloadKind::Mixed, Some(reads)) if reads > MOST_READS_PER_MILLE => {
-            Err(format!("{reads}: must be 0 to {MOST_READS_PER_MILLE}"))
-        }
-        (WorkloadKind::RandomInsert | WorkloadKind::SequentialInsert, Some(_)) => {
-            Err("is for kind = \"mixed\" alone: this kind of load only inserts".to_owned())
-        }
-        _ => Ok(()),
+/// Says which key that only some loads have is missing, beyond its limits or another load's, and what is wrong with it.
+fn check_own_keys(load: &Workload) -> Result<(), (String, String)> {
+    for key in load.kind.keys() {
+        let limits = format!("{} to {}", key.least, key.most);
+        let what = match load.own.get(key.name).copied().flatten() {
+            None => format!("is missing: {} {limits}", key.question),
+            Some(value) if value < key.least || value > key.most => format!("{value}: must be {limits}"),
+            Some(_) => continue,
+        };
+        return Err((key.name.to_owned(), what));
+    }
+    let mut given = load
+        .own
+        .iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(name, _)| name);
+    let strange = given.find(|name| load.kind.keys().iter().all(|key| key.name != *name));
+    strange.map_or(Ok(()), |name| Err((name.clone(), strange_key(load, name))))
+}
+
+fn strange_key(load: &Workload, name: &str) -> String {
+    let kind = load.kind.name();
+    match Kind::with_key(name).as_slice() {
+        [] => "is no key of a load: leave it out".to_owned(),
+        kinds => format!(
+            "is for kind = \"{}\" alone: leave it out for \"{kind}\"",
+            kinds.join("\" or \"")
+        ),
     }
 }
 

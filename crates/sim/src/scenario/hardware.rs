@@ -34,7 +34,7 @@ impl Prepared {
             Self::Filled => Some(Age::Filled { addresses }),
             Self::Aged => Some(Age::Steady {
                 addresses,
-                free_blocks: drive.cleaning.stop_blocks,
+                free_blocks: drive.garbage_collection.stop_blocks,
             }),
         }
     }

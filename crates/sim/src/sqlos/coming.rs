@@ -8,7 +8,8 @@ const SWEEP: usize = 64;
 
 /// Actions in the order of their times, and of their arrival where times are equal.
 ///
-/// A sorted array instead of a heap: a scheduler has few actions, and most of those added last are due last.
+/// A sorted array instead of an [`crate::kernel::EventList`]: a scheduler has few actions, and most of those added last are due
+/// last. With the list, a run of article A takes 3 % more instructions.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
     line: Vec<(Ns, Action)>,

@@ -50,14 +50,14 @@ fn the_engine_runs_on_any_kind_and_each_tells_what_it_did() {
     for outcome in &made {
         assert_eq!((outcome.failure.as_deref(), outcome.rows), (None, 8 * 1500));
     }
-    let told = |run: usize, drive: &str, figure: &str| {
+    let reported = |run: usize, drive: &str, figure: &str| {
         let drive = made[run].drives.iter().find(|one| one.name == drive);
         drive.and_then(|drive| drive.device.as_ref()).expect("its own figures")[figure]
     };
-    assert!(told(0, "nvme", "writes") > 0 && told(0, "nvme", "slc_written_bytes") > 0);
-    assert!(told(1, "c1", "ios") > 0 && told(1, "c2", "ios") > 0);
-    assert!(told(2, "twin", "writes") > 0);
-    assert_eq!(told(2, "nvme", "writes"), 0, "no volume of that run is on it");
+    assert!(reported(0, "nvme", "writes") > 0 && reported(0, "nvme", "slc_written_bytes") > 0);
+    assert!(reported(1, "c1", "ios") > 0 && reported(1, "c2", "ios") > 0);
+    assert!(reported(2, "twin", "writes") > 0);
+    assert_eq!(reported(2, "nvme", "writes"), 0, "no volume of that run is on it");
     let flash = made[0]
         .drives
         .iter()

@@ -172,8 +172,11 @@ fn a_cache_takes_a_burst_and_then_writes_are_as_slow_as_the_disks() {
         made[1].ios_per_s
     );
     let volume = &made[1].volumes[0];
-    assert!(volume.cached_writes > 0 && volume.through_writes > 0);
-    assert_eq!(volume.cached_writes + volume.through_writes, made[1].submitted);
+    assert!(volume.counters.cached_writes > 0 && volume.counters.through_writes > 0);
+    assert_eq!(
+        volume.counters.cached_writes + volume.counters.through_writes,
+        made[1].submitted
+    );
 }
 
 #[test]
@@ -274,4 +277,11 @@ fn a_small_world_is_as_fast_as_one_four_times_larger() {
         outcomes(&scenario)[0].ios_per_s
     };
     assert_near(ios_per_s(64), ios_per_s(16), 0.04);
+}
+
+#[test]
+fn a_drive_that_fails_after_the_end_of_every_run_changes_nothing() {
+    let whole = outcomes(&disks(2, &json!({"raid": "0"}), &[test("read", "random", 8192, 4)]));
+    let how = json!({"raid": "0", "lost": [{"drive": "d1", "after_s": 999_999_999}]});
+    assert_eq!(outcomes(&disks(2, &how, &[test("read", "random", 8192, 4)])), whole);
 }

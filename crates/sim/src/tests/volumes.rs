@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use crate::Block;
 use crate::outcome::RunOutcome;
 use crate::tests::world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
+use crate::volume::repeat::holds;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
 
 const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
@@ -71,8 +71,8 @@ fn disks_behind_caches_and_links_give_the_same_bytes_twice_and_their_time_adds_u
             .find(|volume| volume.name == "log")
             .expect("the log's volume");
         assert_eq!(
-            log.cached_writes + log.through_writes,
-            log.requests,
+            log.counters.cached_writes + log.counters.through_writes,
+            log.counters.requests,
             "a log is only written"
         );
         assert!(outcome.drives.iter().all(|drive| drive.disk.is_some()));
@@ -101,7 +101,7 @@ fn two_files_use_both_arrays_and_one_file_uses_one() {
     let by_files = outcomes(&scenario);
     let requests = |run: usize, name: &str| {
         let volume = by_files[run].volumes.iter().find(|volume| volume.name == name);
-        volume.expect("a volume").requests
+        volume.expect("a volume").counters.requests
     };
     assert_eq!(requests(0, "b"), 0);
     let (a, b) = (float(requests(1, "a")), float(requests(1, "b")));
@@ -293,16 +293,6 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
 #[test]
 fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
     const LEVELS: [&str; 4] = ["0", "1", "5", "10"];
-    let from_environment = std::env::var("PROPTEST_RNG_SEED")
-        .ok()
-        .and_then(|word| word.parse().ok());
-    let seed = from_environment.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0));
-    let config = Config {
-        cases: 12,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        ..Config::default()
-    };
     let worlds = (
         prop::sample::select(LEVELS.as_slice()),
         prop::option::of(1_u64..2_000_000_000),
@@ -311,7 +301,9 @@ fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
         1_u32..200,
         any::<u64>(),
     );
-    let outcome = TestRunner::new(config).run(
+    holds(
+        12,
+        "small_worlds_on_any_volumes",
         &worlds,
         |(raid, cache, (link, misaligned, loses), files, rows, seed)| {
             let mut run = run(files, &["a", "b"], "a");
@@ -329,15 +321,11 @@ fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
                 scenario["volumes"]["a"]["lost"] = json!([{"drive": "a2", "after_s": 20}]);
             }
             for outcome in outcomes(&scenario) {
-                prop_assert_eq!(outcome.failure, None);
-                prop_assert_eq!(outcome.rows, 16 * (600_000 / u64::from(SCALE)));
+                if outcome.failure.is_some() || outcome.rows != 16 * (600_000 / u64::from(SCALE)) {
+                    return Err(format!("{:?}, {} rows", outcome.failure, outcome.rows));
+                }
             }
             Ok(())
         },
     );
-    if let Err(error) = outcome {
-        panic!(
-            "{error}\nagain: PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim small_worlds_on_any_volumes"
-        );
-    }
 }

@@ -170,7 +170,7 @@ fn what_a_load_cannot_have_is_refused_by_name() {
         (
             with(sequential(8), "read_per_mille", json!(300)),
             "read_per_mille",
-            "only inserts",
+            "leave it out for \"sequential-insert\"",
         ),
         (small, "rows_per_connection", "fewer rows"),
         (

@@ -20,7 +20,7 @@ use crate::Block;
 use crate::flash::{Age, Drive, Parameters};
 use crate::outcome::RunOutcome;
 use crate::rng::Rng;
-use crate::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
+use crate::scenario::{RunPlan, Scenario, Workload};
 use crate::tests::world::random::{Draw, ODD, World, world};
 use crate::volume::DeviceParameters;
 
@@ -158,7 +158,10 @@ fn too_large(scenario: &Scenario) -> bool {
 fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Vec<u8>>, String> {
     let old = |(name, &per_mille): (&String, &u64)| {
         let parameters = flash(scenario, name)?;
-        let (pages, free_blocks) = (parameters.shape.logical_pages, parameters.cleaning.stop_blocks.max(3));
+        let (pages, free_blocks) = (
+            parameters.shape.logical_pages,
+            parameters.garbage_collection.stop_blocks.max(3),
+        );
         let mut drive = Drive::new(parameters, Rng::stream(scenario.seed, name))?;
         let addresses = u64::from(pages) * per_mille / 1000;
         if addresses > 0 {
@@ -221,13 +224,13 @@ fn look_at(scenario: &Scenario, outcome: &RunOutcome, tally: &mut Tally) -> Resu
 /// A mixed load has as many reads as chance allows; ascending rows have a page each.
 fn look_at_kind(load: &Workload, outcome: &RunOutcome) -> Result<(), String> {
     let counters = &outcome.counters;
-    let expected = load.point_reads(outcome.rows);
+    let expected = load.kind.point_reads(load, outcome.rows);
     let chance = 8 * (expected * 10).isqrt() + 100;
-    let as_many = match load.read_per_mille {
-        Some(1..) => counters.point_reads.abs_diff(expected) <= chance,
+    let as_many = match load.own.get("read_per_mille") {
+        Some(Some(1..)) => counters.point_reads.abs_diff(expected) <= chance,
         _ => counters.point_reads == 0,
     };
-    let ascending = load.kind == WorkloadKind::SequentialInsert;
+    let ascending = load.kind.name() == "sequential-insert";
     if as_many && (!ascending || counters.leaf_pages == outcome.rows.max(1)) {
         return Ok(());
     }

@@ -4,8 +4,7 @@
 //! for a number of *parts*, each a request to one drive, and continues when the last of them is done. The volume has
 //! its own event list; a disk has at most one event in it, since it serves one request at a time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use serde::Serialize;
 
 use super::config::LinkChoice;
 use super::device::{Device, Kind, Request, ask_flash};
@@ -13,7 +12,7 @@ use super::failure::Failure;
 use super::link::Link;
 use super::parity::{self, Part};
 use super::stripe::{Level, StripeMap};
-use crate::kernel::Ns;
+use crate::kernel::{Action, EventList, Ns, Port, TIME_LIMIT_NS};
 use destage::Destage;
 
 /// The answer to a request.
@@ -26,23 +25,21 @@ pub enum Answer {
 }
 
 /// A volume's counters in a run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests received.
-    pub submitted: u64,
-    /// Requests whose completion is known or was reported.
-    pub completed: u64,
-    /// Requests to drives.
-    pub parts: u64,
-    /// Writes that the cache took.
-    pub cached: u64,
-    /// Writes that bypassed it, as it was full.
-    pub through: u64,
-    /// Reads that it served.
+    pub requests: u64,
+    /// Requests to its drives for them.
+    pub drive_requests: u64,
+    /// Writes that its cache took.
+    pub cached_writes: u64,
+    /// Writes that bypassed the full cache.
+    pub through_writes: u64,
+    /// Reads served by the cache.
     pub cache_hits: u64,
-    /// Writes from the cache to the drives, and their bytes.
-    pub destaged: u64,
-    /// See there.
+    /// Writes from the cache to the drives.
+    pub destaged_writes: u64,
+    /// Bytes of these.
     pub destaged_bytes: u64,
 }
 
@@ -73,18 +70,20 @@ struct Operation {
     reads_first: bool,
 }
 
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Event {
+/// What is due in a volume: the targets of its events, each with the number of a drive or of an operation.
+mod due {
+    use crate::kernel::Port;
+
     /// A disk has completed its request.
-    Disk(u32),
+    pub(super) const DISK: Port = Port::new(1);
     /// A part of an operation is done.
-    Part(u32),
+    pub(super) const PART: Port = Port::new(2);
     /// A request has arrived over the link.
-    Arrived(u32),
+    pub(super) const ARRIVED: Port = Port::new(3);
     /// A reply has arrived over the link.
-    Replied(u32),
+    pub(super) const REPLIED: Port = Port::new(4);
     /// A drive fails.
-    Lost(u32),
+    pub(super) const LOST: Port = Port::new(5);
 }
 
 /// How requests are served.
@@ -110,8 +109,7 @@ pub struct Volume {
     destage: Option<Destage>,
     operations: Vec<Operation>,
     free: Vec<u32>,
-    events: BinaryHeap<Reverse<(Ns, u64, Event)>>,
-    sequence: u64,
+    events: EventList,
     /// Alternates, so that equal halves of a mirror are read in turn.
     turn: u32,
     failure: Option<Failure>,
@@ -142,8 +140,7 @@ impl Volume {
             destage: None,
             operations: Vec::new(),
             free: Vec::new(),
-            events: BinaryHeap::new(),
-            sequence: 0,
+            events: EventList::new(),
             turn: 0,
             failure: None,
             served: Vec::new(),
@@ -161,13 +158,14 @@ impl Volume {
         self
     }
 
-    /// Schedules the failure of a drive; requests that it serves at that time still complete.
+    /// Schedules the failure of a drive; requests that it serves at that time still complete. No run lasts until a time beyond
+    /// the limit.
     pub fn lose_at(&mut self, at_ns: Ns, drive: u32) {
         self.way = Way::InEvents;
         if at_ns == 0 {
             self.lose(drive);
-        } else {
-            self.push(at_ns, Event::Lost(drive));
+        } else if at_ns < TIME_LIMIT_NS {
+            self.push(at_ns, due::LOST, drive);
         }
     }
 
@@ -277,16 +275,15 @@ impl Volume {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        self.counters.submitted += 1;
+        self.counters.requests += 1;
         if self.way == Way::AtOnce {
-            self.counters.completed += 1;
             return self.at_once(now, request).map(Answer::Done);
         }
         let number = self.begin(For::Host, request, token);
         if let Some(link) = &mut self.link {
             let data_bytes = if request.kind.writes() { request.bytes } else { 0 };
             let arrived_ns = link.send_to_array(now, data_bytes);
-            self.push(arrived_ns, Event::Arrived(number));
+            self.push(arrived_ns, due::ARRIVED, number);
             return Ok(Answer::Pending);
         }
         let replied_ns = self.arrive(now, number);
@@ -296,7 +293,6 @@ impl Volume {
         Ok(match replied_ns {
             Some(done_ns) => {
                 self.end(number);
-                self.counters.completed += 1;
                 Answer::Done(done_ns)
             }
             None => Answer::Pending,
@@ -307,7 +303,7 @@ impl Volume {
     #[must_use]
     #[inline]
     pub fn next_event(&self) -> Ns {
-        self.events.peek().map_or(Ns::MAX, |&Reverse((at_ns, ..))| at_ns)
+        self.events.next_time_ns()
     }
 
     /// Processes the events due up to `now`; the tokens of completed requests go to `done`, in the order of completion.
@@ -315,31 +311,28 @@ impl Volume {
     /// # Errors
     /// If the volume can't answer any more.
     pub fn advance(&mut self, now: Ns, done: &mut Vec<u32>) -> Result<(), Failure> {
-        while self.next_event() <= now {
-            let Some(Reverse((at_ns, _, event))) = self.events.pop() else {
-                break;
-            };
-            match event {
-                Event::Disk(drive) => self.disk_done(at_ns, drive, done),
-                Event::Part(number) => self.part_done(at_ns, number, done),
-                Event::Arrived(number) => {
+        while let Some((at_ns, event)) = self.events.pop_until(now) {
+            let number = event.token();
+            match event.port() {
+                due::DISK => self.disk_done(at_ns, number, done),
+                due::PART => self.part_done(at_ns, number, done),
+                due::ARRIVED => {
                     if let Some(replied_ns) = self.arrive(at_ns, number) {
                         self.reply(replied_ns, number);
                     }
                 }
-                Event::Replied(number) => {
+                due::REPLIED => {
                     done.push(self.end(number).token);
-                    self.counters.completed += 1;
                 }
-                Event::Lost(drive) => self.lose(drive),
+                due::LOST => self.lose(number),
+                port => unreachable!("a volume has no {port:?}"),
             }
         }
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    fn push(&mut self, at_ns: Ns, event: Event) {
-        self.events.push(Reverse((at_ns, self.sequence, event)));
-        self.sequence += 1;
+    fn push(&mut self, at_ns: Ns, port: Port, number: u32) {
+        self.events.push(at_ns, Action::call(port, number));
     }
 
     fn begin(&mut self, whom: For, request: Request, token: u32) -> u32 {
@@ -378,7 +371,7 @@ impl Volume {
         let number = disk.finish();
         let next_ns = disk.next_event();
         if next_ns < Ns::MAX {
-            self.push(next_ns, Event::Disk(drive));
+            self.push(next_ns, due::DISK, drive);
         }
         self.part_done(now, number, done);
     }
@@ -404,7 +397,6 @@ impl Volume {
             For::Host if self.link.is_some() => self.reply(now, number),
             For::Host => {
                 done.push(self.end(number).token);
-                self.counters.completed += 1;
             }
             For::Cache => self.destaged(now, number, done),
             For::Nobody => unreachable!("parts belong to an operation in progress"),
@@ -419,7 +411,7 @@ impl Volume {
             .link
             .as_mut()
             .map_or(at_ns, |link| link.send_to_host(at_ns, data_bytes));
-        self.push(there_ns, Event::Replied(number));
+        self.push(there_ns, due::REPLIED, number);
     }
 }
 

@@ -8,13 +8,20 @@ use crate::disk::{Disk, DiskProfile, Order, Parameters};
 use crate::flash::{Age, Drive, DriveProfile, Setup};
 use crate::rng::Rng;
 
-/// Tries `property` on many values. The seed is new each time, unless the environment has one.
+/// Tries `property` on many values. The seed is new each time, unless the environment has one. `test` is part of the path of the
+/// test that calls this, so the command that repeats a failure runs that test.
 pub(crate) fn holds<S: Strategy>(
     cases: u32,
     test: &str,
     values: &S,
     property: impl Fn(S::Value) -> Result<(), String>,
 ) {
+    // A test that is not the only one has a thread with its name.
+    let own_name = std::thread::current().name().unwrap_or("main").to_owned();
+    assert!(
+        own_name == "main" || own_name.contains(test),
+        "the command to repeat {own_name} would run {test}"
+    );
     let from_environment = std::env::var("PROPTEST_RNG_SEED")
         .ok()
         .and_then(|word| word.parse().ok());

@@ -50,7 +50,7 @@ fn a_volume_bursts_until_its_credits_are_spent_and_then_falls_to_its_baseline() 
     let mut volume = volume(1000);
     let (burst, now) = rate(volume.as_mut(), 0, 10_000, 8192);
     assert!(near(burst, 3_000), "{burst} a second with credits");
-    let left = volume.told().levels["credits_left"];
+    let left = volume.reported().levels["credits_left"];
     assert!(
         left.abs_diff(5_400 - 5_000) < 60,
         "{left} credits are left: half of those spent were earned"
@@ -58,28 +58,32 @@ fn a_volume_bursts_until_its_credits_are_spent_and_then_falls_to_its_baseline() 
     let (_, now) = rate(volume.as_mut(), now, 2_000, 8192);
     let (baseline, _) = rate(volume.as_mut(), now, 10_000, 8192);
     assert!(near(baseline, 1_500), "{baseline} a second without");
-    let told = volume.told();
-    assert_eq!(told.levels["credits_left"], 0);
-    assert!(told.counts["ios_without_credit"] > 9_000 && told.counts["ios"] == 22_000);
+    let reported = volume.reported();
+    assert_eq!(reported.levels["credits_left"], 0);
+    assert!(reported.counts["ios_without_credit"] > 9_000 && reported.counts["ios"] == 22_000);
 }
 
 #[test]
 fn an_idle_volume_earns_credits_at_its_baseline_up_to_its_bucket() {
     let mut volume = volume(1000);
     let (_, now) = rate(volume.as_mut(), 0, 15_000, 8192);
-    assert_eq!(volume.told().levels["credits_left"], 0);
+    assert_eq!(volume.reported().levels["credits_left"], 0);
     volume.submit(now + 2 * SEC, read(8192));
-    let earned = volume.told().levels["credits_left"];
+    let earned = volume.reported().levels["credits_left"];
     assert!((2_900..3_100).contains(&earned), "{earned} in two seconds");
     volume.submit(now + 100 * SEC, read(8192));
-    assert_eq!(volume.told().levels["credits_left"], 5_399, "a full bucket, less one");
+    assert_eq!(
+        volume.reported().levels["credits_left"],
+        5_399,
+        "a full bucket, less one"
+    );
 }
 
 #[test]
 fn a_large_request_costs_a_credit_for_each_piece_and_its_data_queue() {
     let mut volume = volume(1);
     volume.submit(0, read(1 << 20));
-    assert_eq!(volume.told().counts["ios"], 4);
+    assert_eq!(volume.reported().counts["ios"], 4);
     let (_, now) = rate(volume.as_mut(), SEC, 10_000, 262_144);
     let bytes_per_s = 10_000 * 262_144 * SEC / (now - SEC);
     assert!(
@@ -108,8 +112,8 @@ fn credits_outlive_a_rest_and_a_save_and_a_format_fills_none() {
         volume.rest(Rng::stream(3, "next"));
         volume.format();
     }
-    assert!(kept.told().levels["credits_left"] < 3_000);
-    assert_eq!(loaded.told().levels, kept.told().levels);
+    assert!(kept.reported().levels["credits_left"] < 3_000);
+    assert_eq!(loaded.reported().levels, kept.reported().levels);
     assert_eq!(
         rate(loaded.as_mut(), 0, 6_000, 8192),
         rate(kept.as_mut(), 0, 6_000, 8192)

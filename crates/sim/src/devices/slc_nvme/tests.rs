@@ -45,10 +45,10 @@ fn writes_run_at_the_caches_rate_until_it_is_full_and_then_at_the_flashs_own() {
     let (slow, _) = rate(drive.as_mut(), now, 10_000 * MB);
     assert!(near(fast, 3_300 * MB), "{fast} bytes a second into the cache");
     assert!(near(slow, 1_700 * MB), "{slow} bytes a second beyond it");
-    let told = drive.told();
-    assert_eq!(told.levels["slc_cached_bytes"], 42_000 * MB);
+    let reported = drive.reported();
+    assert_eq!(reported.levels["slc_cached_bytes"], 42_000 * MB);
     assert_eq!(
-        told.counts["slc_written_bytes"] + told.counts["native_written_bytes"],
+        reported.counts["slc_written_bytes"] + reported.counts["native_written_bytes"],
         54_000 * MB
     );
 }
@@ -67,14 +67,14 @@ fn in_a_world_that_is_smaller_the_cache_is_full_after_as_much_of_the_data() {
 fn a_drive_that_was_idle_has_room_in_its_cache_again() {
     let mut drive = drive(1);
     let (_, full_ns) = rate(drive.as_mut(), 0, 45_000 * MB);
-    assert_eq!(drive.told().levels["slc_cached_bytes"], 42_000 * MB);
+    assert_eq!(drive.reported().levels["slc_cached_bytes"], 42_000 * MB);
     let (fast, now) = rate(drive.as_mut(), full_ns + 60 * SEC, 20_000 * MB);
     assert!(near(fast, 3_300 * MB), "{fast} bytes a second");
-    assert!(drive.told().counts["folded_bytes"] > 20_000 * MB);
-    let before = drive.told().levels["slc_cached_bytes"];
+    assert!(drive.reported().counts["folded_bytes"] > 20_000 * MB);
+    let before = drive.reported().levels["slc_cached_bytes"];
     drive.submit(now + MS, request(Kind::Write, 0, MB));
     assert!(
-        drive.told().levels["slc_cached_bytes"] > before,
+        drive.reported().levels["slc_cached_bytes"] > before,
         "a pause too short to fold"
     );
 }
@@ -87,7 +87,7 @@ fn idle_time_is_spent_once_however_often_the_drive_is_looked_at() {
         for look in 1..=looks {
             drive.submit(now + look * 4 * SEC / looks, request(Kind::Read, 0, 4096));
         }
-        drive.told().counts["folded_bytes"]
+        drive.reported().counts["folded_bytes"]
     };
     // Looks are reads, which end the idleness: many of them leave less time, and never more.
     assert!(
@@ -119,9 +119,9 @@ fn a_drive_that_was_put_away_goes_on_with_an_empty_cache_and_all_its_counts() {
     devices::load(loaded.as_mut(), &bytes).expect("its own bytes");
     for drive in [&mut kept, &mut loaded] {
         drive.rest(Rng::stream(2, "next"));
-        assert_eq!(drive.told().levels["slc_cached_bytes"], 0);
+        assert_eq!(drive.reported().levels["slc_cached_bytes"], 0);
     }
-    assert_eq!(loaded.told().counts, kept.told().counts);
+    assert_eq!(loaded.reported().counts, kept.reported().counts);
     assert_eq!(rate(loaded.as_mut(), 0, 500 * MB), rate(kept.as_mut(), 0, 500 * MB));
     assert!(
         devices::load(drive(32).as_mut(), &bytes).is_err(),

@@ -1,6 +1,6 @@
 //! The quick way to an old drive leads to the same state as the slow way.
 
-use super::{Age, fifo_host_pages_per_clean, greedy_steady};
+use super::{Age, fifo_host_pages_per_collection, greedy_steady};
 use crate::flash::ftl::{FlashPage, Ftl, Shape, Streams};
 use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
@@ -99,7 +99,7 @@ fn the_greedy_steady_state_holds_all_blocks_and_all_valid_pages() {
 /// b/w = A = a/(a + W0(-a e^-a)) at 28 % spare, 2.48 rounded.
 #[test]
 fn the_fifo_steady_state_is_that_of_the_published_formula() {
-    let host_pages = fifo_host_pages_per_clean(640_000.0, 12_800, 64);
+    let host_pages = fifo_host_pages_per_collection(640_000.0, 12_800, 64);
     assert!((64.0 / host_pages - 2.48).abs() < 0.005, "{}", 64.0 / host_pages);
 }
 

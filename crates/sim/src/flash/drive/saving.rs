@@ -18,7 +18,7 @@ impl Drive {
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.word(MAGIC);
-        out.word(u64::from(self.cleaning));
+        out.word(u64::from(self.collecting));
         out.word(u64::from_le_bytes(self.owed.to_le_bytes()));
         let part = self.part_page.map(|part| (u64::from(part.page), part.filled_bytes));
         let (page, filled_bytes) = part.unwrap_or((u64::MAX, 0));
@@ -40,7 +40,7 @@ impl Drive {
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         parameters.check().map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;
-        let (cleaning, owed) = (input.word()? != 0, i64::from_le_bytes(input.word()?.to_le_bytes()));
+        let (collecting, owed) = (input.word()? != 0, i64::from_le_bytes(input.word()?.to_le_bytes()));
         let (page, filled_bytes) = (input.word()?, input.word()?);
         let (pages_to_erase, next_to_erase) = (input.word()?, input.word()?);
         let mut counters = Counters::default();
@@ -59,7 +59,7 @@ impl Drive {
         let mut drive = Self::around(ftl, parameters, rng);
         let part_page = u32::try_from(page).ok();
         drive.part_page = part_page.map(|page| PartPage { page, filled_bytes });
-        (drive.cleaning, drive.owed, drive.counters) = (cleaning, owed, counters);
+        (drive.collecting, drive.owed, drive.counters) = (collecting, owed, counters);
         let narrow = |word| u32::try_from(word).map_err(|_| StateError::Length);
         drive.dies.pages_to_erase = narrow(pages_to_erase)?;
         drive.dies.next_to_erase = narrow(next_to_erase)?;

@@ -40,7 +40,7 @@ fn parameters() -> Parameters {
         link_read_bytes_per_s: PAGE * 1_000_000,
         link_write_bytes_per_s: PAGE * 1_000_000,
         buffer_pages: 64,
-        cleaning: GarbageCollection {
+        garbage_collection: GarbageCollection {
             start_blocks: 3,
             stop_blocks: 6,
             pace_per_mille: 1500,
@@ -185,10 +185,10 @@ fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplificati
             },
             read_ns: if erase_ns == 0 { 0 } else { 50 * US },
             erase_ns,
-            cleaning: GarbageCollection {
+            garbage_collection: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 20,
-                ..parameters().cleaning
+                ..parameters().garbage_collection
             },
             ..parameters()
         });
@@ -247,11 +247,11 @@ fn a_burst_of_writes_is_taken_at_once_until_the_buffer_is_full() {
 fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
     let spread = |addresses| {
         let mut drive = drive(Parameters {
-            cleaning: GarbageCollection {
+            garbage_collection: GarbageCollection {
                 start_blocks: 4,
                 stop_blocks: 16,
                 pace_per_mille: 3000,
-                ..parameters().cleaning
+                ..parameters().garbage_collection
             },
             ..parameters()
         });
@@ -271,7 +271,7 @@ fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
             times.push(now - start);
         }
         times.sort_unstable();
-        (times[180] / times[20], drive.counters().cleaning_bursts)
+        (times[180] / times[20], drive.counters().collection_bursts)
     };
     let (full, bursts) = spread(7000);
     assert!(full >= 3 && bursts > 5, "{full} {bursts}");
@@ -280,7 +280,7 @@ fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
 }
 
 #[test]
-fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_says() {
+fn while_it_runs_garbage_collection_wins_as_many_pages_for_each_page_written_as_its_pace_says() {
     for pace_per_mille in [1500, 3000] {
         let mut drive = drive(Parameters {
             shape: Shape {
@@ -288,11 +288,11 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
                 logical_pages: 48_000,
                 ..parameters().shape
             },
-            cleaning: GarbageCollection {
+            garbage_collection: GarbageCollection {
                 start_blocks: 10,
                 stop_blocks: 110,
                 pace_per_mille,
-                ..parameters().cleaning
+                ..parameters().garbage_collection
             },
             ..parameters()
         });
@@ -302,9 +302,9 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
             free_blocks: 10,
         };
         drive.age(age, &mut rng).expect("it can be aged");
-        let mut burst = |drive: &mut Drive, cleaning: bool| {
+        let mut burst = |drive: &mut Drive, collecting: bool| {
             let before = drive.counters().ftl.host_pages;
-            while drive.cleaning == cleaning {
+            while drive.collecting == collecting {
                 drive.submit(0, write(draw(&mut rng, 48_000))).expect("it is on-line");
             }
             drive.counters().ftl.host_pages - before
@@ -318,12 +318,12 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
 }
 
 #[test]
-fn a_drive_left_alone_cleans_up_by_itself() {
+fn a_drive_left_alone_collects_garbage_by_itself() {
     let mut drive = filled(
         Parameters {
-            cleaning: GarbageCollection {
+            garbage_collection: GarbageCollection {
                 idle_blocks: 20,
-                ..parameters().cleaning
+                ..parameters().garbage_collection
             },
             ..parameters()
         },
@@ -336,9 +336,9 @@ fn a_drive_left_alone_cleans_up_by_itself() {
     }
     assert!(drive.ftl().free_blocks() < 10);
     drive.advance(now + S / 2);
-    assert_eq!(drive.counters().idle_cleans, 0, "half a second is not idle yet");
+    assert_eq!(drive.counters().idle_collections, 0, "half a second is not idle yet");
     drive.advance(now + 60 * S);
-    assert!(drive.counters().idle_cleans > 0);
+    assert!(drive.counters().idle_collections > 0);
     assert_eq!(drive.ftl().free_blocks(), 20);
     assert_eq!(drive.ftl().check(), Ok(()));
 }
@@ -456,10 +456,10 @@ fn parameters_that_can_not_be_are_refused_by_name() {
     };
     assert_eq!(refusal(no_dies), "dies is 0: it must be positive");
     let mut slow = parameters();
-    slow.cleaning.pace_per_mille = 1000;
+    slow.garbage_collection.pace_per_mille = 1000;
     assert!(refusal(slow).starts_with("pace_per_mille is 1000"));
     let mut greedy = parameters();
-    greedy.cleaning.stop_blocks = 40;
+    greedy.garbage_collection.stop_blocks = 40;
     assert!(
         refusal(greedy).starts_with("garbage collection wants 40 free blocks, but this format leaves 32 spare ones")
     );

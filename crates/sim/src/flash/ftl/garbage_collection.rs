@@ -5,18 +5,13 @@
 //! in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
+use crate::prefetch;
 
 /// Free blocks below which the host may not open one: garbage collection needs the last one to copy into.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
 
 /// How many pages are copied together.
 const GROUP: usize = 64;
-
-/// Most pages of blocks about to be collected that are looked up together; at least those of one block.
-const GROUP_AHEAD: u32 = 1024;
-
-/// Entries of a map per line of the processor's cache.
-const LINE: usize = 16;
 
 /// A valid page of a block that is collected.
 #[derive(Clone, Copy)]
@@ -65,7 +60,7 @@ impl Ftl {
     /// that takes.
     fn look_at_victims(&self) -> usize {
         let pages = self.shape.pages_per_block;
-        let at_most = (GROUP_AHEAD / pages).max(1) as usize;
+        let at_most = (prefetch::COLLECTED_PAGES / pages).max(1) as usize;
         let mut won = 0;
         let victims = self.blocks.in_order().take(at_most).take_while(move |&block| {
             let enough = won >= pages;
@@ -75,18 +70,11 @@ impl Ftl {
         let written_to = |block: u32| &self.logical_of[(block << self.shift) as usize..][..pages as usize];
         let count = victims.clone().count();
         let to_copy = victims.filter(|&block| self.blocks.valid(block) > 0);
-        let mut touched = 0;
-        for block in to_copy.clone() {
-            for line in written_to(block).chunks(LINE) {
-                touched ^= line[0];
-            }
-        }
-        for block in to_copy {
-            for &logical in written_to(block) {
-                touched ^= self.touch(logical);
-            }
-        }
-        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
+        let lines = to_copy
+            .clone()
+            .flat_map(|block| written_to(block).chunks(prefetch::LINE));
+        prefetch::touch(lines.map(|line| line[0]));
+        prefetch::touch(to_copy.flat_map(written_to).map(|&logical| self.touch(logical)));
         count
     }
 
@@ -120,7 +108,7 @@ impl Ftl {
 
     /// Puts pages at the garbage collection's write point, in runs that end where its blocks do.
     fn copy(&mut self, mut pages: &[Valid], observer: &mut impl Observer) {
-        let point = self.cleaning_point;
+        let point = self.copy_point;
         while !pages.is_empty() {
             let here = self.open(point);
             let (run, later) = pages.split_at(pages.len().min(here.room()));

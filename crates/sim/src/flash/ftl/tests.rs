@@ -6,12 +6,12 @@
 //! At 7 % spare, 8192 blocks have 536 spare ones, so an uncertainty of half a block is 0.1 %; chance adds less.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed};
 
 use super::{FlashPage, Ftl, Observer, Shape, Streams};
 use crate::flash::Age;
 use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
+use crate::volume::repeat::holds;
 
 fn shape(blocks: u32, pages_per_block: u32, logical_pages: u32) -> Shape {
     Shape {
@@ -250,32 +250,11 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A seed from the environment, or a new one; a failure prints it.
-fn repeatable(cases: u32) -> (Config, String) {
-    let from_environment = std::env::var("PROPTEST_RNG_SEED")
-        .ok()
-        .and_then(|word| word.parse().ok());
-    let seed = from_environment.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0));
-    let config = Config {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        ..Config::default()
-    };
-    (
-        config,
-        format!("PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim flash"),
-    )
-}
-
 #[test]
 fn no_sequence_of_writes_trims_formats_and_rests_loses_a_page() {
-    let (config, command) = repeatable(300);
-    let mut runner = proptest::test_runner::TestRunner::new(config);
-    let outcome = runner.run(&(shapes(), steps()), |(shape, steps)| {
-        follow(shape, &steps).map_err(TestCaseError::fail)
+    holds(300, "no_sequence_of_writes", &(shapes(), steps()), |(shape, steps)| {
+        follow(shape, &steps)
     });
-    assert!(outcome.is_ok(), "{}\nagain: {command}", outcome.expect_err("it failed"));
 }
 
 /// Takes `steps` on a drive of `shape` beside a plain list of which pages hold data.

@@ -113,7 +113,10 @@ fn scale_shrinks_the_flash_and_leaves_the_clock_alone() {
     let (life_size, small) = (iodrive("basic", 1), iodrive("basic", 64));
     assert_eq!(life_size.shape.blocks / 64, small.shape.blocks);
     assert_eq!(life_size.shape.logical_pages / 64, small.shape.logical_pages);
-    assert_eq!(life_size.cleaning.start_blocks / 64, small.cleaning.start_blocks);
+    assert_eq!(
+        life_size.garbage_collection.start_blocks / 64,
+        small.garbage_collection.start_blocks
+    );
     assert_eq!((life_size.program_ns, life_size.dies), (small.program_ns, small.dies));
 }
 
@@ -122,7 +125,10 @@ fn scale_shrinks_the_flash_and_leaves_the_clock_alone() {
 fn the_drive_copies_as_much_at_one_scale_as_at_another() {
     let amplification = |scale| {
         let parameters = iodrive("basic", scale);
-        let (addresses, free_blocks) = (parameters.shape.logical_pages, parameters.cleaning.stop_blocks);
+        let (addresses, free_blocks) = (
+            parameters.shape.logical_pages,
+            parameters.garbage_collection.stop_blocks,
+        );
         let mut rng = Rng::stream(1, "scales");
         let mut drive = Drive::new(parameters, Rng::stream(1, "drive")).expect("a shipped profile");
         let age = Age::Steady { addresses, free_blocks };

@@ -63,11 +63,11 @@ impl Volume {
         }
         if destage.cache.take(offset, bytes) {
             let mirrored_ns = destage.mirror.send_to_array(now, bytes);
-            self.counters.cached += 1;
+            self.counters.cached_writes += 1;
             self.destage(now);
             return Some(mirrored_ns);
         }
-        self.counters.through += 1;
+        self.counters.through_writes += 1;
         self.operations[number as usize].waits_for = destage.cache.take_through(offset, bytes, number);
         self.destage(now);
         None
@@ -81,7 +81,7 @@ impl Volume {
                 offset: run.offset,
                 bytes: run.bytes,
             };
-            self.counters.destaged += 1;
+            self.counters.destaged_writes += 1;
             self.counters.destaged_bytes += run.bytes;
             let number = self.begin(For::Cache, request, 0);
             self.ask_drives(now, number);

@@ -1,6 +1,6 @@
 //! A volume's requests to its drives: to which of them, and in how many parts.
 
-use super::{Device, Event, Failure, Kind, Level, Ns, Part, Request, Volume, ask_flash, parity};
+use super::{Device, Failure, Kind, Level, Ns, Part, Request, Volume, ask_flash, due, parity};
 use crate::flash::Offline;
 
 impl Volume {
@@ -41,7 +41,7 @@ impl Volume {
             Device::Disk(_) => unreachable!("a disk does not know when it will be done"),
         };
         member.until = member.until.max(done_ns);
-        self.counters.parts += 1;
+        self.counters.drive_requests += 1;
         Ok(done_ns)
     }
 
@@ -118,7 +118,7 @@ impl Volume {
             let member = &mut self.members[part.drive as usize];
             let Device::Disk(disk) = &mut member.device else {
                 match self.ask_member(now, kind, part) {
-                    Ok(done_ns) => self.push(done_ns, Event::Part(number)),
+                    Ok(done_ns) => self.push(done_ns, due::PART, number),
                     Err(offline) => self.failure = Some(offline.into()),
                 }
                 continue;
@@ -126,9 +126,9 @@ impl Volume {
             let was_idle = disk.next_event() == Ns::MAX;
             disk.submit(now, part.offset, part.bytes, kind.writes(), number);
             let done_ns = disk.next_event();
-            self.counters.parts += 1;
+            self.counters.drive_requests += 1;
             if was_idle {
-                self.push(done_ns, Event::Disk(part.drive));
+                self.push(done_ns, due::DISK, part.drive);
             }
         }
     }

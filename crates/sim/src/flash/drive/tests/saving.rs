@@ -31,10 +31,10 @@ fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
 fn lively() -> Parameters {
     Parameters {
         jitter_per_mille: 250,
-        cleaning: GarbageCollection {
+        garbage_collection: GarbageCollection {
             idle_after_ns: 300 * US,
             idle_blocks: 10,
-            ..parameters().cleaning
+            ..parameters().garbage_collection
         },
         ..parameters()
     }
@@ -46,7 +46,7 @@ fn a_drive_taken_up_from_its_bytes_goes_on_as_one_that_rested() {
     work(&mut kept, 1);
     kept.rest(Rng::stream(1, "drive"));
     let mut rng = Rng::stream(8, "until cleaning");
-    while !kept.cleaning || kept.owed == 0 {
+    while !kept.collecting || kept.owed == 0 {
         kept.submit(0, write(draw(&mut rng, 7000))).expect("it is on-line");
     }
     let mut loaded = Drive::load(lively(), &kept.save(), Rng::stream(2, "drive")).expect("its own bytes");

@@ -10,23 +10,51 @@
 //! allocated in that file since; then it searches the file whose turn it is. With as many files as workers, each ends
 //! up alone in one.
 
-use super::Engine;
-use super::above::Level;
-use super::geometry::DbPage;
-use super::leaf::{Leaf, flag};
-use super::resource::Page;
-use super::session::Session;
-use crate::sqlos::{LatchClass, Mode};
+use super::Load;
+use crate::engine::Engine;
+use crate::engine::above::Level;
+use crate::engine::geometry::DbPage;
+use crate::engine::leaf::{Leaf, flag};
+use crate::engine::resource::Page;
+use crate::engine::session::Session;
+use crate::kernel::Ns;
+use crate::scenario::Costs;
+use crate::sqlos::{LatchClass, Machine, Mode};
+
+#[derive(Debug)]
+pub(super) struct SequentialInsert;
+
+impl Load for SequentialInsert {
+    fn name(&self) -> &'static str {
+        "sequential-insert"
+    }
+
+    fn serial_ns(&self, costs: &Costs) -> Ns {
+        costs.append_cpu_ns.value + costs.find_page_cpu_ns.value
+    }
+
+    /// A row of a page has a leaf of its own.
+    fn leaves(&self, rows: u64) -> u64 {
+        rows
+    }
+
+    fn start<'r>(&self, engine: &'r Engine<'_>, machine: &mut Machine<'r>) {
+        engine.spawn_sessions(machine, async |engine, session| {
+            engine.ascending_rows(session).await;
+            engine.commit(session).await;
+        });
+    }
+}
 
 /// The key of all rows at the right edge.
 const RIGHT_EDGE: u32 = u32::MAX;
 
 impl Engine<'_> {
     /// A transaction's rows.
-    pub(super) async fn ascending_rows(&self, session: &mut Session) {
-        while session.rows_left > 0 {
-            session.rows_left -= 1;
-            session.cpu_ns += self.load.row.of(session.words.next_u64());
+    async fn ascending_rows(&self, session: &mut Session) {
+        while session.left > 0 {
+            session.left -= 1;
+            session.cpu_ns += self.sessions.row.of(session.words.next_u64());
             self.charge(session).await;
             self.append(session).await;
             session.log_bytes += self.costs.log_page_row_bytes.value;
@@ -79,7 +107,7 @@ impl Engine<'_> {
         if session.words.below(self.costs.index_fanout.value) == 0 {
             self.split_parent(RIGHT_EDGE, session).await;
         }
-        let cpu_ns = self.load.append.of(session.words.next_u64() >> 32);
+        let cpu_ns = self.sessions.append.of(session.words.next_u64() >> 32);
         self.os.cpu_unbroken(cpu_ns).await;
         let right = self.leaf_on(page);
         self.tree.borrow_mut().append(right);
@@ -97,7 +125,7 @@ impl Engine<'_> {
             files.next_page(file) == next_page && !files.is_full(file)
         });
         if kept.is_none() {
-            let cpu_ns = self.load.find_page.of(session.words.next_u64() >> 32);
+            let cpu_ns = self.sessions.find_page.of(session.words.next_u64() >> 32);
             self.os.cpu_unbroken(cpu_ns).await;
         }
         let in_turn = || self.allocator.next_in_turn(&self.files.borrow());

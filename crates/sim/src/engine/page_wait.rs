@@ -1,0 +1,96 @@
+//! Waits for a page that is in an I/O, `PAGEIOLATCH_*`, or in use, `PAGELATCH_*`: all of it is here.
+//!
+//! A page that is read or written is latched by its I/O, exclusively or shared. A latch in the table of latches costs time, and
+//! nearly all I/Os end without anybody waiting, so the I/O's hold is only implied by the flags [`flag::READING`] and
+//! [`flag::WRITING`] until somebody does:
+//! - The worker that asked for the page *parks* ([`Engine::park_for`]): it waits without a latch, and the end of the I/O
+//!   calls it by its number. It is the first to wait, and mostly the only one.
+//! - A later worker *latches* ([`Engine::wait_for`]): the first of them takes the I/O's hold in its name
+//!   ([`flag::LATCHED`]), and then all queue for the latch, in order. The end of the I/O releases that hold.
+//!
+//! Both are waits of the type `PAGEIOLATCH_*`.
+
+use super::Engine;
+use super::leaf::{Leaf, flag};
+use super::pool::Wanted;
+use crate::hint::rare;
+use crate::kernel::Ns;
+use crate::sqlos::{LatchClass, Mode, Park};
+
+impl<'w> Engine<'w> {
+    /// CPU time for a read.
+    pub(super) fn read_cpu_ns(&self, leaf: Leaf) -> Ns {
+        let page = || self.files.borrow().page_of(leaf);
+        self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
+    }
+
+    /// Reads a leaf, unless another worker has begun to.
+    pub(super) async fn fetch(&self, leaf: Leaf, mode: Mode) {
+        if self.begin_fetch(leaf) {
+            self.park_for(leaf, mode).await;
+            self.end_fetch(leaf);
+        }
+    }
+
+    /// Starts to read a leaf; false if another worker has. The running worker parks for it next.
+    #[inline(always)]
+    pub(super) fn begin_fetch(&self, leaf: Leaf) -> bool {
+        {
+            let mut tree = self.tree.borrow_mut();
+            let state = tree.state_mut(leaf);
+            if rare(!state.is(flag::ABSENT)) {
+                return false;
+            }
+            state.begin_wait();
+        }
+        self.start_read(leaf);
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn end_fetch(&self, leaf: Leaf) {
+        self.tree.borrow_mut().state_mut(leaf).end_wait();
+    }
+
+    /// Waits for a page that this worker has asked for.
+    pub(super) fn park_for(&self, leaf: Leaf, mode: Mode) -> Park<'w> {
+        let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
+        self.os.park(LatchClass::PageIo.wait_type(mode), resource)
+    }
+
+    /// Waits until the leaf is no longer used in a way that bars `mode`.
+    pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
+        let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
+        let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
+        if let Some(io_mode) = io_mode {
+            let _io = latch
+                .try_acquire(io_mode)
+                .expect("nobody is at a page that is in I/O")
+                .hand_over();
+        }
+        latch.acquire(mode).await.release();
+        self.tree.borrow_mut().state_mut(leaf).end_wait();
+    }
+
+    /// A leaf is in its frame, read or new: the worker that parked for it continues, and then those with latches.
+    pub(super) fn arrived(&self, wanted: Wanted) {
+        let Wanted { leaf, worker, .. } = wanted;
+        let was_latched = self.tree.borrow_mut().state_mut(leaf).arrive();
+        // A new page may get its frame while its worker is still asking.
+        if worker != self.os.kernel().current() {
+            self.os.unpark(worker);
+        }
+        if rare(was_latched) {
+            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+        }
+    }
+
+    /// A leaf is written: those that wait to change it continue.
+    #[inline(always)]
+    pub(super) fn written(&self, leaf: Leaf) {
+        let was_latched = self.tree.borrow_mut().state_mut(leaf).end_write();
+        if rare(was_latched) {
+            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
+        }
+    }
+}

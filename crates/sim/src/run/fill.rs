@@ -1,0 +1,78 @@
+//! The phase of a run that fills the table: inserts with random keys, on a clock of its own that nobody sees.
+//!
+//! It ends once all pages are written. The run that follows finds as many of them in memory as the inserts left there. If it
+//! fails, so does that run.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use crate::block::{BlockError, Progress};
+use crate::engine::{Engine, Table};
+use crate::kernel::{MS, Ns};
+use crate::scenario::{Kind, RunPlan, Scenario, Workload};
+use crate::sqlos::{self, Machine, Sqlos};
+use crate::volume::Volume;
+
+use super::Step;
+
+/// Simulated time between two calls of `progress`.
+const LOOK_EVERY_NS: Ns = 10 * MS;
+
+/// Fills the table of a run.
+pub(super) fn fill(
+    scenario: &Scenario,
+    run: usize,
+    volumes: Vec<Volume>,
+    progress: Progress<'_, Step>,
+) -> (Vec<Volume>, Result<Table, BlockError>) {
+    let plan = plan_of(&scenario.runs[run]);
+    let layout = match scenario.layout_of(&plan) {
+        Ok(layout) => layout,
+        Err(defect) => return (volumes, Err(defect)),
+    };
+    let os = Sqlos::new(scenario.sqlos_config());
+    let table = Table::empty(scenario, &plan, &layout);
+    let engine = Engine::new(&os, scenario, &plan, layout, table, volumes, false);
+    let step = Step {
+        run,
+        rows: 0,
+        rows_in_all: scenario.runs[run].workload.operations(scenario.scale),
+    };
+    let done = insert_all(&os, &engine, || progress(step));
+    let volumes = engine.take_volumes();
+    (volumes, done.map(|()| engine.into_table()))
+}
+
+/// The run that fills the table of `run`.
+fn plan_of(run: &RunPlan) -> RunPlan {
+    let load = &run.workload;
+    RunPlan {
+        workload: Workload {
+            kind: Kind::FILLING,
+            rows_per_connection: load.kind.amounts(load).filled_rows,
+            own: BTreeMap::new(),
+            ..load.clone()
+        },
+        ..run.clone()
+    }
+}
+
+fn insert_all(
+    os: &Sqlos,
+    engine: &Engine<'_>,
+    mut progress: impl FnMut() -> ControlFlow<()>,
+) -> Result<(), BlockError> {
+    let mut machine = Machine::new(os);
+    engine.start(&mut machine);
+    machine.spawn_session(engine.write_all_pages());
+    loop {
+        let state = machine.run_until(os.now() + LOOK_EVERY_NS);
+        let state = state.map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
+        if state == sqlos::Progress::Finished || engine.failure().is_some() {
+            return engine.check().map_err(BlockError::Defect);
+        }
+        if progress().is_break() {
+            return Err(BlockError::Interrupted);
+        }
+    }
+}
