@@ -29,9 +29,9 @@ from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.making import make_run
 from storagelab.targets import Progress, Site, open_target
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import find_binaries
 from storagelab.targets.unprivileged import give_to_server
 
 CONNECTIONS = 4

@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.targets import open_target, preflight, remove_templates, sweep
-from storagelab.targets.postgres.kept import Kept, of_template
+from storagelab.targets.postgres.layout import Kept, of_template
 from storagelab.targets.postgres.server import Server
 
 PREFIX = "storagelab_0badcafe"

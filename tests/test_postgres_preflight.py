@@ -77,7 +77,7 @@ def test_data_files_share_the_need_round_robin(scratch):
 
 
 def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
-    from storagelab.targets.postgres.target import opened
+    from storagelab.targets.postgres.engine import opened
 
     for kind, rows in (("random-insert", 10_000), ("sequential-insert", 1_000)):
         config = small(scratch, kind=kind, rows_per_connection=rows, rows_per_transaction=500, data_files=2)

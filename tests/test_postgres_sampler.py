@@ -19,11 +19,10 @@ from storagelab.machine.procfs import Switches, keeps_schedstat
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
-from storagelab.targets.accounts import Totals
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.sampler import Sampler, _raw_waits
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.recording import Seen
+from storagelab.targets.postgres.settings import find_binaries
+from storagelab.targets.watching import Seen, Totals
 
 pytestmark = pytest.mark.slow
 

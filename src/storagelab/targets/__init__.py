@@ -95,7 +95,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own words for one that does not start.
     """
     from storagelab.targets.engines import kinds
-    from storagelab.targets.trial import try_kinds
+    from storagelab.targets.starting import try_kinds
 
     with told_to(tell):
         try_kinds(kinds(plan, site))

@@ -20,7 +20,7 @@ from storagelab.targets import Block, Preflight, Site, State, Target, VolumeNeed
 from storagelab.targets.blocks import independent
 from storagelab.targets.durability import compared
 from storagelab.targets.powers import powers, refuse
-from storagelab.targets.trial import Kind
+from storagelab.targets.starting import Kind
 
 
 class Engine(NamedTuple):

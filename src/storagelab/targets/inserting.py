@@ -10,10 +10,9 @@ from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.clocks import Clocks
-from storagelab.targets.loops import Loop
 from storagelab.targets.parts import C, Sessions
-from storagelab.targets.recording import Seen
-from storagelab.targets.steps import Counters, Done
+from storagelab.targets.steps import Counters, Done, Loop
+from storagelab.targets.watching import Seen
 
 
 class InsertingSessions(Sessions[C]):

@@ -12,7 +12,7 @@ from storagelab.targets import Site
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench
-from storagelab.targets.postgres import clients as programs
+from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import GeneratedTables
 

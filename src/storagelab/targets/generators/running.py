@@ -18,10 +18,9 @@ from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
-from storagelab.targets.loops import GATE_TIMEOUT_S, Loop
 from storagelab.targets.parts import C, Sessions
-from storagelab.targets.recording import Seen
-from storagelab.targets.steps import Counters, Done
+from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
+from storagelab.targets.watching import Seen
 
 _WHOLE = 100
 """From so many a second on, parts of a transaction are left out."""

@@ -17,10 +17,10 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.mariadb.workload import TABLE
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
+TABLE = "my_big_table"
 MARK = "made_by_storagelab"
 ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""

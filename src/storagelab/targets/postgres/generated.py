@@ -24,10 +24,9 @@ from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients
 from storagelab.targets.generators.running import Generator
-from storagelab.targets.postgres.clients import generator_sessions
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.reaching import Reaching
+from storagelab.targets.postgres.reaching import Reaching, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 

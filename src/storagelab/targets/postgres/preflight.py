@@ -10,12 +10,17 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.checking import by_how, check_generators, memory_notes
-from storagelab.targets.generators import against_memory
-from storagelab.targets.generators.against_memory import Memory
+from storagelab.targets import (
+    Preflight,
+    Site,
+    attaching,
+    checking,  # CHECK
+    places,
+    templates,
+)
+from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.parts import tables_of
-from storagelab.targets.postgres import attached, connecting
+from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
@@ -44,11 +49,11 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
     bytes_on = templates.with_kept(configs, site, _bytes_on, _kept_bytes_on)
-    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
+    needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private, running = by_how(configs)
-    notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
+    notes = [places.NOTE] if any(map(places.remote_paths, configs)) else []
     notes += memory_notes(private, _private_memory)
     notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
@@ -76,10 +81,10 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
     found = []
     for sharing in by_server(configs):
         with connecting.connect(sharing[0].target) as connection:
-            facts = attached.read_facts(connection)
+            facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-            attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+            connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
@@ -98,12 +103,12 @@ def _locks_at_once(config: Config) -> int:
 
 
 def _check_on_server(
-    connection: connecting.Connection, facts: attached.ServerFacts, config: Config, site: Site
+    connection: connecting.Connection, facts: connecting.ServerFacts, config: Config, site: Site
 ) -> None:
     on_volumes = bool(config.data_volumes)
-    attached.check_rights(
+    connecting.check_rights(
         config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint, database=attached.needs_database(config),
+        checkpoint=config.between_runs.checkpoint, database=connecting.needs_database(config),
     )  # fmt: skip
 
     def nearest(name: str) -> str:
@@ -111,7 +116,7 @@ def _check_on_server(
         return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
 
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
-    attached.check_session_settings(connection, facts, asked, nearest)
+    connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
     if on_volumes:
         for volume, path in site.volume_paths(config).items():
@@ -124,7 +129,7 @@ def _check_on_server(
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
-        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
+        known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         return _generated_bytes_on(
             config, 2 * (known or 0), volume
         )  # twice, while they are spread out; what the user's own files make is not known before
@@ -145,7 +150,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 def _kept_bytes_on(config: Config, volume: str) -> int:
     """What the template of this cell takes on a volume."""
-    known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
+    known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
     return _generated_bytes_on(config, known or 0, volume)
 
 
@@ -161,11 +166,11 @@ def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
 
 def _private_memory(config: Config) -> Memory:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
-    return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
+    return Memory("shared_buffers", _shared_buffers_bytes(config), checking.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
-    machine = against_memory.here() if facts.on_this_machine else None
+def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
+    machine = checking.here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
 

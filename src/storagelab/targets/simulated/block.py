@@ -19,7 +19,7 @@ from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
-from storagelab.targets.simulated.worlds import world_of
+from storagelab.targets.simulated.scenario import world_of
 from storagelab.version import __version__
 
 

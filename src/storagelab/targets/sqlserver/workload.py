@@ -10,9 +10,9 @@ from collections.abc import Callable
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.targets.inserting import InsertingSessions
-from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, await_gate, rows_per_report
-from storagelab.targets.sqlserver import tsql
+from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
+from storagelab.targets.steps import GATE_TIMEOUT_S, POLL_S, Loop, await_gate, rows_per_report
 
 TABLE = "MyBigTable"
 
@@ -110,7 +110,7 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
     """The call sent to each connection; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
-        per_report=rows_per_report(workload), gate=tsql.text(gate), seed=int(seed), worker=worker,
+        per_report=rows_per_report(workload), gate=connecting.text(gate), seed=int(seed), worker=worker,
         reads_per_row=workload.reads_per_row,
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ class Workers(InsertingSessions[Session]):
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
-        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
+        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=connecting.text(self.gate)))
         if answer is None or answer < 0:
             raise RunFailed(f"can't close the start gate: sp_getapplock answers {answer}")
         for number, worker in enumerate(self._workers, start=1):
@@ -201,7 +201,7 @@ class Workers(InsertingSessions[Session]):
         await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
 
     def _all_at_gate(self) -> bool:
-        question = _AT_GATE.format(sessions=tsql.integers(self.ids))
+        question = _AT_GATE.format(sessions=connecting.integers(self.ids))
         return bool(self._gatekeeper.value(question) == len(self._workers))
 
     def _raise_if_one_passed(self) -> None:
@@ -211,7 +211,7 @@ class Workers(InsertingSessions[Session]):
 
     def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
-        self._gatekeeper.execute(_OPEN_GATE.format(gate=tsql.text(self.gate)))
+        self._gatekeeper.execute(_OPEN_GATE.format(gate=connecting.text(self.gate)))
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until every loop is done; call `on_poll` a few times a second.

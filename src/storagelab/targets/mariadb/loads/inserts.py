@@ -7,13 +7,231 @@ partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pymysql
+
+from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
-from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.layout import Layout, execute
+from storagelab.targets.inserting import InsertingSessions
+from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
+from storagelab.targets.mariadb.layout import TABLE, Layout, execute
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.mariadb.workload import Workers, procedure
+from storagelab.targets.steps import POLL_S, Loop, await_gate, rows_per_report
+
+# --- workload --------------------------------------------------------------------------------------------------------
+#
+# The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together.
+
+
+PROGRESS = "storagelab_rows"
+"""The user variable in which a session publishes how many rows it has committed."""
+
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read. Not MD5, which MySQL has moved into a component by 9.7.
+_KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
+_ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
+_INSERT = "INSERT INTO {table} () VALUES ();"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+            SET reads_due = reads_due + reads_per_row;
+            WHILE reads_due >= 1 DO
+                SET found = NULL;
+                -- Apart, or every row would be compared with another key.
+                SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+                SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
+                SET reads_due = reads_due - 1, reads_done = reads_done + 1;
+                SET reads_found = reads_found + COALESCE(found = 42, 0);
+            END WHILE;"""
+
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count BIGINT, rows_per_transaction BIGINT, rows_per_report BIGINT,
+    seed BIGINT, worker BIGINT, reads_per_row DOUBLE)
+    COMMENT '{ownership}'
+BEGIN
+    DECLARE done, gate, reads_done, reads_found, found BIGINT DEFAULT 0;
+    DECLARE wanted BINARY(16);
+    DECLARE reads_due DOUBLE DEFAULT 0;
+    DECLARE started_s DECIMAL(20, 6);
+    SET @{progress} = 0;
+    -- All connections wait here until the gate's holder lets them go together.
+    SELECT count(*) INTO gate FROM {schema}.gate;
+    COMMIT;
+    SET started_s = UNIX_TIMESTAMP(SYSDATE(6));
+    SET autocommit = 0;
+    WHILE done < row_count DO
+            {insert}{reads}
+        SET done = done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT;
+            IF done % rows_per_report = 0 THEN
+                SET @{progress} = done;
+            END IF;
+        END IF;
+    END WHILE;
+    COMMIT;
+    SET autocommit = 1, @{progress} = done;
+    SELECT started_s, UNIX_TIMESTAMP(SYSDATE(6)), reads_done, reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
+    """The statement that creates the procedure; `schema` is quoted already."""
+    table = f"{schema}.{TABLE}"
+    mixed = workload.with_reads
+    return _PROCEDURE.format(
+        schema=schema, ownership=ownership, progress=PROGRESS,
+        insert=(_INSERT_KNOWN_KEY if mixed else _INSERT).format(table=table),
+        reads=_READS.format(table=table) if mixed else "",
+    )  # fmt: skip
+
+
+_AT_THE_GATE = "Waiting for table metadata lock"
+_STACK_BYTES = 512 * 1024
+"""A thread here only waits for its connection's answer."""
+
+
+def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
+    """The call sent to each connection; `worker` is its number."""
+    rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
+    values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
+    return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
+
+
+@dataclass
+class _Worker:
+    """One connection and the thread that waits for its answer."""
+
+    connection: Connection
+    thread: threading.Thread | None = None
+    answer: tuple[object, ...] | None = None
+    error: BaseException | None = None
+
+    def call(self, statement: str, done: threading.Semaphore) -> None:
+        try:
+            self.answer = ask(self.connection, statement)[0]
+        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: it was closed
+            self.error = error
+        finally:
+            done.release()
+
+
+class Workers(InsertingSessions[Connection]):
+    """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
+    still runs at the end."""
+
+    driver_error = pymysql.MySQLError
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        workload: InsertLoad,
+        schema: str,
+        other: Connection,
+        count_rows: Callable[[], int],
+        seed: int,
+    ) -> None:
+        super().__init__(workload, count_rows)
+        self._connect, self.schema, self.seed = connect, schema, seed
+        self._other = other
+        self._workers: list[_Worker] = []
+        self._gatekeeper: Connection | None = None
+        self._done = threading.Semaphore(0)
+
+    @property
+    def ids(self) -> list[int]:
+        """The server's ids of the connections."""
+        return [worker.connection.thread_id() for worker in self._workers]
+
+    @property
+    def _gate(self) -> Connection:
+        """An extra connection, since one that has locked a table may read no other."""
+        assert self._gatekeeper is not None, "the connections are not open"
+        return self._gatekeeper
+
+    @property
+    def first(self) -> Connection:
+        return self._workers[0].connection
+
+    def _add(self) -> None:
+        if self._gatekeeper is None:
+            self._gatekeeper = self._connect()
+        self._workers.append(_Worker(self._connect()))
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
+
+    def gather(self) -> None:
+        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        ask(self._gate, f"LOCK TABLES {self.schema}.gate WRITE")
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            for number, worker in enumerate(self._workers, start=1):
+                statement = call(self.workload, self.schema, self.seed, number)
+                worker.thread = threading.Thread(
+                    target=worker.call, args=(statement, self._done), name="storagelab-worker", daemon=True
+                )
+                worker.thread.start()
+        finally:
+            threading.stack_size(before)
+        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.005)
+
+    def _all_at_gate(self) -> bool:
+        ids = ", ".join(map(str, self.ids))
+        standing = f"SELECT count(*) FROM information_schema.processlist WHERE state = %s AND id IN ({ids})"
+        return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
+
+    def release(self) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        ask(self._gate, "UNLOCK TABLES")
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait until every loop is done; call `on_poll` a few times a second.
+
+        Raises RunFailed with the server's words as soon as one connection fails.
+        """
+        left = len(self._workers)
+        while left:
+            left -= self._done.acquire(timeout=POLL_S)
+            self._raise_if_one_failed()
+            on_poll()
+        return [_loop(worker.answer) for worker in self._workers]
+
+    def _raise_if_one_failed(self) -> None:
+        error = next((worker.error for worker in self._workers if worker.error is not None), None)
+        if error is not None:
+            lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
+            raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
+
+    def close(self) -> None:
+        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            if worker.thread is not None and worker.thread.is_alive():
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    ask(self._other, f"KILL {int(worker.connection.thread_id())}")
+        close(self._gatekeeper)
+        for worker in workers:
+            if worker.thread is not None:
+                worker.thread.join(2.0)
+            close(worker.connection)
+
+
+_LOST = (2006, 2013, 1927, 1053)
+"""Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
+
+
+def _loop(answer: tuple[object, ...] | None) -> Loop:
+    assert answer is not None, "every worker has answered or failed"
+    started_s, finished_s, done, found = map(str, answer)
+    return Loop(started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found))
+
 
 _RANDOM_COLUMNS = """
     c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),

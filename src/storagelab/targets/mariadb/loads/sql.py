@@ -9,9 +9,8 @@ from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import own_transactions_by_sysbench, words_of_client
-from storagelab.targets.generators.scripts import own_transactions
-from storagelab.targets.mariadb import clients as programs
+from storagelab.targets.generators.programs import own_transactions, own_transactions_by_sysbench, words_of_client
+from storagelab.targets.mariadb import reaching as programs
 from storagelab.targets.mariadb.connecting import Connection
 from storagelab.targets.mariadb.generated import GeneratedTables
 from storagelab.targets.mariadb.layout import ALL_MARK

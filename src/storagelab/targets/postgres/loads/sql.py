@@ -10,9 +10,15 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients, by_pgbench, words_of_client
-from storagelab.targets.generators.scripts import check_stays_inside, content_of, own_transactions
-from storagelab.targets.postgres import clients as programs
+from storagelab.targets.generators.programs import (
+    Clients,
+    by_pgbench,
+    check_stays_inside,
+    content_of,
+    own_transactions,
+    words_of_client,
+)
+from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import GeneratedTables
 

@@ -9,8 +9,7 @@ from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients, make_sysbench_tables, on_sysbench_tables
-from storagelab.targets.generators.scripts import own_script
+from storagelab.targets.generators.programs import Clients, make_sysbench_tables, on_sysbench_tables, own_script
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import GeneratedTables
 
