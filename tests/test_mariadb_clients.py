@@ -19,7 +19,7 @@ def load(**keys) -> Sql:
 
 def test_no_password_is_on_its_command_line(tmp_path):
     address = Address(user="me", password="s3cret", host="db", port=3307, ssl="verified", ssl_ca="/ca.pem")
-    said = " ".join(reaching.command(tmp_path / "mariadb", address, "lab"))
+    said = " ".join(reaching._for_client(address, "lab"))
     assert "s3cret" not in said
     assert "--host=db --port=3307 --protocol=tcp --ssl --ssl-verify-server-cert --ssl-ca=/ca.pem" in said
     assert said.endswith("--user=me --database=lab")

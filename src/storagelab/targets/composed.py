@@ -19,11 +19,11 @@ from storagelab.targets.clocks import Clocks
 from storagelab.targets.durability import judged
 from storagelab.targets.filling import Filling
 from storagelab.targets.hiding import hidden
-from storagelab.targets.parts import C, Sampler, Sessions, System
+from storagelab.targets.parts import C, Sessions, System
 from storagelab.targets.raw import beside
 from storagelab.targets.servers import Server, server_of
 from storagelab.targets.steps import Counters, Done, MachineCounters, check_watching, prepare_machine
-from storagelab.targets.watching import Seen
+from storagelab.targets.watching import Seen, SessionSampler
 from storagelab.version import __version__
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ class Watcher(Generic[C]):
     """In order: `ready`; entered while all sessions wait at the gate, left when the last one is done; `counted`."""
 
     seen: Seen
-    _sampler: Sampler
+    _sampler: SessionSampler
     _machine: MachineCounters
 
     def __init__(self, system: System[C], server: Server[C], sessions: Sessions[C]) -> None:

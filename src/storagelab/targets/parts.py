@@ -22,7 +22,7 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.private import PrivateServer
 from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, Done, Loop
-from storagelab.targets.watching import Seen
+from storagelab.targets.watching import Seen, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's own."""
@@ -39,14 +39,6 @@ class Facts(Protocol):
     def on_this_machine(self) -> bool: ...
     @property
     def process_owner(self) -> tuple[int, int] | None: ...
-
-
-class Sampler(Protocol):
-    def prepare(self) -> None: ...
-    def baseline(self) -> None: ...
-    def start(self) -> None: ...
-    def progress(self) -> int: ...
-    def stop(self) -> Seen: ...
 
 
 class Reach(ABC, Generic[C]):
@@ -239,7 +231,7 @@ class System(ABC, Generic[C]):
     # --- watched -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> Sampler: ...
+    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> SessionSampler: ...
 
     @abstractmethod
     def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -120,6 +120,18 @@ class Places:
     def asked(self, number: int) -> str:
         """The folders in the form that `steps.check_places` takes."""
         return str(self.folder_of(number)) if self.on_volumes else "default"
+
+    def create(self, connection: Any) -> None:
+        """Make the data files, and what else holds the tables. Each engine does that in its own way."""
+        raise NotImplementedError
+
+    def make(self, own: Any, reach: Any) -> None:  # noqa: ARG002 - generators need it
+        """Make what a run finds."""
+        self.create(own)
+
+    def check_after(self, connection: Any) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
+        """Checks the tables after the load."""
+        return []
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         """One folder per data file on this machine; `owner` (uid, gid) is an attached server's account."""

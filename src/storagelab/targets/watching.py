@@ -3,16 +3,19 @@ a few moments of what was waited for, and how often each wait was seen."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from storagelab.machine.host import usable_cpus
 from storagelab.machine.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskView
+from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
 from storagelab.targets.vocabulary import Event
@@ -426,68 +429,97 @@ class Seen:
         return usable_cpus() if self.totals is not None else None
 
 
-class Recording(Watch):
-    """In order: `start`, and in the sampler's thread `tick` at each moment of the pace, then `last`; `end`.
+class SessionSampler(Watch, ABC):
+    """Watches the sessions of one run through a connection of its own: waits, a series once a second, and a few moments.
 
-    `columns` reads cumulative counters, among them `rows`, with units last in their names; `words` describes an exception.
+    In order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it is opened, `stop` when the last session
+    is done but all are still connected. Errors while watching are not raised: they are in `Seen.error`.
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        tick: Callable[[], None],
-        last: Callable[[], None],
-        columns: Callable[[], Mapping[str, float]],
-        words: Callable[[BaseException], str],
-        accounts: Accounts | None = None,
-    ) -> None:
-        self.accounts = accounts or Accounts()
-        self.pace, self._columns = pace, columns
+    budget: ClassVar[float] = 0.02
+    """Share of one core that the sampler and its session may use; above it samples get rarer."""
+    most_hz: ClassVar[float] = math.inf
+    hz_without_waits: ClassVar[float] = SERIES_HZ
+    stop_timeout_s: ClassVar[float] = 5.0
+
+    def __init__(self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "") -> None:
+        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if it can't."""
+        self.accounts = Accounts(unseen)
+        self.sample_waits = measure.waits
+        hz = min(measure.sample_hz, self.most_hz) if measure.waits else self.hz_without_waits
+        self.pace = Pace(hz, self.budget, at_random=measure.waits)
         self.series = Series()
         self.moments = Moments(MOMENT_INTERVAL_S, MOST_TASKS)
         self.passes = 0
         self._tallies = Tallies()
-        super().__init__(pace, Looks(self._take_first, tick, last), words, self.accounts.own_cpu_s)
+        self._rows_done: dict[int, int] = {}
+        looks = Looks(self._take_series, self._tick, self._last_look)
+        super().__init__(self.pace, looks, words, self.accounts.own_cpu_s)
 
-    @property
-    def broke_off(self) -> bool:
-        return bool(self.error)
+    @abstractmethod
+    def prepare(self) -> None:
+        """Connects. Errors of the connection are raised here."""
 
-    def note(self, error: str) -> None:
-        """Note something else that was not seen."""
-        self.error = self.error or error
+    def baseline(self) -> None:
+        """Reads the kernel's totals of all sessions; call while they sleep at the gate."""
+        self.accounts.begin()
 
-    def _take_first(self) -> None:
-        self._add_to_series(last=False)
+    # All this runs in the sampler's thread.
 
-    def take_series(self) -> None:
-        if self.series.due(self.at_s):
-            self._add_to_series(last=False)
+    @abstractmethod
+    def _tick(self) -> None:
+        """Looks at the sessions."""
 
-    def take_last(self) -> None:
-        self._add_to_series(last=True)
+    @abstractmethod
+    def _last_look(self) -> None:
+        """The same when the last session is done."""
 
-    def _add_to_series(self, *, last: bool) -> None:
-        at_s = self.at_s
-        self.series.add(at_s, dict(self._columns()), last=last)
+    @abstractmethod
+    def _columns(self) -> Mapping[str, float]:
+        """Reads cumulative counters for the series, units last in their names."""
 
-    def count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
-        """Records one session at one look; returns its state by the kernel."""
+    def _take_series(self, *, last: bool = False) -> None:
+        if last or self.series.due(self.at_s):
+            at_s = self.at_s
+            self.series.add(at_s, dict(self._columns()), last=last)
+
+    def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
+        """Counts one session at one look; returns its state by the kernel."""
         state = states.get(session, GONE)
         self._tallies.count(wait_type, state, timeslices)
         return state
 
-    def end(self, patience_s: float) -> None:
-        """Read the kernel's totals and end the thread. Never raises."""
-        self.accounts.end()
-        super().end(patience_s)
+    # --- and this in any thread --------------------------------------------------------------------------------------
 
-    def seen(self, event_of: Callable[[str], Event], rows_done: int, raw_waits: RawWaitsOf | None) -> Seen:
+    def progress(self) -> int:
+        """Rows that all sessions together have reported as done."""
+        return sum(self._rows_done.values())
+
+    def stop(self) -> Seen:
+        """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
+        self.accounts.end()
+        self.end(self.stop_timeout_s)
+        raw_waits = self._raw_waits()
+        if not self.stuck:  # two threads must not use a connection at once
+            with contextlib.suppress(Exception):
+                self._disconnect()
         totals = self.accounts.totals()
         self.accounts.close()
         return Seen(
-            events=self._tallies.frozen(event_of), passes=self.passes, totals=totals,
-            no_split_reason=self.accounts.reason, waiting_tasks=self.moments.tasks, series=self.series.frozen(),
-            observer=self.pace.cost(), rows_done=rows_done, raw_waits=raw_waits, error=self.error,
-            blind_s=self.pace.blind_s,
+            events=self._tallies.frozen(self._event_of), passes=self.passes, totals=totals,
+            no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
+            observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,
+            error=self.error, blind_s=self.pace.blind_s,
         )  # fmt: skip
+
+    @abstractmethod
+    def _disconnect(self) -> None: ...
+
+    @abstractmethod
+    def _event_of(self, wait_type: str) -> Event: ...
+
+    @abstractmethod
+    def _raw_waits(self) -> RawWaitsOf: ...
+
+    def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
+        return self.moments.tasks

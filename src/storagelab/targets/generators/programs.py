@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import MappingProxyType
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
@@ -31,12 +32,13 @@ InChild = Callable[..., Callable[[], None] | None]
 class Clients:
     """How client programs reach one server: by the variables of their `environment`. `beside` is the folder of the server's
     own programs, if storagelab started it; `in_child`, for folders that a program must reach, prepares its process; `owner`
-    (uid, gid) is who it runs as, if not this user."""
+    (uid, gid) is who it runs as, if not this user; `options` lead programs to the server that don't read variables."""
 
     environment: Mapping[str, str]
     beside: Path | None = None
     owner: tuple[int, int] | None = None
     in_child: InChild = lambda *_: end_with_parent
+    options: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
@@ -50,9 +52,11 @@ class Clients:
             return self.run(command, folder, folder=folder)
 
 
-def of_private(environment: Mapping[str, str], beside: Path, *own: Path) -> Clients:
+def of_private(
+    environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
+) -> Clients:
     """A private server's client programs run as it does: a script may make either of them run programs."""
-    return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach))
+    return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
 
 
 @contextlib.contextmanager
@@ -70,28 +74,20 @@ def words_of_client(said: CompletedProcess[str]) -> str:
     return next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
 
 
-def make_sysbench_tables(clients: Clients, server: Sequence[str], load: Sysbench, scripts: Sequence[Source]) -> None:
-    """Have sysbench make and fill its tables; `server` are the options that lead to the server. Raises RunFailed."""
-    said = clients.in_folder(sysbench.initialise(server, load), _own_script(scripts))
-    if said.returncode != 0:
-        raise RunFailed(f"sysbench can't make its tables: {sysbench.words(said.stdout + said.stderr, load.script)}")
-
-
-def on_sysbench_tables(
-    clients: Clients, server: Sequence[str], load: Sysbench, scripts: Sequence[Source], seed: int
-) -> Program:
-    """sysbench with its own transactions, or a script of the user's."""
+def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
+    """sysbench with its own transactions, or a script of the user's, on tables of its own."""
     words = partial(sysbench.words, script=load.script)
-    return _sysbench(clients, load, sysbench.on_tables(server, load), _own_script(scripts), words, seed)
+    script = sysbench.on_tables(clients.options["sysbench"], load)
+    return _sysbench(clients, load, script, inputs_of_sysbench(scripts), words, seed)
 
 
-def own_transactions_by_sysbench(
-    clients: Clients, server: Sequence[str], load: Sql, transactions: Sequence[Source], seed: int
-) -> Program:
+def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
     """sysbench with transactions of the user's, written in Lua."""
     script = in_lua.written(transactions)
     inputs = {sysbench.OWN_SCRIPT: script.text.encode()}
-    return _sysbench(clients, load, [f"./{sysbench.OWN_SCRIPT}", *server], inputs, script.words, seed)
+    return _sysbench(
+        clients, load, [f"./{sysbench.OWN_SCRIPT}", *clients.options["sysbench"]], inputs, script.words, seed
+    )
 
 
 def _sysbench(
@@ -110,7 +106,7 @@ def _sysbench(
     )  # fmt: skip
 
 
-def _own_script(scripts: Sequence[Source]) -> dict[str, bytes]:
+def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
     return dict(zip([sysbench.OWN_SCRIPT], (source.content or b"" for source in scripts), strict=False))
 
 

@@ -29,7 +29,7 @@ from storagelab.targets.mariadb.connecting import (
     identifier,
     words_of,
 )
-from storagelab.targets.mariadb.generated import GeneratedTables
+from storagelab.targets.mariadb.generated import MariaDBTables
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.loads import inserts
 from storagelab.targets.mariadb.reaching import AttachedReach, PrivateReach, Reaching
@@ -53,7 +53,7 @@ class MariaDB(System[Connection]):
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
-    layout: inserts.Tables | GeneratedTables[Any]
+    layout: inserts.Tables | MariaDBTables[Any]
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)

@@ -16,7 +16,6 @@ from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
-from storagelab.targets.mariadb.reaching import Reaching
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
@@ -43,10 +42,6 @@ class Layout(Places):
         return f"p{number}"
 
     # --- made --------------------------------------------------------------------------------------------------------
-
-    def make(self, own: Connection, reach: Reaching) -> None:  # noqa: ARG002 - generators need it
-        """Make what a run finds."""
-        self.create(own)
 
     def create(self, connection: Connection) -> None:
         """Make the database with its mark, and the tables."""
@@ -119,9 +114,6 @@ class Layout(Places):
     def tables(self, connection: Connection) -> list[str]:  # noqa: ARG002 - generators name theirs themselves
         """The load's tables."""
         return [TABLE]
-
-    def check_after(self, connection: Connection) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
-        return []
 
     # --- read back ---------------------------------------------------------------------------------------------------
 

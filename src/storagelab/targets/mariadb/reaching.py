@@ -160,8 +160,8 @@ def find(beside: Path | None) -> Path:
     return found
 
 
-def command(program: Path, address: Address, database: str) -> list[str]:
-    """The command that reads SQL and stops at the first error; it finds a password in the environment."""
+def _for_client(address: Address, database: str) -> list[str]:
+    """The options with which the client reads SQL and stops at the first error; it finds a password in the environment."""
     place = (
         [f"--socket={address.unix_socket}"]
         if address.unix_socket
@@ -170,9 +170,20 @@ def command(program: Path, address: Address, database: str) -> list[str]:
     tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
     authority = [f"--ssl-ca={address.ssl_ca}"] if address.ssl_ca else []
     return [
-        str(program), "--no-defaults", "--batch", "--default-character-set=utf8mb4", *place, *tls, *authority,
+        "--no-defaults", "--batch", "--default-character-set=utf8mb4", *place, *tls, *authority,
         f"--user={address.user}", f"--database={database}",
     ]  # fmt: skip
+
+
+def _for_sysbench(address: Address, database: str) -> list[str]:
+    """The options by which sysbench gets to the server; it finds a password in the environment."""
+    place = (
+        [f"--mysql-socket={address.unix_socket}"]
+        if address.unix_socket
+        else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
+    )
+    tls = ["--mysql-ssl=on"] if address.ssl else []
+    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={database}", *tls]
 
 
 def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
@@ -217,7 +228,7 @@ class Reaching(Reach[Connection]):
     def address(self) -> Address: ...
 
     @abstractmethod
-    def clients(self) -> Clients: ...
+    def clients(self, settings: Mapping[str, str]) -> Clients: ...
 
     @abstractmethod
     def folder(self, own: Connection) -> Path:
@@ -230,6 +241,12 @@ class Reaching(Reach[Connection]):
 
     def connect(self) -> Connection:
         return connect_to(self.address)
+
+    def _options(self) -> dict[str, list[str]]:
+        return {
+            "sysbench": _for_sysbench(self.address, self.site.prefix),
+            "mariadb": _for_client(self.address, self.site.prefix),
+        }
 
     def _environment(self) -> dict[str, str]:
         """The environment of client programs: it alone holds a password, and only this user may read it."""
@@ -251,9 +268,11 @@ class PrivateReach(Reaching):
     def connect_worker(self) -> Connection:
         return self.connect()
 
-    def clients(self) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
         socket = Path(self.address.unix_socket or "")
-        return programs.of_private(self._environment(), self._server.programs.server.parent, socket.parent)
+        return programs.of_private(
+            self._environment(), self._options(), self._server.programs.server.parent, socket.parent
+        )
 
     def folder(self, own: Connection) -> Path:  # noqa: ARG002 - storagelab made it
         return self._server.data_folder
@@ -291,8 +310,8 @@ class AttachedReach(Reaching):
         connecting.set_for_session(connection, self.config.target.settings)
         return connection
 
-    def clients(self) -> Clients:
-        return Clients(self._environment())
+    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
+        return Clients(self._environment(), options=self._options())
 
     def folder(self, own: Connection) -> Path:
         return connecting.data_folder(own) or Path()

@@ -21,7 +21,7 @@ from storagelab.targets.engines import Engine
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.targets.postgres import connecting, preflight, reaching, server, settings
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 from storagelab.targets.postgres.layout import Kept, KeptServer, Layout
 from storagelab.targets.postgres.loads import inserts
 from storagelab.targets.postgres.reaching import AttachedReach, PrivateReach, Reaching
@@ -42,7 +42,7 @@ class Postgres(System[Connection]):
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
-    layout: inserts.Tables | GeneratedTables[Any]
+    layout: inserts.Tables | PostgresTables[Any]
 
     def __init__(self, config: Config, site: Site, kept: Kept | None = None) -> None:
         super().__init__(config, site)

@@ -22,7 +22,7 @@ from storagelab.targets.parts import System
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.reaching import AttachedReach, Reaching
+from storagelab.targets.postgres.reaching import AttachedReach
 from storagelab.targets.servers import Attached
 from storagelab.targets.steps import check_same
 
@@ -154,10 +154,6 @@ class Layout(Places):
 
     def tablespace(self, number: int) -> str:
         return f"{self.spaces}_f{number:04d}"
-
-    def make(self, own: Connection, reach: Reaching) -> None:  # noqa: ARG002 - generators need it
-        """Make what a run finds."""
-        self.create(own)
 
     def create(self, connection: Connection) -> None:
         """Make tablespaces, schema and tables, each in its own transaction: a single one for all partitions could need more

@@ -231,6 +231,12 @@ def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dic
     return known
 
 
+def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """sysbench leaves the server to the client library, whose variables hold it; but for the port."""
+    nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
+    return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
+
+
 def _escaped(value: str) -> str:
     """A value among the words of PGOPTIONS, where blanks separate."""
     return re.sub(r"([\\ ])", r"\\\1", value)
@@ -278,7 +284,9 @@ class PrivateReach(Reaching):
         conninfo, folder = self._server.conninfo, self._server.programs.folder
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(conninfo)["host"]))
         environment = reaching(conninfo, settings, private=True)
-        return programs.of_private(environment, folder, *installation(folder / "postgres"), socket)
+        return programs.of_private(
+            environment, _options(environment), folder, *installation(folder / "postgres"), socket
+        )
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the server's
         asked = {name: settings_text(value) for name, value in private_settings(self.config).items()}
@@ -314,7 +322,8 @@ class AttachedReach(Reaching):
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        return Clients(reaching(self._conninfo, {**self._asked, **settings}, private=False))
+        environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
+        return Clients(environment, options=_options(environment))
 
     @property
     def may_write_out(self) -> bool:

@@ -7,7 +7,6 @@ session was on a CPU and in its queue over the whole run. `storagelab.model.wait
 
 from __future__ import annotations
 
-import contextlib
 import re
 import select
 from collections import Counter
@@ -23,7 +22,8 @@ from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
-from storagelab.targets.watching import SERIES_HZ, Accounts, Pace, Recording, Seen
+from storagelab.targets.vocabulary import Event
+from storagelab.targets.watching import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
@@ -117,12 +117,9 @@ def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
     return seen[holder] or "on CPU or waiting for one"
 
 
-BUDGET = 0.035
-"""Share of one core that the sampler and its session may use; above it samples get rarer."""
 LOOKS_PER_TURNS = 2
 """How often sessions get a CPU is read only at every second look: it feeds only WaitCount's shares, which are rough."""
 ANSWER_POLL_MS = 2_000
-STOP_TIMEOUT_S = 5.0
 
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
@@ -145,15 +142,12 @@ def _raw_waits(seen: Seen, elapsed_s: float, busy_s: float, connections: int) ->
     )  # fmt: skip
 
 
-class Sampler:
-    """Watches the worker sessions `pids` through a connection of its own.
+class Sampler(SessionSampler):
+    """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a second
+    from the sampler's thread. Workers report rows done as the last integer of their application name. With `of_generator`
+    they report nothing, and wait for their client between statements, which counts as a wait."""
 
-    In order: `prepare`, `baseline` while all workers wait at the barrier, `start` as it is lifted, `stop` when the last
-    worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is
-    called once a second from the sampler's thread. Workers report rows done as the last integer of their application
-    name. With `of_generator` they report nothing, and wait for their client between statements, which counts as a wait.
-    Errors while watching are not raised: they are in `Seen.error`.
-    """
+    budget = 0.035
 
     def __init__(
         self,
@@ -164,22 +158,16 @@ class Sampler:
         kernel_view: bool,
         relations: Relations,
         probe: Callable[[], Mapping[str, float]],
-        budget: float = BUDGET,
         of_generator: bool = False,
     ) -> None:
+        super().__init__(measure, _one_line, "" if kernel_view else "the server's processes can't be seen from here")
         self._connect, self._probe, self._relations = connect, probe, relations
-        self._pids, self._sample_waits, self._kernel_view = pids, measure.waits, kernel_view
+        self._pids, self._kernel_view, self._of_generator = pids, kernel_view, of_generator
         self._by_wire = {b"%d" % pid: pid for pid in pids}
         self._pids_wire = b"{%s}" % b",".join(self._by_wire)
-        self._of_generator = of_generator
         self._checkpointer: bytes | None = None
         self._checkpoint_s = self._looked_s = 0.0
         self._rows_done = dict.fromkeys(pids, 0)
-        self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
-        self._accounts = Accounts("" if kernel_view else "the server's processes can't be seen from here")
-        hz = measure.sample_hz if measure.waits else SERIES_HZ
-        pace = Pace(hz, budget, at_random=measure.waits)
-        self._recording = Recording(pace, self._tick, self._last_look, self._columns, _one_line, self._accounts)
         self._connection: Connection | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
@@ -222,37 +210,29 @@ class Sampler:
         views = {pid: TaskView(pid) for pid in self._pids}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
         if len(siblings) != 1 or own.parent() is None:
-            self._accounts.reason = "the server's processes are hidden, or in another PID namespace"
+            self.accounts.reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
-            self._accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
+            self.accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
         else:
-            self._accounts.open(views, own)
+            self.accounts.open(views, own)
             return
         for view in (own, *views.values()):
             view.close()
-
-    def baseline(self) -> None:
-        """Reads the kernel's totals of all workers; call while they sleep at the barrier."""
-        self._accounts.begin()
-
-    def start(self) -> None:
-        """Starts watching. Call at the moment the barrier is lifted."""
-        self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
         self._look(count=False)
-        self._recording.take_last()
+        self._take_series(last=True)
 
     def _tick(self) -> None:
-        seen = self._look(count=self._sample_waits)
-        at_s, moments = self._recording.at_s, self._recording.moments
-        if self._sample_waits and seen and moments.due(at_s):
+        seen = self._look(count=self.sample_waits)
+        at_s, moments = self.at_s, self.moments
+        if self.sample_waits and seen and moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
             locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
             moments.add(at_s, waiting_tasks(at_s, seen, locks, self._relations))
-        self._recording.take_series()
+        self._take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
         """One look at all sessions. Returns what each working one waits for.
@@ -261,8 +241,8 @@ class Sampler:
         are from nearly the same moment. If they were read one after the other, most sessions that commit often would have
         moved on in between. A session that waits for its client or at the barrier isn't working.
         """
-        accounts, recording = self._accounts, self._recording
-        turns = accounts.turns() if count and recording.passes % LOOKS_PER_TURNS == 0 else {}
+        accounts = self.accounts
+        turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
         self._ask(_SESSIONS, [self._pids_wire])
         states = accounts.states() if count else {}
         seen: dict[int, str] = {}
@@ -274,33 +254,25 @@ class Sampler:
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
                 self._rows_done[pid] = int(reported[1])
-            wait_type = self._wait_type(type_wire, event_wire)
+            wait_type = _wait_type(type_wire, event_wire)
             if wait_type not in _NOT_WORK or (self._of_generator and wait_type == IDLE):
                 seen[pid] = wait_type
         if count and seen:
-            recording.passes += 1
+            self.passes += 1
             turns_after = accounts.turns() if turns else {}
             for pid, wait_type in seen.items():
                 taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
-                recording.count(pid, wait_type, states, taken)
+                self._count(pid, wait_type, states, taken)
             if any(states.get(pid) in STOPPED for pid in seen):
-                recording.pace.saw_stopped()
+                self.pace.saw_stopped()
         return seen
 
     def _see_checkpointer(self, type_wire: bytes | None) -> None:
         """Adds up the time in which the checkpointer works: between checkpoints it waits in an activity of its own."""
-        at_s = self._recording.at_s
+        at_s = self.at_s
         if type_wire != b"Activity":
             self._checkpoint_s += at_s - self._looked_s
         self._looked_s = at_s
-
-    def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
-        key = (type_wire, event_wire)
-        known = self._waits_by_wire.get(key)
-        if known is None:
-            known = NO_EVENT if not (type_wire and event_wire) else f"{type_wire.decode()}:{event_wire.decode()}"
-            self._waits_by_wire[key] = known
-        return known
 
     def _columns(self) -> dict[str, float]:
         rows = {} if self._of_generator else {"rows": float(self.progress())}
@@ -324,7 +296,7 @@ class Sampler:
             while libpq.is_busy():
                 if self._readable.poll(ANSWER_POLL_MS):
                     libpq.consume_input()
-                elif self._recording.ending:
+                elif self.ending:
                     raise psycopg.OperationalError("the server does not answer")
             result = libpq.get_result()
             if result is None:
@@ -335,17 +307,19 @@ class Sampler:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
-    def progress(self) -> int:
-        """Rows that all workers together have reported as done. Any thread may call it."""
-        return sum(self._rows_done.values())
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
-    def stop(self) -> Seen:
-        """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
-        self._recording.end(STOP_TIMEOUT_S)
-        if self._connection is not None and not self._recording.stuck:  # two threads must not use libpq at once
-            with contextlib.suppress(Exception):
-                self._connection.close()
-        return self._recording.seen(event_of, self.progress(), _raw_waits if self._sample_waits else None)
+    def _event_of(self, wait_type: str) -> Event:
+        return event_of(wait_type)
+
+    def _raw_waits(self) -> RawWaitsOf:
+        return _raw_waits
+
+
+def _wait_type(type_wire: bytes | None, event_wire: bytes | None) -> str:
+    return f"{type_wire.decode()}:{event_wire.decode()}" if type_wire and event_wire else NO_EVENT
 
 
 def _check(result: pq.abc.PGresult) -> None:

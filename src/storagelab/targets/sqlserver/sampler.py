@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ from storagelab.targets.sqlserver.connecting import DriverError, Row, Session, w
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
 from storagelab.targets.sqlserver.layout import Layout
 from storagelab.targets.steps import Counters
-from storagelab.targets.watching import MOST_TASKS, SERIES_HZ, Pace, Recording, Seen
+from storagelab.targets.vocabulary import Event
+from storagelab.targets.watching import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
 
 # --- counters --------------------------------------------------------------------------------------------------------
 #
@@ -335,12 +336,6 @@ def kind_text(page: Page, info: PageInfo | None) -> str:
     return named
 
 
-MOST_HZ = 10.0
-"""Each look is a query; more of them would add nothing to exact counters."""
-BUDGET = 0.02
-"""Share of one core that the sampler may use; its session on the server is assumed to cost the same."""
-STOP_TIMEOUT_S = 10.0
-
 PROGRESS = """
 SELECT s.session_id, COALESCE(r.context_info, s.context_info)
 FROM sys.dm_exec_sessions AS s LEFT JOIN sys.dm_exec_requests AS r ON r.session_id = s.session_id
@@ -348,12 +343,13 @@ WHERE s.session_id IN ({sessions})"""
 FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID({database})"
 
 
-class Sampler:
-    """Watches one run. Call in order: `prepare`, `start` as the gate opens, `stop` when the last worker is done.
+class Sampler(SessionSampler):
+    """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be
+    asked what pages hold."""
 
-    `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be asked what pages
-    hold. Errors while watching are not raised: they are in `Seen.error`.
-    """
+    most_hz = 10.0
+    """Each look is a query; more of them would add nothing to exact counters."""
+    stop_timeout_s = 10.0
 
     def __init__(
         self,
@@ -365,18 +361,15 @@ class Sampler:
         counts: SessionCounts,
         page_info: bool,
     ) -> None:
+        super().__init__(measure, words_of)
         self._connect, self._ids, self._database = connect, ids, layout.prefix
         self._numbers = {file.name: file.number for file in layout.data_files}
         self._volumes = {
             file.name: file.volume for file in [*layout.data_files, layout.primary_file, layout.log_file] if file.volume
         }
-        self._sample_waits, self._counts, self._page_info = measure.waits, counts, page_info
-        hz = min(measure.sample_hz, MOST_HZ) if measure.waits else SERIES_HZ
-        pace = Pace(hz, BUDGET, at_random=measure.waits)
-        self._recording = Recording(pace, self._tick, self._last_look, self._columns, words_of)
-        self._moments: list[Moment] = []
+        self._counts, self._page_info = counts, page_info
+        self._kept: list[Moment] = []
         self._tasks_seen = 0
-        self._rows: dict[int, int] = {}
         self._session: Session | None = None
         self._decoder: Decoder | None = None
 
@@ -387,31 +380,24 @@ class Sampler:
         self._read_progress()
         read_files(self._session, self._database)
 
-    def baseline(self) -> None:
-        """The server keeps the counters of each session, and the target reads them."""
-
-    def start(self) -> None:
-        """Starts watching. Call at the moment the gate is opened."""
-        self._recording.start()
-
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
-        self._recording.take_last()
+        self._take_series(last=True)
         self._decoder = self._make_decoder()
 
     def _tick(self) -> None:
-        if self._sample_waits:
-            self._keep(look(self._own, self._ids, self._recording.at_s))
-        self._recording.take_series()
+        if self.sample_waits:
+            self._keep(look(self._own, self._ids, self.at_s))
+        self._take_series()
 
     def _keep(self, moment: Moment) -> None:
         """Keeps moments few: when there are too many, every second one goes."""
-        self._moments.append(moment)
+        self._kept.append(moment)
         self._tasks_seen += len(moment.tasks)
-        while len(self._moments) > 1 and self._tasks_seen > MOST_TASKS * 8:
-            self._moments = self._moments[::2]
-            self._tasks_seen = sum(len(kept.tasks) for kept in self._moments)
+        while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:
+            self._kept = self._kept[::2]
+            self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
 
     def _columns(self) -> dict[str, float]:
         self._read_progress()
@@ -425,7 +411,7 @@ class Sampler:
 
     def _read_progress(self) -> None:
         for session, context in self._own.rows(PROGRESS.format(sessions=connecting.integers(self._ids))):
-            self._rows[int(session)] = rows_in(context)
+            self._rows_done[int(session)] = rows_in(context)
 
     def _make_decoder(self) -> Decoder:
         rows = self._own.rows(FILE_IDS.format(database=connecting.text(self._database)))
@@ -435,7 +421,7 @@ class Sampler:
 
     def _pages(self, database_id: int) -> dict[Page, PageInfo]:
         """Nothing if the server does not tell: the page numbers say the most."""
-        asked = pages_to_ask(self._moments, database_id) if self._page_info else []
+        asked = pages_to_ask(self._kept, database_id) if self._page_info else []
         with contextlib.suppress(DriverError):
             return ask_pages(self._own, self._database, asked)
         return {}
@@ -447,22 +433,20 @@ class Sampler:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
-    def progress(self) -> int:
-        """Rows that all workers together have reported as done. Any thread may call it."""
-        return sum(self._rows.values())
-
-    def stop(self) -> Seen:
-        """Ends the thread and the session, and hands over what was seen. Never raises."""
-        self._recording.end(STOP_TIMEOUT_S)
-        if self._session is not None and not self._recording.stuck:
+    def _disconnect(self) -> None:
+        if self._session is not None:
             self._session.close()
-        raw_waits = partial(_raw_waits, self._counts) if self._sample_waits else None
-        return replace(self._recording.seen(event_of, self.progress(), raw_waits), waiting_tasks=self._waiting_tasks())
+
+    def _event_of(self, wait_type: str) -> Event:
+        return event_of(wait_type)
+
+    def _raw_waits(self) -> RawWaitsOf:
+        return partial(_raw_waits, self._counts)
 
     def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
         if self._decoder is None:
             return ()
-        moments = [self._decoder.waiting_tasks(moment) for moment in self._moments]
+        moments = [self._decoder.waiting_tasks(moment) for moment in self._kept]
         while len(moments) > 1 and sum(map(len, moments)) > MOST_TASKS:
             moments = moments[::2]
         return tuple(task for moment in moments for task in moment)

@@ -8,21 +8,18 @@ partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import pymysql
 
-from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
-from storagelab.targets.inserting import InsertingSessions
+from storagelab.targets.inserting import ThreadedSessions
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.layout import TABLE, Layout, execute
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.steps import POLL_S, Loop, await_gate, rows_per_report
+from storagelab.targets.steps import Loop, rows_per_report
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #
@@ -93,8 +90,6 @@ def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
 
 
 _AT_THE_GATE = "Waiting for table metadata lock"
-_STACK_BYTES = 512 * 1024
-"""A thread here only waits for its connection's answer."""
 
 
 def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
@@ -104,29 +99,12 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
     return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
 
 
-@dataclass
-class _Worker:
-    """One connection and the thread that waits for its answer."""
-
-    connection: Connection
-    thread: threading.Thread | None = None
-    answer: tuple[object, ...] | None = None
-    error: BaseException | None = None
-
-    def call(self, statement: str, done: threading.Semaphore) -> None:
-        try:
-            self.answer = ask(self.connection, statement)[0]
-        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: it was closed
-            self.error = error
-        finally:
-            done.release()
-
-
-class Workers(InsertingSessions[Connection]):
+class Workers(ThreadedSessions[Connection]):
     """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
     still runs at the end."""
 
     driver_error = pymysql.MySQLError
+    close_timeout_s = 5.0
 
     def __init__(
         self,
@@ -137,12 +115,9 @@ class Workers(InsertingSessions[Connection]):
         count_rows: Callable[[], int],
         seed: int,
     ) -> None:
-        super().__init__(workload, count_rows)
-        self._connect, self.schema, self.seed = connect, schema, seed
-        self._other = other
-        self._workers: list[_Worker] = []
+        super().__init__(connect, workload, count_rows, seed)
+        self.schema, self._other = schema, other
         self._gatekeeper: Connection | None = None
-        self._done = threading.Semaphore(0)
 
     @property
     def ids(self) -> list[int]:
@@ -155,32 +130,15 @@ class Workers(InsertingSessions[Connection]):
         assert self._gatekeeper is not None, "the connections are not open"
         return self._gatekeeper
 
-    @property
-    def first(self) -> Connection:
-        return self._workers[0].connection
-
-    def _add(self) -> None:
-        if self._gatekeeper is None:
-            self._gatekeeper = self._connect()
-        self._workers.append(_Worker(self._connect()))
+    def open(self) -> None:
+        self._gatekeeper = self._connect()
+        super().open()
 
     def _words(self, error: BaseException) -> str:
         return words_of(error)
 
-    def gather(self) -> None:
-        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+    def _close_gate(self) -> None:
         ask(self._gate, f"LOCK TABLES {self.schema}.gate WRITE")
-        before = threading.stack_size(_STACK_BYTES)
-        try:
-            for number, worker in enumerate(self._workers, start=1):
-                statement = call(self.workload, self.schema, self.seed, number)
-                worker.thread = threading.Thread(
-                    target=worker.call, args=(statement, self._done), name="storagelab-worker", daemon=True
-                )
-                worker.thread.start()
-        finally:
-            threading.stack_size(before)
-        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.005)
 
     def _all_at_gate(self) -> bool:
         ids = ", ".join(map(str, self.ids))
@@ -191,46 +149,34 @@ class Workers(InsertingSessions[Connection]):
         """Open the gate: the server wakes all connections at once."""
         ask(self._gate, "UNLOCK TABLES")
 
-    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until every loop is done; call `on_poll` a few times a second.
+    def _loop(self, connection: Connection, number: int) -> Loop:
+        started_s, finished_s, done, found = map(
+            str, ask(connection, call(self.workload, self.schema, self.seed, number))[0]
+        )
+        return Loop(
+            started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found)
+        )
 
-        Raises RunFailed with the server's words as soon as one connection fails.
-        """
-        left = len(self._workers)
-        while left:
-            left -= self._done.acquire(timeout=POLL_S)
-            self._raise_if_one_failed()
-            on_poll()
-        return [_loop(worker.answer) for worker in self._workers]
+    def _failed(self, error: Exception) -> str:
+        lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
+        return f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}"
 
-    def _raise_if_one_failed(self) -> None:
-        error = next((worker.error for worker in self._workers if worker.error is not None), None)
-        if error is not None:
-            lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
-            raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
+    def _stop(self, working: Sequence[Connection]) -> None:
+        for connection in working:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                ask(self._other, f"KILL {int(connection.thread_id())}")
+        close(self._gatekeeper)
+
+    def _disconnect(self, connection: Connection) -> None:
+        close(connection)
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            if worker.thread is not None and worker.thread.is_alive():
-                with contextlib.suppress(pymysql.MySQLError, OSError):
-                    ask(self._other, f"KILL {int(worker.connection.thread_id())}")
+        super().close()
         close(self._gatekeeper)
-        for worker in workers:
-            if worker.thread is not None:
-                worker.thread.join(2.0)
-            close(worker.connection)
 
 
 _LOST = (2006, 2013, 1927, 1053)
 """Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
-
-
-def _loop(answer: tuple[object, ...] | None) -> Loop:
-    assert answer is not None, "every worker has answered or failed"
-    started_s, finished_s, done, found = map(str, answer)
-    return Loop(started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found))
 
 
 _RANDOM_COLUMNS = """

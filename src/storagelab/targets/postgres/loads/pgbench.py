@@ -12,10 +12,10 @@ from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench, pgbench_scripts
 from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 
 
-class Tables(GeneratedTables[Pgbench]):
+class Tables(PostgresTables[Pgbench]):
     """The tables of one cell."""
 
     unit_bytes = 17 * 2**20

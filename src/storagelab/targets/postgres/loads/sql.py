@@ -20,7 +20,7 @@ from storagelab.targets.generators.programs import (
 )
 from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 
 _OTHER_VERSION = (
     "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
@@ -31,7 +31,7 @@ Step = tuple[str, str, list[str], Path]
 """What it is, its program, its options, and its file."""
 
 
-class Tables(GeneratedTables[Sql]):
+class Tables(PostgresTables[Sql]):
     """The tables of one cell."""
 
     @property
@@ -46,9 +46,7 @@ class Tables(GeneratedTables[Sql]):
             if said.returncode != 0:
                 words = words_of_client(said)
                 raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
-        self.spread_out(own)
-        self.place(own)
-        own.execute("VACUUM ANALYZE")
+        self.finish(own)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = programs.find("pgbench", clients.beside)
