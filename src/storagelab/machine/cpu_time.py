@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from storagelab.machine.control_groups import control_groups
 from storagelab.machine.disks import HERE, Kernel, mounts_here, read_text
+from storagelab.machine.processes import stat_fields
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -39,15 +40,10 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
 def _family_s(parent_pid: int, proc: Path) -> float:
     """CPU seconds of a process and its living children."""
     ticks = 0
-    for folder in proc.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            after_name = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:  # it ended between the listing and the look
-            continue
-        if int(folder.name) == parent_pid or int(after_name[1]) == parent_pid:
-            ticks += int(after_name[11]) + int(after_name[12])
+    for folder in proc.glob("[0-9]*"):
+        fields = stat_fields(folder)
+        if fields and parent_pid in (int(folder.name), int(fields[1])):
+            ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS_PER_S
 
 

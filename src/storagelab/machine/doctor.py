@@ -21,6 +21,7 @@ from storagelab.machine.control_groups import control_groups
 from storagelab.machine.cpu_time import read_group
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
+from storagelab.machine.processes import until
 from storagelab.machine.procfs import TaskView
 from storagelab.model.values import Frozen
 
@@ -104,16 +105,12 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
     with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
         view = TaskView(child.pid)
         try:
-            deadline = time.monotonic() + _PROBE_LIMIT_S
-            while not (sched := view.sched()) or sched.cpu_ns == 0:
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.005)
+            counted = until(lambda: bool((sched := view.sched()) and sched.cpu_ns), _PROBE_LIMIT_S)
             state = view.state()
         finally:
             view.close()
             child.kill()
-    if sched and sched.cpu_ns > 0 and state:
+    if counted and state:
         return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
     return _no(
         name,

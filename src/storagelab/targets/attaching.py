@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.targets.hiding import hidden
 
@@ -63,9 +64,8 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
     try:
         if (process / "comm").read_text(encoding="utf-8").strip() not in names:
             return None
-        after_name = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        return machine_up_s - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        return machine_up_s - int(stat_fields(process)[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import until
 from storagelab.model import prepared
 from storagelab.targets.hiding import hidden
 from storagelab.targets.parts import C, Facts, Reach, System
@@ -126,10 +127,7 @@ class Private(Server[C]):
         server = self.process
         if server is None or "connection" not in words.lower():
             return words
-        deadline = time.monotonic() + _DIES_WITHIN_S
-        while not server.died() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if not server.died() and not self.system.log_tells_of_sessions:
+        if not until(server.died, _DIES_WITHIN_S) and not self.system.log_tells_of_sessions:
             return words
         how = f"it was {server.killed}; " if server.killed else ""
         died = f"the server died: {how}" if server.died() else ""

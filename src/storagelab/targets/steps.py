@@ -12,6 +12,7 @@ from storagelab.machine import cpu_time, host
 from storagelab.machine.cpu_time import Throttling
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.devices import difference as difference_of_devices
+from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
@@ -164,13 +165,15 @@ def rows_per_report(workload: InsertLoad) -> int:
 def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
     """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
     one of them never will."""
-    deadline = time.monotonic() + GATE_TIMEOUT_S
-    while time.monotonic() < deadline:
+
+    def ready() -> bool:
         if all_stand():
-            return
+            return True
         refuse()
-        time.sleep(pause_s)
-    raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+        return False
+
+    if not until(ready, GATE_TIMEOUT_S, pause_s):
+        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
 
 
 # --- machine counters ------------------------------------------------------------------------------------------------

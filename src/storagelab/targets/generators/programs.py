@@ -6,11 +6,10 @@ import contextlib
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
-from types import MappingProxyType
 
 from storagelab.errors import PreflightError
 from storagelab.model.loads.base import GeneratedLoad
@@ -38,7 +37,7 @@ class Clients:
     beside: Path | None = None
     owner: tuple[int, int] | None = None
     in_child: InChild = lambda *_: end_with_parent
-    options: Mapping[str, Sequence[str]] = MappingProxyType({})
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None

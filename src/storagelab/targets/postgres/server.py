@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import psycopg
 from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, until
 from storagelab.model.values import Scalar
 from storagelab.targets import descriptors
 from storagelab.targets.postgres import connecting
@@ -29,7 +29,7 @@ from storagelab.targets.postgres.settings import (
     private_settings,
     settings_text,
 )
-from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, runs_as, stop_process
+from storagelab.targets.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.targets.programs import installation
 from storagelab.targets.starting import Starter
 
@@ -139,9 +139,7 @@ def _kill_sessions(data_folder: Path) -> bool:
             if is_there and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
                 found.append(process)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(_has_folder(process) for process in found) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not any(map(_has_folder, found)), STOP_TIMEOUT_S)
     return bool(found)
 
 
@@ -176,7 +174,6 @@ _ITEM = struct.Struct("@IINNP?7x")
 """dsm_control_item: handle, references, first page, pages, private handle, pinned."""
 _FOLDER = Path("/dev/shm")  # noqa: S108
 _LARGEST_CONTROL_BYTES = 2**24
-_PATIENCE_S = 2.0
 _IPC_RMID, _SHM_RDONLY = 0, 0o10000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.shmat.restype = ctypes.c_void_p
@@ -199,29 +196,11 @@ def remove_left(data_folder: Path) -> None:
         segment = int(lines[_SEGMENT_LINE].split()[1])
         facts, header = os.fstat(folder), _header_of(segment)
         is_ours = (header.device, header.inode) == (facts.st_dev, facts.st_ino)
-        if not is_ours or not _is_gone(header.creator):
+        if not is_ours or not until(lambda: not lives(header.creator), JUST_STOPPED_S):
             return
         for handle in (*_listed(header.control, facts.st_uid), header.control):
             _remove_file(handle, facts.st_uid)
         _LIBC.shmctl(segment, _IPC_RMID, None)
-
-
-def _is_gone(pid: int) -> bool:
-    """Waits a moment: one that was just killed may still be ending."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while _lives(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def _lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
 
 
 def _header_of(segment: int) -> _Header:

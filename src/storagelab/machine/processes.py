@@ -1,14 +1,40 @@
-"""How a process was killed, as far as the kernel says."""
+"""Processes of this machine: whether one runs, how one was killed, which hold a lock on a file; and waiting for them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from storagelab.machine.disks import HERE, Kernel, read_text
+
+STOP_TIMEOUT_S = 30.0
+"""How long a program may take to stop, once it was told to."""
+JUST_STOPPED_S = 2.0
+"""For how long a program that was just stopped may still show: a file that it writes, memory, a process that ends."""
+
+
+def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> bool:
+    """Waits until something is so; False if it is not in time."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
+def stat_fields(process: Path) -> list[str]:
+    """The fields of a process's `stat` from the third, its state, on; empty once it has ended. The second, its name in
+    brackets, may contain brackets."""
+    return read_text(process / "stat").rpartition(")")[2].split()
+
+
+def lives(pid: int) -> bool:
+    return stat_fields(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"], ["X"])
 
 
 class Kills:
