@@ -17,7 +17,7 @@ from storagelab.model import prepared
 from storagelab.targets.hiding import hidden
 from storagelab.targets.parts import C, Facts, Reach, System
 from storagelab.targets.private import PrivateServer
-from storagelab.targets.templates import Copy, Template
+from storagelab.targets.templates import Restored, Template
 
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
@@ -32,7 +32,7 @@ class Server(ABC, Generic[C]):
     """Where its programs come from, if storagelab started it."""
     elsewhere = False
     """Whether it runs on another machine."""
-    restored: Copy | None = None
+    restored: Restored | None = None
     """The copy of a template with which the run begins."""
     reach: Reach[C]
 

@@ -15,7 +15,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.machine import host
@@ -155,29 +155,16 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
     return both if kept else bytes_on
 
 
-class Copy(Protocol):
-    """What was copied for a run."""
-
-    @property
-    def how(self) -> str: ...
-    def checks(self) -> list[Check]: ...
-
-
 class Restored(NamedTuple):
-    """What was copied for a run: what the template and the copy hold, and how many bytes share their blocks."""
+    """What was copied for a run, by whoever did it: what the template and the copy hold, and `how`."""
 
-    asked: Content
-    got: Content
-    shared_bytes: int
-
-    @property
-    def how(self) -> str:
-        if self.shared_bytes == 0:
-            return "copied"
-        return "reflinked" if self.shared_bytes == self.asked.bytes else "partly reflinked, partly copied"
+    asked: str
+    got: str
+    how: str
+    read_from: str
 
     def checks(self) -> list[Check]:
-        return [check_same("data restored from a template", str(self.asked), str(self.got), "the file system")]
+        return [check_same("data restored from a template", self.asked, self.got, self.read_from)]
 
 
 class Template:
@@ -233,7 +220,9 @@ class Template:
                 host.sync_filesystem(folder)
             except OSError as error:
                 raise RunFailed(_no_copy(error, folder, asked[-1] if asked else None)) from error
-        return Restored(together(asked), together(got), shared)
+        whole = together(asked)
+        how = "copied" if not shared else "reflinked" if shared == whole.bytes else "partly reflinked, partly copied"
+        return Restored(str(whole), str(together(got)), how, "the file system")
 
 
 def _unfinished(place: Path) -> str:

@@ -179,26 +179,19 @@ class PostgresProbe:
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        with connecting.connect(target) as connection:
-            return frozenset(name for (name,) in _rows(connection, _INVENTORY))
+        return frozenset(name for (name,) in self._asked(target, sql.SQL(_INVENTORY)))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        self._asked(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Without CASCADE: it was made empty, and anything that others put into it is not ours to drop.
-        self._execute(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+        self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
 
-    def _execute(self, target: TargetConfig, statement: sql.Composed) -> None:
+    def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
         with connecting.connect(target) as connection:
             try:
-                connection.execute(statement)
+                asked = connection.execute(statement)
+                return asked.fetchall() if asked.description else []
             except psycopg.Error as error:
                 raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error
-
-
-def _rows(connection: connecting.Connection, statement: str) -> list[tuple[str]]:
-    try:
-        return connection.execute(sql.SQL(statement)).fetchall()
-    except psycopg.Error as error:
-        raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from psycopg import sql
 
@@ -21,24 +20,10 @@ from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.layout import Layout, Relation, relations_in
 from storagelab.targets.postgres.reaching import Reaching, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
-
-_RELATIONS = """
-SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
-       coalesce(parent.relname, ''), coalesce(space.spcname, ''),
-       coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default')
-FROM pg_class c
-LEFT JOIN pg_index i ON i.indexrelid = c.oid
-LEFT JOIN pg_class owner ON owner.oid = i.indrelid
-LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
-LEFT JOIN pg_class parent ON parent.oid = h.inhparent
-LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
-WHERE c.relkind IN ('r', 'i') AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
-ORDER BY coalesce(owner.oid, c.oid), c.oid"""
-
 
 _PRIMARY_KEY = """
 SELECT c.relkind::text, coalesce(array_agg(a.attname ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
@@ -53,19 +38,6 @@ AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) ORDER BY oi
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
-
-
-class Relation(NamedTuple):
-    """A table or an index: `table` is its table, `spread` the table whose partition that is, "" if it is none; `tablespace`
-    is "" where it lies in the database's own, `place` that tablespace's folder."""
-
-    oid: int
-    name: str
-    kind: str
-    table: str
-    spread: str
-    tablespace: str
-    place: str
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
@@ -212,7 +184,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
                 )
 
     def _relations(self, connection: Connection) -> list[Relation]:
-        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.home]).fetchall()]
+        found = relations_in(connection, self.home)
         partitions = [(one.spread, one.name) for one in found if one.kind == "r" and one.spread]
         of_table: dict[str, list[str]] = {}
         for parent, name in partitions:

@@ -14,7 +14,6 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model import prepared
 from storagelab.model.config import Config
-from storagelab.model.measurement import Check
 from storagelab.targets import Site, descriptors, templates
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
@@ -24,7 +23,7 @@ from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.reaching import AttachedReach
 from storagelab.targets.servers import Attached
-from storagelab.targets.steps import check_same
+from storagelab.targets.templates import Restored
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
@@ -38,18 +37,6 @@ from storagelab.targets.steps import check_same
 NAME = "t[0-9a-f]{12}"
 """What the template of one cell has in its names after the prefix, as a pattern."""
 _STRATEGY_SINCE = 150_000
-
-
-class Copied(NamedTuple):
-    """What was copied for a run: the sizes of the template and of the copy, by the server."""
-
-    asked_bytes: int
-    got_bytes: int
-    how: str = "copied by the server"
-
-    def checks(self) -> list[Check]:
-        asked, got = f"{self.asked_bytes:,} bytes", f"{self.got_bytes:,} bytes"
-        return [check_same("data restored from a template", asked, got, "pg_database_size")]
 
 
 class Kept:
@@ -85,7 +72,7 @@ class Kept:
         connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._run))
         connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(self._run, self._name))
 
-    def restore(self, connection: Connection) -> Copied:
+    def restore(self, connection: Connection) -> Restored:
         """Make the run's database from the template. Raises psycopg.Error."""
         # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just before the
         # run. Older servers always copy files.
@@ -97,7 +84,8 @@ class Kept:
             "SELECT pg_database_size(%s::name), pg_database_size(%s::name)", [self.prefix, self._run_name]
         ).fetchone()
         assert sizes is not None
-        return Copied(*sizes)
+        asked, got = (f"{size:,} bytes" for size in sizes)
+        return Restored(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
         """Remove the folders of a template that could not be made; its tablespaces are dropped."""
@@ -139,6 +127,36 @@ def of_template(prefix: str, tablespace: str) -> str | None:
 
 
 _DROPPED_TOGETHER = 64
+_RELATIONS = """
+SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
+       coalesce(parent.relname, ''), coalesce(space.spcname, ''),
+       coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default')
+FROM pg_class c
+LEFT JOIN pg_index i ON i.indexrelid = c.oid
+LEFT JOIN pg_class owner ON owner.oid = i.indrelid
+LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
+LEFT JOIN pg_class parent ON parent.oid = h.inhparent
+LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
+WHERE c.relkind = ANY(%s) AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+ORDER BY coalesce(owner.oid, c.oid), c.oid"""
+
+
+class Relation(NamedTuple):
+    """A table or an index: `table` is its table, `spread` the table whose partition that is, "" if it is none; `tablespace`
+    is "" where it lies in the database's own, `place` that tablespace's folder."""
+
+    oid: int
+    name: str
+    kind: str
+    table: str
+    spread: str
+    tablespace: str
+    place: str
+
+
+def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
+    """Every table and index of a schema, by the server's own catalogue."""
+    return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schema]).fetchall()]
 
 
 class Layout(Places):

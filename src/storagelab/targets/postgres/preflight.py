@@ -14,7 +14,7 @@ from storagelab.targets import (
     Preflight,
     Site,
     attaching,
-    checking,  # CHECK
+    checking,
     places,
     templates,
 )

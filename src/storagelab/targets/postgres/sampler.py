@@ -163,9 +163,7 @@ class Sampler(SessionSampler):
         super().__init__(measure, _one_line, "" if kernel_view else "the server's processes can't be seen from here")
         self._connect, self._probe, self._relations = connect, probe, relations
         self._pids, self._kernel_view, self._of_generator = pids, kernel_view, of_generator
-        self._by_wire = {b"%d" % pid: pid for pid in pids}
-        self._pids_wire = b"{%s}" % b",".join(self._by_wire)
-        self._checkpointer: bytes | None = None
+        self._checkpointer: int | None = None
         self._checkpoint_s = self._looked_s = 0.0
         self._rows_done = dict.fromkeys(pids, 0)
         self._connection: Connection | None = None
@@ -182,11 +180,13 @@ class Sampler(SessionSampler):
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         self._find_checkpointer(self._connection)
+        pids = [*self._pids, *([self._checkpointer] if self._checkpointer else [])]
+        self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
         # The first execution of a statement loads catalogues and plans it: pay that cost before the run.
         for _ in range(2):
-            self._ask(_SESSIONS, [self._pids_wire])
+            self._ask(_SESSIONS, [self._looked_at])
             self._answer()
             self._query(_LOCKS)
         if self._kernel_view:
@@ -198,8 +198,7 @@ class Sampler(SessionSampler):
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
         ).fetchone()
         if found is not None:
-            self._checkpointer = b"%d" % found[0]
-            self._pids_wire = b"{%s}" % b",".join([*self._by_wire, self._checkpointer])
+            self._checkpointer = found[0]
 
     def _open_kernel_view(self, own_pid: int) -> None:
         """Opens the kernel's view, if the processes with these PIDs are the sessions: siblings of the sampler's own.
@@ -243,12 +242,12 @@ class Sampler(SessionSampler):
         """
         accounts = self.accounts
         turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
-        self._ask(_SESSIONS, [self._pids_wire])
+        self._ask(_SESSIONS, [self._looked_at])
         states = accounts.states() if count else {}
         seen: dict[int, str] = {}
         for pid_wire, type_wire, event_wire, application_name in self._answer():
-            pid = self._by_wire.get(pid_wire or b"")
-            if pid is None:
+            pid = int(pid_wire or 0)
+            if pid == self._checkpointer:
                 self._see_checkpointer(type_wire)
                 continue
             reported = _LAST_INTEGER.search(application_name or b"")

@@ -21,7 +21,7 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.layout import Layout, relations_in
 from storagelab.targets.postgres.reaching import Reaching
 from storagelab.targets.steps import POLL_S, Loop, await_gate, check_places, check_same, rows_per_report
 
@@ -284,18 +284,8 @@ class Tables(Layout):
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
-        rows = connection.execute(
-            """
-            SELECT c.oid::bigint, c.relname, coalesce(owner.relname, c.relname)
-            FROM pg_class c
-            LEFT JOIN pg_index i ON i.indexrelid = c.oid
-            LEFT JOIN pg_class owner ON owner.oid = i.indrelid
-            WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
-            """,
-            [self.prefix],
-        ).fetchall()
         numbers = {self.partition(number): number for number in self.data_files}
-        return {oid: (name, numbers.get(table)) for oid, name, table in rows}
+        return {one.oid: (one.name, numbers.get(one.table)) for one in relations_in(connection, self.prefix, "rpiIS")}
 
     def count_rows(self, connection: Connection) -> int:
         row = connection.execute(self._in_schema("SELECT count(*) FROM {schema}.{table}")).fetchone()
@@ -304,19 +294,9 @@ class Tables(Layout):
 
     def read_back(self, connection: Connection) -> list[Check]:
         """Reads the number of data files and the places of each one and its index from the server's own catalogue."""
-        rows = connection.execute(
-            """
-            SELECT c.relname, c.relkind::text, coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),
-                   coalesce(owner.relname, c.relname)
-            FROM pg_class c
-            LEFT JOIN pg_index i ON i.indexrelid = c.oid
-            LEFT JOIN pg_class owner ON owner.oid = i.indrelid
-            WHERE c.relkind IN ('r', 'i') AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
-            """,
-            [self.prefix],
-        ).fetchall()
-        places = {(table, kind): place for _, kind, place, table in rows}
-        tables = sum(1 for _, kind, _, _ in rows if kind == "r")
+        found = relations_in(connection, self.prefix)
+        places = {(one.table, one.kind): one.place for one in found}
+        tables = sum(one.kind == "r" for one in found)
         asked = [self.asked(number) for number in self.data_files]
         return [
             check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
