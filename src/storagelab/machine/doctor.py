@@ -14,8 +14,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.control_groups import control_groups
 from storagelab.machine.cpu_time import read_group
@@ -50,6 +51,15 @@ class Ability(Frozen):
 
 
 Probe = Callable[[], Ability | Iterable[Ability]]
+T = TypeVar("T")
+
+
+def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
+    """Whether something that storagelab needs is found; `find` raises PreflightError if not."""
+    try:
+        return _yes(name, detail(find()))
+    except PreflightError as error:
+        return _no(name, error.problem, error.hint)
 
 
 def abilities(

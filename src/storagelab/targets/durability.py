@@ -9,7 +9,7 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
-from storagelab.targets.vocabulary import Known
+from storagelab.targets.wait_events import Known
 
 # --- known -----------------------------------------------------------------------------------------------------------
 #

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.doctor import Ability
+from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import temporary
+from storagelab.targets import each, step, temporary
 from storagelab.targets.folders import Site
-from storagelab.targets.looking import each, step
 from storagelab.targets.private import P, PrivateServer, Settings, StartFailed
 from storagelab.targets.programs import Programs, asked_folder
 from storagelab.targets.steps import check_connections
@@ -180,12 +179,11 @@ class Starter(Generic[P]):
 
     def ability(self) -> Ability:
         """Can this machine start one?"""
-        name = f"private {self.title}"
-        try:
-            found = self.find(None)
-        except PreflightError as error:
-            return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
-        return Ability(name=name, state="yes", detail=f"{self.title} {found.version} from {found.origin}")
+        return ability(
+            f"private {self.title}",
+            lambda: self.find(None),
+            lambda found: f"{self.title} {found.version} from {found.origin}",
+        )
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
         """Describes each cell's server. Raises PreflightError for the first that would not run."""

@@ -89,3 +89,8 @@ def _plain(kept: bytes) -> bytes:
     except zlib.error:
         return b""
     return plain if unpacking.eof else b""
+
+
+def drives_lost(defect: str) -> str:
+    """Why a run fails that follows a failed one on drives that remember."""
+    return f"its drives were lost in an earlier run of its block: {defect}"

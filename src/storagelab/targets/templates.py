@@ -35,7 +35,7 @@ from storagelab.targets.steps import by_server, check_same
 
 _FICLONE = 0x40049409
 """Linux: `ioctl` that makes one file share all blocks of another (linux/fs.h)."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _DEEPEST = 64
 """No server nests its folders as deeply; each level keeps two descriptors open."""
 
@@ -100,7 +100,7 @@ def _copy_file(name: str, source: int, copy: int) -> int:
         try:
             fcntl.ioctl(made.fileno(), _FICLONE, original.fileno())
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in _NO_SPACE:
                 raise
             shared = 0
             shutil.copyfileobj(original, made, 2**20)

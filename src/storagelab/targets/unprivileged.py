@@ -30,7 +30,7 @@ from storagelab.model.values import Frozen
 
 _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
-_ROOM = "mode=0711,size=64k"
+_MOUNT_OPTIONS = "mode=0711,size=64k"
 _LIBC_ERRNO = ctypes.CDLL(None, use_errno=True)
 
 
@@ -86,7 +86,7 @@ def lay(ways: Sequence[Cover]) -> None:
     _unshare()
     for cover in ways:
         kept = [(child, os.open(child, os.O_PATH)) for child in cover.children]  # they are about to be out of reach
-        _mount("storagelab", cover.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOM)
+        _mount("storagelab", cover.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
         for child, handle in kept:
             child.mkdir(mode=0o711)
             _mount(f"/proc/self/fd/{handle}", child, None, _MS_BIND | _MS_REC, None)

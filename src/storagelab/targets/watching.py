@@ -18,7 +18,7 @@ from storagelab.machine.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskV
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
-from storagelab.targets.vocabulary import Event
+from storagelab.targets.wait_events import Event
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2

@@ -20,10 +20,11 @@ from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.contract import promises as p
 from storagelab.targets.contract.promises import Outcome, Promise
+from storagelab.targets.engines import engine_in
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #
-# What the contract suite must know of an engine beyond the seam, by the engine's name.
+# What the contract suite must know of an engine beyond the interface, by the engine's name.
 
 
 ENGINES = {
@@ -49,21 +50,6 @@ class Probe(Protocol):
     def clear(self, target: TargetConfig, name: str) -> None:
         """Remove what `obstruct` made."""
         ...
-
-
-def probe_of(engine: str) -> Probe:
-    """The engine's probe. It is imported only now, since the engine's driver may be absent."""
-    if engine == "sqlserver":
-        from storagelab.targets.sqlserver.target import SqlServerProbe
-
-        return SqlServerProbe()
-    if engine == "mariadb":
-        from storagelab.targets.mariadb.engine import MariaDBProbe
-
-        return MariaDBProbe()
-    from storagelab.targets.postgres.engine import PostgresProbe
-
-    return PostgresProbe()
 
 
 def engine_of(dsn: str) -> str:
@@ -130,7 +116,7 @@ class _Suite:
         rows_per_connection: int,
         spec_folder: Path,
     ) -> None:
-        self.probe: Probe = probe_of(target.engine)
+        self.probe: Probe = engine_in(target.engine).probe()
         name, value = self.probe.setting
         self.target = target.model_copy(update={"settings": {**target.settings, name: value}})
         self.volumes, self.say, self.rows_per_connection = volumes, say, rows_per_connection

@@ -193,6 +193,18 @@ def _pgbench_script(text: str, key: str, site: Site) -> Source:
     return Source(script, None if script.built_in else content_of(script.name, key, site))
 
 
+def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
+    """The files that make a database of the user's own, in their order: what each is, its name, its key, its place. Raises
+    PreflightError for one that can't be used."""
+    if load.restore is not None:
+        key = "workload.restore"
+        yield f"restoring {load.restore}", load.restore, key, site.place(load.restore, key)
+    for number, name in enumerate(load.setup, 1):
+        key = f"workload.setup[{number}]"
+        content_of(name, key, site)
+        yield f"setup by {name}", name, key, site.place(name, key)
+
+
 def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
     """The files of the user's own transactions."""
     return tuple(

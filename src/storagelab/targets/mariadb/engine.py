@@ -1,4 +1,4 @@
-"""What the seam asks of MariaDB."""
+"""The interface to MariaDB."""
 
 from __future__ import annotations
 
@@ -144,18 +144,6 @@ def abilities() -> tuple[Ability, ...]:
     return (STARTER.ability(),)
 
 
-ENGINE = Engine(
-    check=preflight.check,
-    open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=preflight.durability,
-    power=settings.power,
-)
-
-
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
@@ -196,3 +184,16 @@ def _asked(target: TargetConfig, statement: str, values: list[str] | None = None
             return ask(connection, statement, values)
         except pymysql.MySQLError as error:
             raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error
+
+
+ENGINE = Engine(
+    check=preflight.check,
+    open=opened,
+    kinds=server.STARTER.kinds,
+    stop_orphan=server.stop_orphan,
+    drop_leftovers=drop_leftovers,
+    abilities=abilities,
+    durability=preflight.durability,
+    privilege=settings.privilege,
+    probe=MariaDBProbe,
+)

@@ -16,7 +16,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.targets import Site
 from storagelab.targets.generators import programs
-from storagelab.targets.generators.programs import Clients, check_stays_inside, content_of
+from storagelab.targets.generators.programs import Clients, check_stays_inside, own_files
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
@@ -189,18 +189,10 @@ def _for_sysbench(address: Address, database: str) -> list[str]:
 def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
     """The files that make a database of the user's own, in their order, each with what it is. Raises PreflightError for one
     that can't be used."""
-    files = list[tuple[str, Path]]()
-    if load.restore is not None:
-        path = site.place(load.restore, "workload.restore")
-        _check(path, load.restore, "workload.restore")
-        files.append((f"restoring {load.restore}", path))
-    for number, name in enumerate(load.setup, 1):
-        key = f"workload.setup[{number}]"
-        content_of(name, key, site)
-        path = site.place(name, key)
+    files = list(own_files(load, site))
+    for _, name, key, path in files:
         _check(path, name, key)
-        files.append((f"setup by {name}", path))
-    return files
+    return [(what, path) for what, _, _, path in files]
 
 
 def _check(path: Path, name: str, key: str) -> None:

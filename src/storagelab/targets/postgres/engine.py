@@ -1,4 +1,4 @@
-"""What the seam asks of PostgreSQL."""
+"""The interface to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
-from storagelab.machine.doctor import Ability
+from storagelab.machine.doctor import Ability, ability
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
@@ -131,28 +131,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 def abilities() -> tuple[Ability, ...]:
     """Checks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
-    return (STARTER.ability(), _privileges())
-
-
-def _privileges() -> Ability:
-    name = "running it without root's rights"
-    try:
-        way = unprivileged()
-    except PreflightError as error:
-        return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
-    return Ability(name=name, state="yes", detail=way.how)
-
-
-ENGINE = Engine(
-    check=preflight.check,
-    open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=preflight.durability,
-    power=settings.power,
-)
+    return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
@@ -195,3 +174,16 @@ class PostgresProbe:
                 return asked.fetchall() if asked.description else []
             except psycopg.Error as error:
                 raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error
+
+
+ENGINE = Engine(
+    check=preflight.check,
+    open=opened,
+    kinds=server.STARTER.kinds,
+    stop_orphan=server.stop_orphan,
+    drop_leftovers=drop_leftovers,
+    abilities=abilities,
+    durability=preflight.durability,
+    privilege=settings.privilege,
+    probe=PostgresProbe,
+)

@@ -6,8 +6,8 @@ them (`WALSync` is now `WalSync`), but types never changed, so names are compare
 
 from __future__ import annotations
 
-from storagelab.targets import vocabulary as v
-from storagelab.targets.vocabulary import Event, Vocabulary, io
+from storagelab.targets import wait_events as v
+from storagelab.targets.wait_events import Event, Vocabulary, io
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it is done."""

@@ -22,7 +22,7 @@ from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
-from storagelab.targets.vocabulary import Event
+from storagelab.targets.wait_events import Event
 from storagelab.targets.watching import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.targets.private import Settings, changes, refuse_own
+from storagelab.targets.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.targets.programs import BIN_DIR, Programs, environment, installation, run, version_said
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
@@ -135,7 +135,7 @@ OWN = (
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
-def power(name: str, value: Scalar) -> str | None:
+def privilege(name: str, value: Scalar) -> str | None:
     """What a setting makes the server do besides keeping a database; storagelab's own settings are refused in any case."""
     name = name.lower()
     if name in OWN:

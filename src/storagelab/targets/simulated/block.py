@@ -17,9 +17,9 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.targets import Progress, Site, State, Target
-from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.scenario import world_of
+from storagelab.targets.states import drives_lost
 from storagelab.version import __version__
 
 

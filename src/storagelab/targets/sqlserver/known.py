@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.model.waits import BenignList
-from storagelab.targets.vocabulary import Known
+from storagelab.targets.wait_events import Known
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 #

@@ -22,7 +22,7 @@ from storagelab.targets.sqlserver.connecting import DriverError, Row, Session, w
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
 from storagelab.targets.sqlserver.layout import Layout
 from storagelab.targets.steps import Counters
-from storagelab.targets.vocabulary import Event
+from storagelab.targets.wait_events import Event
 from storagelab.targets.watching import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
 
 # --- counters --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from storagelab.targets.generators.programs import (
     Clients,
     by_pgbench,
     check_stays_inside,
-    content_of,
+    own_files,
     own_transactions,
     words_of_client,
 )
@@ -61,19 +61,14 @@ class Tables(PostgresTables[Sql]):
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     """What fills `database` with what the user has. Raises PreflightError for a file that can't be used."""
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
-    if load.restore is not None:
-        path = site.place(load.restore, "workload.restore")
-        if not path.exists():
-            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
-        if path.suffix == ".sql":
-            check_stays_inside(path, load.restore, "workload.restore", _ELSEWHERE, "dump by pg_dump without --create")
-            yield f"restoring {load.restore}", "psql", by_psql, path
-        else:
-            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
-            yield f"restoring {load.restore}", "pg_restore", options, path
-    for number, name in enumerate(load.setup, 1):
-        key = f"workload.setup[{number}]"
-        content_of(name, key, site)
-        path = site.place(name, key)
-        check_stays_inside(path, name, key, _ELSEWHERE, "what makes a database is left to storagelab")
-        yield f"setup by {name}", "psql", by_psql, path
+    by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
+    for what, name, key, path in own_files(load, site):
+        is_dump = name == load.restore and key == "workload.restore"
+        if is_dump and not path.exists():
+            raise PreflightError(f"{path} does not exist", key=key, hint="name a dump of pg_dump")
+        if is_dump and path.suffix != ".sql":
+            yield what, "pg_restore", by_restore, path
+            continue
+        hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
+        check_stays_inside(path, name, key, _ELSEWHERE, hint)
+        yield what, "psql", by_psql, path

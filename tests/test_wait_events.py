@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets import vocabulary as v
+from storagelab.targets import wait_events as v
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
-from storagelab.targets.vocabulary import UNKNOWN, Event, Vocabulary, io
+from storagelab.targets.wait_events import UNKNOWN, Event, Vocabulary, io
 
 DOCS = Path(__file__).parent.parent / "docs"
 EVENT = re.compile(r"\b(?:IO|IPC|LWLock|Lock|BufferPin|Timeout|Client):\w+|\b(?:io|synch)/[\w/]+\w")
