@@ -22,7 +22,7 @@ from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conserva
 from storagelab.targets.postgres.sampler import Sampler, _raw_waits
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries
-from storagelab.targets.watching import Seen, Totals
+from storagelab.targets.sampler import Seen, Totals
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from storagelab.targets.watching import Looks, Pace, Watch
+from storagelab.targets.sampler import Looks, Watch
+from storagelab.targets.watching import Pace
 
 
 def pace() -> Pace:

@@ -35,7 +35,7 @@ from storagelab.targets.postgres.loads.inserts import Tables, Workers
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries
-from storagelab.targets.watching import Seen
+from storagelab.targets.sampler import Seen
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20

@@ -21,9 +21,9 @@ from storagelab.targets.filling import Filling
 from storagelab.targets.hiding import hidden
 from storagelab.targets.parts import C, Sessions, System
 from storagelab.targets.raw import beside
+from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.servers import Server, server_of
 from storagelab.targets.steps import Counters, Done, MachineCounters, check_watching, prepare_machine
-from storagelab.targets.watching import Seen, SessionSampler
 from storagelab.version import __version__
 
 # --- watcher ---------------------------------------------------------------------------------------------------------

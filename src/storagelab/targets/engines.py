@@ -150,8 +150,6 @@ def _most_needed(needs: list[VolumeNeed]) -> tuple[VolumeNeed, ...]:
 
 def _stop_orphan(data_folder: Path) -> bool:
     """Stop the server of any engine that still runs on a data folder; true if there was one."""
-    from storagelab.targets.engines import every_engine  # loaded only where something was left
-
     return any(engine.stop_orphan(data_folder) for engine in every_engine())
 
 
@@ -181,8 +179,6 @@ def sweep(plan: Plan, site: Site) -> list[str]:
         stopped = [folder for folder in left if _stop_orphan(folder / "server")]
         removed += [f"stopped the server left running in {folder}" for folder in stopped]
         if config.target.attached:
-            from storagelab.targets.engines import engine_of
-
             dropped = engine_of(config).drop_leftovers(config, site)
             removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
         try:

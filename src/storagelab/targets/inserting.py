@@ -15,8 +15,8 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.parts import C, Sessions
+from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import POLL_S, Counters, Done, Loop, await_gate
-from storagelab.targets.watching import Seen
 
 
 class InsertingSessions(Sessions[C]):

@@ -20,9 +20,9 @@ from storagelab.targets import Site, places
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.folders import Folders
 from storagelab.targets.private import PrivateServer
+from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, Done, Loop
-from storagelab.targets.watching import Seen, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> 
     )
 
 
-class Places:
+class Places(ABC):
     """The places of one cell's data files, numbered from 1.
 
     `folders` is None where the server chooses the place of its files. `folder_each`: on a volume of another machine each
@@ -121,9 +122,9 @@ class Places:
         """The folders in the form that `steps.check_places` takes."""
         return str(self.folder_of(number)) if self.on_volumes else "default"
 
+    @abstractmethod
     def create(self, connection: Any) -> None:
-        """Make the data files, and what else holds the tables. Each engine does that in its own way."""
-        raise NotImplementedError
+        """Make the data files, and what else holds the tables."""
 
     def make(self, own: Any, reach: Any) -> None:  # noqa: ARG002 - generators need it
         """Make what a run finds."""

@@ -19,8 +19,8 @@ from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.parts import C, Sessions
+from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
-from storagelab.targets.watching import Seen
 
 _WHOLE = 100
 """From so many a second on, parts of a transaction are left out."""

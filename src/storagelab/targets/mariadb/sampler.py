@@ -20,8 +20,8 @@ from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, Counte
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
 from storagelab.targets.mariadb.loads.inserts import PROGRESS
+from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 from storagelab.targets.wait_events import Event
-from storagelab.targets.watching import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #

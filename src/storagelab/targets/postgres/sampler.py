@@ -22,8 +22,8 @@ from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
+from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 from storagelab.targets.wait_events import Event
-from storagelab.targets.watching import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
