@@ -32,15 +32,6 @@ Columns = Callable[[], Mapping[str, float]]
 """Reads cumulative counters for the time series, units last in their names."""
 
 
-class Facts(Protocol):
-    """The facts about an attached server."""
-
-    @property
-    def on_this_machine(self) -> bool: ...
-    @property
-    def process_owner(self) -> tuple[int, int] | None: ...
-
-
 class Reach(ABC, Generic[C]):
     """How sessions get to one server, and what may be asked of it."""
 

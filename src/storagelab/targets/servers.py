@@ -15,7 +15,7 @@ from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
 from storagelab.model import prepared
 from storagelab.targets.hiding import hidden
-from storagelab.targets.parts import C, Facts, Reach, System
+from storagelab.targets.parts import C, Reach, System
 from storagelab.targets.private import PrivateServer
 from storagelab.targets.templates import Restored, Template
 
@@ -159,7 +159,7 @@ class Attached(Server[C]):
 
     def open(self) -> None:
         self.system.meet()
-        facts: Facts = self.system.facts
+        facts = self.system.facts
         self.elsewhere = not facts.on_this_machine
         self.reach = self.system.reach_attached()
         self.system.folders.remove()  # the run before may have left them because the server was away

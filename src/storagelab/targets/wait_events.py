@@ -93,7 +93,7 @@ class Vocabulary:
 
 # --- knowledge -------------------------------------------------------------------------------------------------------
 #
-# What an engine's room `known` says: what can be told without its driver.
+# What an engine's module `known` says: what can be told without its driver.
 
 
 class Known(NamedTuple):
@@ -102,4 +102,4 @@ class Known(NamedTuple):
     judge: Callable[[Mapping[str, str], str], Durability]
     benign: BenignList | None = None
     note_on_files: Callable[[int], str] | None = None
-    """What to bear in mind where numbers of data files are compared, by the major version."""
+    """A caution for comparisons of numbers of data files, by the major version."""

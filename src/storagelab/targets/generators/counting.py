@@ -24,7 +24,7 @@ from storagelab.targets.steps import POLL_S
 #
 # Lines are fitted through the last seconds, over windows of several lengths: a short one sees that a steep climb is over, and
 # only a long one averages out noise. Throughput has settled once the line of one window is surely so flat that it would move
-# by less than 2 % over the counted part. docs/records/monte-carlo.md says why, and what came out on drawn loads.
+# by less than 2 % over the counted part. docs/records/monte-carlo.md says why, and what came out on simulated loads.
 
 
 Numbers = NDArray[np.float64]

@@ -23,7 +23,6 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen, Scalar
-from storagelab.targets import places
 from storagelab.targets.attaching import dsn_of, key_of, owner_of, process_age_s, require, room_for
 from storagelab.targets.hiding import hidden
 from storagelab.targets.mariadb.settings import OLDEST, setting_name, settings_text
@@ -294,22 +293,19 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 def _times_waits(connection: Connection) -> bool:
     """Whether the most important waits are timed for each thread; False if this login may not know."""
+    needed = (
+        ("setup_instruments WHERE enabled = 'YES' AND timed = 'YES'", _TIMED),
+        ("setup_consumers WHERE enabled = 'YES'", _CONSUMERS),
+    )
     try:
-        timed = ask(
-            connection,
-            "SELECT count(*) FROM performance_schema.setup_instruments "
-            f"WHERE name IN ({', '.join(['%s'] * len(_TIMED))}) AND enabled = 'YES' AND timed = 'YES'",
-            _TIMED,
-        )[0][0]
-        consumers = ask(
-            connection,
-            "SELECT count(*) FROM performance_schema.setup_consumers WHERE enabled = 'YES' "
-            f"AND name IN ({', '.join(['%s'] * len(_CONSUMERS))})",
-            _CONSUMERS,
-        )[0][0]
+        for table, names in needed:
+            listed = ", ".join(["%s"] * len(names))
+            found = ask(connection, f"SELECT count(*) FROM performance_schema.{table} AND name IN ({listed})", names)
+            if found[0][0] != len(names):
+                return False
     except pymysql.MySQLError:
         return False
-    return bool(timed == len(_TIMED) and consumers == len(_CONSUMERS))
+    return True
 
 
 def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
@@ -335,15 +331,6 @@ def data_folder(connection: Connection) -> Path | None:
     """Where a server of this machine keeps its files, if this user may see them."""
     folder = Path(ask(connection, "SELECT @@datadir")[0][0])
     return folder if folder.is_dir() else None
-
-
-def mounts(connection: Connection) -> list[places.Mount]:
-    """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
-    try:
-        rows = ask(connection, "SELECT path, disk FROM information_schema.disks")
-    except pymysql.MySQLError:
-        return []
-    return [places.Mount(str(path), str(disk)) for path, disk in rows]
 
 
 def check_rights(config: Config, facts: ServerFacts, database: str) -> None:

@@ -92,7 +92,12 @@ class MariaDB(System[Connection]):
         return connecting.data_folder(connection)
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
-        return connecting.mounts(connection)
+        """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
+        try:
+            rows = ask(connection, "SELECT path, disk FROM information_schema.disks")
+        except pymysql.MySQLError:
+            return []
+        return [places.Mount(str(path), str(disk)) for path, disk in rows]
 
     def time_s(self, connection: Connection) -> float:
         return float(str(ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))

@@ -15,11 +15,9 @@ import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
-from storagelab.machine.disks import parse_mounts
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets import places
 from storagelab.targets.attaching import OWNERSHIP, dsn_of, key_of, owner_of, process_age_s, require, room_for
 from storagelab.targets.hiding import hidden
 from storagelab.targets.places import Places, remote_name
@@ -164,26 +162,6 @@ def make_database(connection: Connection, name: str) -> None:
     connection.execute(mark)
 
 
-def data_folder(connection: Connection) -> Path | None:
-    """Where a server of this machine keeps its files; None if this login or this user may not know."""
-    try:
-        row = connection.execute("SELECT current_setting('data_directory')").fetchone()
-        folder = Path(row[0]) if row and row[0] else None
-        return folder if folder is not None and folder.is_dir() else None
-    except (psycopg.errors.InsufficientPrivilege, OSError):
-        return None
-
-
-def mounts(connection: Connection) -> list[places.Mount]:
-    """The file systems that the server sees; none if it does not run on Linux, or this login may not read its files."""
-    try:
-        row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
-    except psycopg.Error:
-        return []
-    text = str(row[0]) if row else ""
-    return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
-
-
 def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
     """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
 
@@ -237,16 +215,9 @@ def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] 
     return owner_of(folder)
 
 
-def check_rights(
-    target: TargetConfig,
-    facts: ServerFacts,
-    *,
-    connections: int,
-    tablespaces: bool,
-    checkpoint: bool,
-    database: bool = False,
-) -> None:
+def check_rights(config: Config, facts: ServerFacts) -> None:
     """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    database, free = needs_database(config), facts.max_connections - facts.open_connections
     needs = [
         (
             facts.major >= OLDEST_MAJOR,
@@ -264,20 +235,20 @@ def check_rights(
             "as an administrator: ALTER ROLE ... CREATEDB",
         ),
         (
-            facts.superuser or not tablespaces,
+            facts.superuser or not config.data_volumes,
             "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
             "use a superuser, or leave [volumes] out to measure where the server keeps its files",
         ),
         (
-            facts.may_checkpoint or not checkpoint,
+            facts.may_checkpoint or not config.between_runs.checkpoint,
             f"the login lacks the {'role pg_checkpoint' if facts.major >= 15 else 'right SUPERUSER'}, "
             "needed for CHECKPOINT between runs",
             ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
             + ", or set between_runs.checkpoint = false",
         ),
-        room_for(connections, facts.max_connections - facts.open_connections, "max_connections on the server"),
+        room_for(config.database_load.connections, free, "max_connections on the server"),
     ]
-    require(target, needs)
+    require(config.target, needs)
 
 
 def check_session_settings(

@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
@@ -87,10 +88,22 @@ class Postgres(System[Connection]):
         return reaching.server_facts(connection)
 
     def data_folder(self, connection: Connection) -> Path | None:
-        return connecting.data_folder(connection)
+        """Where a server of this machine keeps its files; None if this login or this user may not know."""
+        try:
+            row = connection.execute("SELECT current_setting('data_directory')").fetchone()
+            folder = Path(row[0]) if row and row[0] else None
+            return folder if folder is not None and folder.is_dir() else None
+        except (psycopg.errors.InsufficientPrivilege, OSError):
+            return None
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
-        return connecting.mounts(connection)
+        """The file systems that the server sees; none if it does not run on Linux, or this login may not read its files."""
+        try:
+            row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+        except psycopg.Error:
+            return []
+        text = str(row[0]) if row else ""
+        return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
 
     def time_s(self, connection: Connection) -> float:
         return float(connecting.value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))

@@ -105,11 +105,7 @@ def _locks_at_once(config: Config) -> int:
 def _check_on_server(
     connection: connecting.Connection, facts: connecting.ServerFacts, config: Config, site: Site
 ) -> None:
-    on_volumes = bool(config.data_volumes)
-    connecting.check_rights(
-        config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint, database=connecting.needs_database(config),
-    )  # fmt: skip
+    connecting.check_rights(config, facts)
 
     def nearest(name: str) -> str:
         close = difflib.get_close_matches(name, facts.setting_contexts, 1)
@@ -118,7 +114,7 @@ def _check_on_server(
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
     connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
-    if on_volumes:
+    if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)
 

@@ -201,7 +201,7 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Thins out a run's course for the store: enough to see what happened, in some 20 kB.
+# Thins out what was seen of a run, for the store: enough to see what happened, in some 20 kB.
 #
 # The core looks at a run so often that short runs are seen whole, and long ones have thousands of points. So intervals are
 # merged into longer ones that keep the means, and of the looks at waiting tasks only every nth is kept, with its longest
@@ -247,7 +247,7 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """How much of a run's course was seen, and how much of it is stored, as its counters."""
+    """How much of a run was seen, and how much of that is stored, as its counters."""
     return {
         "series_points_taken": len(taken.at_s),
         "series_points_stored": len(stored.at_s),

@@ -24,7 +24,7 @@ GAM_SOURCE = "Microsoft's SQL Server blog of 2022-07-21, on system page latch co
 
 
 def latch_note(major: int) -> str:
-    """What to bear in mind when comparing numbers of data files: versions differ in the gain from more files."""
+    """A caution for comparisons of numbers of data files: versions differ in the gain from more files."""
     year = NAMES.get(major, f"of version {major}" if major else "of an unknown version")
     if major < MAJOR_2019:
         effect = "this server does neither, so waits for PFS, GAM and SGAM pages may well fall with more files"
