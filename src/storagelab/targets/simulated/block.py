@@ -129,21 +129,14 @@ class _Lives:
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
-        self._runs = content[runs]
-        before = {**content, runs: []}
-        self._digest = hashlib.sha256(f"{__version__}\n{json.dumps(before, sort_keys=True)}\n".encode())
-        self._done = 0
-        self._beginning = self._digest.copy()
+        made = content[runs]
+        assert isinstance(made, list)
+        before = json.dumps({**content, runs: []}, sort_keys=True)
+        self._lines = [f"{__version__}\n{before}\n", *(f"{json.dumps(run, sort_keys=True)}\n" for run in made)]
 
     def until(self, runs_done: int) -> str:
-        """Goes on from the last name asked for, where it can: a block asks for the names of all its runs in turn."""
-        if runs_done < self._done:
-            self._digest, self._done = self._beginning.copy(), 0
-        assert isinstance(self._runs, list)
-        for run in self._runs[self._done : runs_done]:
-            self._digest.update(f"{json.dumps(run, sort_keys=True)}\n".encode())
-        self._done = max(self._done, runs_done)
-        return f"{self._digest.hexdigest()} {runs_done}"
+        lived = "".join(self._lines[: 1 + max(0, runs_done)])
+        return f"{hashlib.sha256(lived.encode()).hexdigest()} {runs_done}"
 
 
 class _Next:
