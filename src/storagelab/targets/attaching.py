@@ -80,15 +80,31 @@ def owner_of(process: Path) -> tuple[int, int] | None:
 
 
 @contextlib.contextmanager
-def dropping_leftovers(
-    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+def quoting(
+    target: TargetConfig,
+    errors: type[Exception] | tuple[type[Exception], ...],
+    words: Callable[[BaseException], str],
+    problem: str = "the server says",
+    hint: str = "",
 ) -> Iterator[None]:
-    """Turns an error while dropping leftovers into a PreflightError that quotes the server."""
+    """Turns an error of the server's into a PreflightError that quotes it."""
     try:
         yield
     except errors as error:
-        raise PreflightError(
-            f"can't drop what an earlier run left on the server: {hidden(words(error), target)}",
-            key=key_of(target),
-            hint=f"drop {thing} by hand, as its owner",
-        ) from error
+        raise PreflightError(f"{problem}: {hidden(words(error), target)}", key=key_of(target), hint=hint) from error
+
+
+def dropping_leftovers(
+    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+) -> contextlib.AbstractContextManager[None]:
+    problem = "can't drop what an earlier run left on the server"
+    return quoting(target, errors, words, problem, f"drop {thing} by hand, as its owner")
+
+
+def foreign(what: str, key: str = "target.dsn") -> PreflightError:
+    """The refusal of something that is not storagelab's."""
+    return PreflightError(
+        f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
+        key=key,
+        hint="rename or drop it; storagelab drops only what it made itself",
+    )

@@ -9,12 +9,11 @@ from typing import Any
 
 import pymysql
 
-from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets import Site, places
-from storagelab.targets.attaching import dropping_leftovers, key_of
+from storagelab.targets.attaching import dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.mariadb import connecting, preflight, reaching, server, settings
@@ -184,11 +183,8 @@ class MariaDBProbe:
 
 
 def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    with connect(target) as connection:
-        try:
-            return ask(connection, statement, values)
-        except pymysql.MySQLError as error:
-            raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error
+    with connect(target) as connection, quoting(target, pymysql.MySQLError, words_of):
+        return ask(connection, statement, values)
 
 
 ENGINE = Engine(

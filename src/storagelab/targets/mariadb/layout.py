@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
@@ -89,18 +88,14 @@ class Layout(Places):
         )
         # A generator that was stopped while it made its tables left them without the mark.
         marks = {name for name, comment in tables if comment == OWNERSHIP} & {MARK, ALL_MARK}
-        foreign = [
+        others = [
             name
             for name, comment in tables
             if comment != OWNERSHIP and ALL_MARK not in marks and not (marks and GENERATED_TABLE.fullmatch(name))
         ]
-        if not tables or foreign:
-            what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
-            raise PreflightError(
-                f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
-                key="target.dsn",
-                hint="rename or drop it; storagelab drops only what it made itself",
-            )
+        if not tables or others:
+            what = f"the table {others[0]} in the database {self.prefix}" if others else f"the database {self.prefix}"
+            raise foreign(what)
         return True
 
     # --- used --------------------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from storagelab.errors import PreflightError
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets import Site, places
-from storagelab.targets.attaching import dropping_leftovers
+from storagelab.targets.attaching import dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
@@ -181,12 +180,9 @@ class PostgresProbe:
         self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
-        with connecting.connect(target) as connection:
-            try:
-                asked = connection.execute(statement)
-                return asked.fetchall() if asked.description else []
-            except psycopg.Error as error:
-                raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error
+        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
+            asked = connection.execute(statement)
+            return asked.fetchall() if asked.description else []
 
 
 ENGINE = Engine(

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from storagelab.errors import PreflightError
 from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.targets import Site, descriptors, templates
-from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.folders import Folders
 from storagelab.targets.parts import System
 from storagelab.targets.places import Places, remote_name
@@ -245,17 +244,11 @@ class Layout(Places):
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
             [f"^{self.prefix}_({NAME}_)?(f[0-9]+|tables|indexes|temp)$"],
         ).fetchall()
-        foreign = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
-        foreign += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
-        foreign += [
-            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))
-        ]
-        if foreign:
-            raise PreflightError(
-                f"on the server, {' and '.join(foreign)} has a name that storagelab needs, but storagelab did not make it",
-                key="target.dsn",
-                hint="rename or drop it; storagelab drops only what it made itself",
-            )
+        others = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
+        others += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        others += [f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))]
+        if others:
+            raise foreign(" and ".join(others))
         return [name for name, _ in databases], [name for name, _ in schemas], [name for name, _ in tablespaces]
 
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:

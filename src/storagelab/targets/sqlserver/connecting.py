@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets.attaching import dsn_of, key_of, require, room_for
-from storagelab.targets.hiding import hidden
+from storagelab.targets.attaching import dsn_of, key_of, quoting, require, room_for
 from storagelab.targets.sqlserver.known import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.settings import ServerState
 
@@ -196,14 +195,11 @@ class Session:
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
     """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
     dsn = address_of(target)
-    try:
+    hint = "check host, port, database, user and password, for example with sqlcmd"
+    with quoting(
+        target, (DriverError, ValueError), words_of, "can't connect", hint
+    ):  # ValueError: bytes that are not text
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
-    except (DriverError, ValueError) as error:  # ValueError: bytes that are not text
-        raise PreflightError(
-            f"can't connect: {hidden(words_of(error), target)}",
-            key=key_of(target),
-            hint="check host, port, database, user and password, for example with sqlcmd",
-        ) from error
 
 
 def words_of(error: BaseException) -> str:

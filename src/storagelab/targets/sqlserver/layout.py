@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.parts import Reach
 from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import ServerFacts, Session, connect
@@ -284,11 +283,7 @@ def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
         return
     paths = [str(path) for (path,) in session.rows(_FILES.format(literal=connecting.text(prefix)))]
     if not paths or not all(_is_ours(path, prefix) for path in paths):
-        raise PreflightError(
-            f"on the server, database {prefix} has the name that storagelab needs, but storagelab did not make it",
-            key=key,
-            hint="rename or drop it; storagelab drops only what it made itself",
-        )
+        raise foreign(f"database {prefix}", key)
 
 
 def _is_ours(path: str, prefix: str) -> bool:

@@ -9,8 +9,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, places
-from storagelab.targets.attaching import key_of
-from storagelab.targets.hiding import hidden
+from storagelab.targets.attaching import key_of, quoting
 from storagelab.targets.sqlserver import connecting, settings
 from storagelab.targets.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
 from storagelab.targets.sqlserver.known import MAJOR_2017, latch_note
@@ -39,14 +38,9 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs: dict[str, VolumeNeed] = {}
     for configs in by_server(cell.config for cell in plan.cells):
         target = configs[0].target
-        with connect(target) as session:
-            try:
-                facts = _check_server(session, configs, site)
-                needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
-            except DriverError as error:
-                raise PreflightError(
-                    f"the server says: {hidden(words_of(error), target)}", key=key_of(target)
-                ) from error
+        with connect(target) as session, quoting(target, DriverError, words_of):
+            facts = _check_server(session, configs, site)
+            needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
         found.append(f"{facts.name}, {facts.edition}, attached")
         notes += _notes(facts, configs)
     return Preflight(

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.targets import Site
-from storagelab.targets.attaching import dropping_leftovers, key_of
+from storagelab.targets.attaching import dropping_leftovers, key_of, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Reach, Sessions, System
 from storagelab.targets.sqlserver import connecting, sampler
@@ -335,8 +334,5 @@ class SqlServerProbe:
 
 @contextlib.contextmanager
 def _asking(target: TargetConfig) -> Iterator[Session]:
-    with connect(target, database="master") as session:
-        try:
-            yield session
-        except DriverError as error:
-            raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error
+    with connect(target, database="master") as session, quoting(target, DriverError, words_of):
+        yield session
