@@ -26,10 +26,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be 
 def privileges():
     """Forgets how programs are started, before and after."""
     unprivileged.cache_clear()
-    module.may_lay.cache_clear()
+    module.may_cover.cache_clear()
     yield
     unprivileged.cache_clear()
-    module.may_lay.cache_clear()
+    module.may_cover.cache_clear()
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Says what survives a crash. Engines may be compared only if that is the same, and a plan states it."""
+"""What is known of engines without their drivers, above all what survives a crash.
+
+Engines may be compared only if the same survives, and a plan states it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The interface to an engine. An engine is found in the module `engine` of its folder."""
+"""The interface to an engine, found in the module `engine` of its folder; and what is asked of all engines: checks of a plan,
+and the removal of what killed runs left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small steps of a run that all real servers share."""
+"""Steps of a run that all real servers share: the state of the machine and its counters, the start gate, and checks."""
 
 from __future__ import annotations
 

@@ -31,7 +31,6 @@ from storagelab.model.values import Frozen
 _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
 _MOUNT_OPTIONS = "mode=0711,size=64k"
-_LIBC_ERRNO = ctypes.CDLL(None, use_errno=True)
 
 
 class Cover(Frozen):
@@ -67,7 +66,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 
 
 @cache
-def may_lay() -> bool:
+def may_cover() -> bool:
     """Whether this process may give a child its own view. In a container it usually may not."""
     try:
         subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
@@ -79,14 +78,14 @@ def may_lay() -> bool:
 # --- in the child ----------------------------------------------------------------------------------------------------
 
 
-def lay(ways: Sequence[Cover]) -> None:
+def cover(ways: Sequence[Cover]) -> None:
     """Cover the folders, for this process and its children alone. Raises OSError."""
     if not ways:
         return
     _unshare()
-    for cover in ways:
-        kept = [(child, os.open(child, os.O_PATH)) for child in cover.children]  # they are about to be out of reach
-        _mount("storagelab", cover.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
+    for one in ways:
+        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # they are about to be out of reach
+        _mount("storagelab", one.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
         for child, handle in kept:
             child.mkdir(mode=0o711)
             _mount(f"/proc/self/fd/{handle}", child, None, _MS_BIND | _MS_REC, None)
@@ -95,20 +94,20 @@ def lay(ways: Sequence[Cover]) -> None:
 
 def _unshare() -> None:
     """Gives this process its own view: unmounts outside reach it, but its own mounts stay inside."""
-    if _LIBC_ERRNO.unshare(_CLONE_NEWNS) != 0:
+    if _LIBC.unshare(_CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "no view of its own")
     _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE, None)
 
 
 def _mount(source: str | None, target: Path, kind: str | None, flags: int, options: str | None) -> None:
     texts = [text.encode() if text is not None else None for text in (source, kind, options)]
-    if _LIBC_ERRNO.mount(texts[0], os.fsencode(target), texts[1], ctypes.c_ulong(flags), texts[2]) != 0:
+    if _LIBC.mount(texts[0], os.fsencode(target), texts[1], ctypes.c_ulong(flags), texts[2]) != 0:
         raise OSError(ctypes.get_errno(), "can't be covered", str(target))
 
 
 _ACCOUNT = "nobody"
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-_LIBC = ctypes.CDLL(None)
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Unprivileged(Frozen):
@@ -147,7 +146,7 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
     if owner is None:
         return end_with_parent
     ways = covers(reach, *owner)
-    if ways and not may_lay():
+    if ways and not may_cover():
         raise _closed(ways[0].folder)
     return partial(_become, owner, ways)
 
@@ -200,7 +199,7 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
     """Give up root for good: even a setuid program such as sudo can't give it back."""
-    lay(ways)
+    cover(ways)
     uid, gid = owner
     os.setgroups([])
     os.setresgid(gid, gid, gid)

@@ -1,4 +1,4 @@
-"""Client programs on one server, and the same generators for every engine."""
+"""Client programs on one server, scripts of the user's own, and the same generators for every engine."""
 
 from __future__ import annotations
 

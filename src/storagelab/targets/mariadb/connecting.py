@@ -1,4 +1,4 @@
-"""Connections: a server's address, its form as a DSN, and PyMySQL's errors in plain words.
+"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server allows.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 

@@ -1,4 +1,4 @@
-"""The interface to MariaDB."""
+"""MariaDB as an engine: its part of a run, its part of the contract suite, and the interface to it."""
 
 from __future__ import annotations
 

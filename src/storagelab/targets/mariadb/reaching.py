@@ -1,4 +1,4 @@
-"""How sessions and client programs get to one MariaDB: a private one, or one that already runs."""
+"""How sessions and client programs get to one MariaDB, a private one or one that already runs, and what it reports."""
 
 from __future__ import annotations
 

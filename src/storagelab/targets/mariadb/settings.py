@@ -1,4 +1,4 @@
-"""The settings of a private server, and how the server itself reads each."""
+"""The programs of a private server, its settings, and how the server itself reads each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL that already runs: its address, and its refusals in plain words."""
+"""Connections to a PostgreSQL that already runs: its address, its refusals in plain words, and what it allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface to PostgreSQL."""
+"""PostgreSQL as an engine: its part of a run, its part of the contract suite, and the interface to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, 
 from storagelab.targets.postgres import connecting, preflight, reaching, server, settings
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import PostgresTables
-from storagelab.targets.postgres.layout import Kept, KeptServer, Layout
+from storagelab.targets.postgres.layout import FromTemplateDatabase, Layout, TemplateDatabase
 from storagelab.targets.postgres.loads import inserts
 from storagelab.targets.postgres.reaching import AttachedReach, PrivateReach, Reaching
 from storagelab.targets.postgres.sampler import Sampler
@@ -44,7 +44,7 @@ class Postgres(System[Connection]):
     log_tells_of_sessions = True
     layout: inserts.Tables | PostgresTables[Any]
 
-    def __init__(self, config: Config, site: Site, kept: Kept | None = None) -> None:
+    def __init__(self, config: Config, site: Site, kept: TemplateDatabase | None = None) -> None:
         super().__init__(config, site)
         self._kept, self._database = kept, ""
         folders, spaces = (self.folders, None) if kept is None else (kept.folders, kept.prefix)
@@ -129,9 +129,9 @@ def opened(config: Config, site: Site) -> Composed[Connection]:
     """The run of a cell."""
     if not (config.target.attached and prepared.wanted(config)):
         return Composed(Postgres(config, site))
-    kept = Kept(config, site)
+    kept = TemplateDatabase(config, site)
     system = Postgres(config, site, kept)
-    return Composed(system, KeptServer(system, kept))
+    return Composed(system, FromTemplateDatabase(system, kept))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

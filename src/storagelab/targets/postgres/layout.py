@@ -38,7 +38,7 @@ NAME = "t[0-9a-f]{12}"
 _STRATEGY_SINCE = 150_000
 
 
-class Kept:
+class TemplateDatabase:
     """The template database of one cell."""
 
     def __init__(self, config: Config, site: Site) -> None:
@@ -93,12 +93,12 @@ class Kept:
                 descriptors.remove(folder.name, above)
 
 
-class KeptServer(Attached[Connection]):
+class FromTemplateDatabase(Attached[Connection]):
     """A server that already runs, where the run's database is copied from the template."""
 
     reach: AttachedReach
 
-    def __init__(self, system: System[Connection], kept: Kept) -> None:
+    def __init__(self, system: System[Connection], kept: TemplateDatabase) -> None:
         super().__init__(system)
         self._kept = kept
 

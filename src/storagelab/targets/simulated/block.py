@@ -33,7 +33,7 @@ class SimulatedBlock:
         self.scale = block.first_cell.config.target.world_scale
         self.content = self.world.scenario(block, site.profiles)
         self._scenario = json.dumps(self.content, sort_keys=True)
-        self._lives = _Lives(self.content, self.world.runs)
+        self._histories = _Histories(self.content, self.world.runs)
         self._state = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
@@ -97,7 +97,7 @@ class SimulatedBlock:
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {
-            "identity": self._lives.until(self._position),
+            "identity": self._histories.until(self._position),
             "runs_done": self._position,
             "bytes": [len(drive) for drive in drives],
             "defect": self._defect,
@@ -115,7 +115,7 @@ class SimulatedBlock:
             lengths = [int(length) for length in header["bytes"]]
             if min(lengths, default=0) < 0 or sum(lengths) != len(rest):
                 return None
-            if header["identity"] != self._lives.until(int(header["runs_done"])):
+            if header["identity"] != self._histories.until(int(header["runs_done"])):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
@@ -124,8 +124,8 @@ class SimulatedBlock:
             return None
 
 
-class _Lives:
-    """Names of what the drives have lived through after so many runs: the same however many runs are still to come."""
+class _Histories:
+    """Names the history of the drives after so many runs. It does not depend on the runs that follow."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""

@@ -1,4 +1,5 @@
-"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure."""
+"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs): a server with its drives, or tests
+of drives alone. Pure."""
 
 from __future__ import annotations
 
