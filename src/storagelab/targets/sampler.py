@@ -17,7 +17,7 @@ from storagelab.machine.procfs import GONE, SchedStat, Switches, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
-from storagelab.targets.wait_events import Event
+from storagelab.targets.wait_events import WaitEvents
 from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
 
 
@@ -220,6 +220,7 @@ class SessionSampler(Watch, ABC):
     is done but all are still connected. Errors while watching are not raised: they are in `Seen.error`.
     """
 
+    event_of: ClassVar[WaitEvents]
     budget: ClassVar[float] = 0.02
     """Share of one core that the sampler and its session may use; above it samples get rarer."""
     most_hz: ClassVar[float] = math.inf
@@ -290,7 +291,7 @@ class SessionSampler(Watch, ABC):
         totals = self.accounts.totals()
         self.accounts.close()
         return Seen(
-            events=self._tallies.frozen(self._event_of), passes=self.passes, totals=totals,
+            events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,
             error=self.error, blind_s=self.pace.blind_s,
@@ -298,9 +299,6 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def _disconnect(self) -> None: ...
-
-    @abstractmethod
-    def _event_of(self, wait_type: str) -> Event: ...
 
     @abstractmethod
     def _raw_waits(self) -> RawWaitsOf: ...

@@ -67,7 +67,7 @@ def io(kind: Kind, resource: str) -> Event:
 UNKNOWN = Event(NOTHING)
 
 
-class Vocabulary:
+class WaitEvents:
     """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, to match
     part of its name, so a wait of a later version lands in a sensible place too.
 

@@ -21,7 +21,6 @@ from storagelab.targets.mariadb.connecting import Connection, ask, close, words_
 from storagelab.targets.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
 from storagelab.targets.mariadb.loads.inserts import PROGRESS
 from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
-from storagelab.targets.wait_events import Event
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
@@ -120,6 +119,7 @@ class Sampler(SessionSampler):
     in their names; it is called once a second from the sampler's thread. `server_pid` is None where the kernel can't be
     asked, `paths` names data files by their path. With `of_generator` the sessions report no rows."""
 
+    event_of = event_of
     hz_without_waits = 1 / PROGRESS_INTERVAL_S
 
     def __init__(
@@ -228,9 +228,6 @@ class Sampler(SessionSampler):
 
     def _disconnect(self) -> None:
         close(self._connection)
-
-    def _event_of(self, wait_type: str) -> Event:
-        return event_of(wait_type)
 
     def _raw_waits(self) -> RawWaitsOf:
         return functools.partial(_raw_waits, self._last_timers())

@@ -23,7 +23,6 @@ from storagelab.model.waits import NO_EVENT, SampledWaits
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
-from storagelab.targets.wait_events import Event
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
@@ -147,6 +146,7 @@ class Sampler(SessionSampler):
     from the sampler's thread. Workers report rows done as the last integer of their application name. With `of_generator`
     they report nothing, and wait for their client between statements, which counts as a wait."""
 
+    event_of = event_of
     budget = 0.035
 
     def __init__(
@@ -309,9 +309,6 @@ class Sampler(SessionSampler):
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-
-    def _event_of(self, wait_type: str) -> Event:
-        return event_of(wait_type)
 
     def _raw_waits(self) -> RawWaitsOf:
         return _raw_waits

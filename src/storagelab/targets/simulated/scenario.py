@@ -1,5 +1,7 @@
-"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs): a server with its drives, or tests
-of drives alone. Pure."""
+"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure.
+
+The scenario is a server with its drives, or tests of drives alone.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from storagelab.targets.sqlserver.connecting import DriverError, Row, Session, w
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
 from storagelab.targets.sqlserver.layout import Layout
 from storagelab.targets.steps import Counters
-from storagelab.targets.wait_events import Event
 
 # --- counters --------------------------------------------------------------------------------------------------------
 #
@@ -347,6 +346,7 @@ class Sampler(SessionSampler):
     """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be
     asked what pages hold."""
 
+    event_of = event_of
     most_hz = 10.0
     """Each look is a query; more of them would add nothing to exact counters."""
     stop_timeout_s = 10.0
@@ -436,9 +436,6 @@ class Sampler(SessionSampler):
     def _disconnect(self) -> None:
         if self._session is not None:
             self._session.close()
-
-    def _event_of(self, wait_type: str) -> Event:
-        return event_of(wait_type)
 
     def _raw_waits(self) -> RawWaitsOf:
         return partial(_raw_waits, self._counts)
