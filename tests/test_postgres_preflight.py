@@ -130,7 +130,7 @@ def test_a_volume_that_is_another_users_is_refused_to_an_ordinary_user(scratch):
 @needs_root
 def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monkeypatch):
     """Where no way through closed folders can be laid, as in most containers."""
-    monkeypatch.setattr(unprivileged, "may_lay", lambda: False)
+    monkeypatch.setattr(unprivileged, "may_cover", lambda: False)
     (scratch / "home").mkdir()
     config = small(scratch / "home")
     (scratch / "home").chmod(0o700)
