@@ -14,7 +14,7 @@ from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.targets import Site, open_target
-from storagelab.targets.postgres.target import opened
+from storagelab.targets.postgres.engine import opened
 
 GATE = 4711
 CONNECTIONS, ROWS_PER_TRANSACTION = 16, 1_000

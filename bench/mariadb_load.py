@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import loads
 from storagelab.model.config import Config, TargetConfig
 from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.target import opened
+from storagelab.targets.mariadb.engine import opened
 
 
 def config(*, waits: bool = True) -> Config:

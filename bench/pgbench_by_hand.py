@@ -24,9 +24,9 @@ from storagelab.model.plan import Cell
 from storagelab.targets import Site
 from storagelab.targets.composed import Composed
 from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.scripts import pgbench_scripts
-from storagelab.targets.postgres import clients
-from storagelab.targets.postgres.target import opened
+from storagelab.targets.generators.programs import pgbench_scripts
+from storagelab.targets.postgres import reaching
+from storagelab.targets.postgres.engine import opened
 
 SECONDS, WARM_UP = 6.0, 1.0
 
@@ -49,7 +49,7 @@ def by_hand(target: Composed[Any]) -> tuple[float, float]:
         reached = server.reach.clients(system.layout.session_options)
         scripts = pgbench_scripts(target.config.workload, system.site)
         command = pgbench.command(
-            str(clients.find("pgbench", reached.beside)),
+            str(reaching.find("pgbench", reached.beside)),
             target.config.workload,
             scripts,
             folder,

@@ -13,9 +13,9 @@ import pytest
 from real_servers import free_port
 
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.server import Server
+from storagelab.targets.mariadb.settings import find_binaries
 
 DATABASE = "storagelab_0badcafe"
 PASSWORD = "geh'eim@/:?#[ü] 1"

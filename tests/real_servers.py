@@ -29,9 +29,9 @@ from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.making import make_run
 from storagelab.targets import Progress, Site, open_target
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import find_binaries
 from storagelab.targets.unprivileged import give_to_server
 
 CONNECTIONS = 4
@@ -176,7 +176,7 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
     code = f"""if True:
         import sys, time
         from pathlib import Path
-        from storagelab.targets.{engine}.binaries import find_binaries
+        from storagelab.targets.{engine}.settings import find_binaries
         from storagelab.targets.{engine}.server import Server
         folder = Path(sys.argv[1])
         Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()

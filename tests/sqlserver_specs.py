@@ -8,7 +8,7 @@ from typing import Any
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell, Plan
 from storagelab.targets import Site
-from storagelab.targets.sqlserver.attached import ServerFacts
+from storagelab.targets.sqlserver.connecting import ServerFacts
 
 PREFIX = "storagelab_0badcafe"
 VOLUMES = {"a": {"path": "/data/a", "remote": True}, "b": {"path": "/data/b", "remote": True}}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from storagelab.machine.procfs import TaskView, keeps_schedstat
-from storagelab.targets.accounts import Accounts
+from storagelab.targets.sampler import Accounts
 
 needs_kernel = pytest.mark.skipif(not keeps_schedstat(), reason="this kernel keeps no schedstat of its tasks")
 

@@ -21,9 +21,8 @@ from storagelab.model.measurement import Check
 from storagelab.model.waits import SampledWaits
 from storagelab.targets import contract
 from storagelab.targets.contract import promises, suite
-from storagelab.targets.contract.probes import engine_of
 from storagelab.targets.contract.promises import Outcome, judged
-from storagelab.targets.contract.suite import target_of, verify
+from storagelab.targets.contract.suite import engine_of, target_of, verify
 from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.servers import Attached
 

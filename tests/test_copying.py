@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.targets import copying, descriptors
+from storagelab.targets import descriptors, templates
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_files_that_it_can_not_share_are_copied(folder, tmp_path, monkeypatch, n
 
 def test_a_full_disk_is_not_hidden_by_a_second_try(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "ioctl", refusing(errno.ENOSPC))
-    monkeypatch.setattr(copying.shutil, "copyfileobj", lambda *_: pytest.fail("it tried again"))
+    monkeypatch.setattr(templates.shutil, "copyfileobj", lambda *_: pytest.fail("it tried again"))
     with pytest.raises(OSError, match="No space left"):
         copy_folder(folder, tmp_path / "copy")
 
@@ -67,14 +67,14 @@ def copy_folder(source: Path, copy: Path) -> int:
     """Copies a folder under its name, and renames the copy."""
     with descriptors.folder(source.parent) as here, tempfile.TemporaryDirectory(dir=copy.parent) as beside:
         with descriptors.folder(beside) as there:
-            shared = copying.copy_folder(source.name, here, there)
+            shared = templates.copy_folder(source.name, here, there)
         Path(beside, source.name).rename(copy)
     return shared
 
 
-def content_of(folder: Path) -> copying.Content:
+def content_of(folder: Path) -> templates.Content:
     with descriptors.folder(folder) as opened:
-        return copying.content_of(opened)
+        return templates.content_of(opened)
 
 
 def refusing(number: int):

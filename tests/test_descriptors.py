@@ -16,9 +16,9 @@ from test_postgres_preflight import needs_root
 
 from storagelab.model.config import Config
 from storagelab.targets import descriptors, remove_templates, temporary
-from storagelab.targets.copying import copy_folder
 from storagelab.targets.generators.pgbench import read_log
 from storagelab.targets.postgres.server import stop_orphan
+from storagelab.targets.templates import copy_folder
 from storagelab.targets.unprivileged import give, give_to_server, unprivileged
 
 REFUSED = "it is not a plain file of the folder's owner"

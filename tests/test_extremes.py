@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.targets.extremes import standing_for
+from storagelab.targets.starting import standing_for
 
 
 def chosen(*settings: dict[str, str]) -> list[dict[str, str]]:

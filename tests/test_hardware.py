@@ -13,8 +13,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 from storagelab.targets import preflight
-from storagelab.targets.simulated.hardware import hardware
-from storagelab.targets.simulated.worlds import world_of
+from storagelab.targets.simulated.scenario import hardware, world_of
 
 ARRAYS = """
 name = "arrays"

@@ -197,7 +197,7 @@ def test_free_space_of_a_folder_yet_to_be_made_is_that_of_the_one_above_it(tmp_p
 
 def test_asking_whether_a_folder_is_writable_touches_nothing(tmp_path):
     before = tmp_path.stat().st_mtime_ns
-    assert host.writable(tmp_path)
+    assert host.why_not_writable(tmp_path) == ""
     assert tmp_path.stat().st_mtime_ns == before
     assert os.listdir(tmp_path) == []
 
@@ -226,7 +226,7 @@ def test_trying_to_write_leaves_nothing_behind_and_says_why_it_failed(tmp_path):
 
 def test_a_place_that_only_seems_writable_is_found_out_by_trying():
     place = Path("/sys/kernel")
-    if os.geteuid() != 0 or not place.is_dir() or not host.writable(place):
+    if os.geteuid() != 0 or not place.is_dir() or host.why_not_writable(place):
         pytest.skip("needs root and /sys, whose rights promise more than it keeps")
     with pytest.raises(PreflightError, match="refuses a new file"):
         host.try_writing(place)

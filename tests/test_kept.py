@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.targets import open_target, preflight, remove_templates, sweep
-from storagelab.targets.postgres.kept import Kept, of_template
+from storagelab.targets.postgres.layout import TemplateDatabase, of_template
 from storagelab.targets.postgres.server import Server
 
 PREFIX = "storagelab_0badcafe"
@@ -61,7 +61,7 @@ def test_every_run_finds_the_same_data_in_every_tablespace_of_its_layout(scratch
     first, other, second = (got(one)["data restored from a template"][0] for one in measured)
     assert first == second != other, "the run before has changed its own data"
     assert "templates" in got(measured[0])["place of the tables"][0]
-    templates = [Kept(one, site_at(scratch)).prefix.removeprefix(PREFIX) for one in (spread, single)]
+    templates = [TemplateDatabase(one, site_at(scratch)).prefix.removeprefix(PREFIX) for one in (spread, single)]
     spaces = [f"{templates[0]}_f0001", f"{templates[0]}_f0002", f"{templates[0]}_indexes", f"{templates[1]}_f0001"]
     assert sorted(made(attached)) == sorted([*templates, *spaces])
     assert measured[2].setup_s < measured[0].setup_s
@@ -72,7 +72,7 @@ def test_every_run_finds_the_same_data_in_every_tablespace_of_its_layout(scratch
 def test_what_a_killed_campaign_left_is_swept_and_a_template_of_others_is_not(scratch, attached):
     config = own(scratch, attached)
     assert run(config, scratch).transactions > 10
-    name = Kept(config, site_at(scratch)).prefix
+    name = TemplateDatabase(config, site_at(scratch)).prefix
     assert sweep(plan_of(config), site_at(scratch)) == [f"dropped database {name}, left on the server by a killed run"]
     assert made(attached) == []
     with connect(attached) as connection:

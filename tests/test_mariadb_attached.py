@@ -27,10 +27,10 @@ from real_servers import (
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets import sweep
-from storagelab.targets.mariadb import attached
+from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
+from storagelab.targets.mariadb.engine import opened
 from storagelab.targets.mariadb.preflight import check
-from storagelab.targets.mariadb.target import opened
 
 pytestmark = [needs_mariadb, pytest.mark.slow]
 
@@ -119,7 +119,7 @@ def test_neither_dsn_nor_password_stands_in_what_is_stored(login, elsewhere, scr
 
 
 def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(elsewhere, scratch, monkeypatch):
-    monkeypatch.setattr(attached, "_pid_on_this_machine", lambda *_, **__: None)
+    monkeypatch.setattr(connecting, "_pid_on_this_machine", lambda *_, **__: None)
     config = mariadb(scratch, dsn=elsewhere.socket_dsn)
     assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
     measured = measure(config, site_at(scratch))
@@ -327,11 +327,11 @@ def test_any_login_can_be_written_in_a_dsn(name, password):
 def test_no_setting_can_say_more_than_a_setting(shared, name, value):
     with connect(TargetConfig(engine="mariadb", dsn=shared.socket_dsn)) as connection:
         before = ask(connection, "SHOW DATABASES")
-        facts = attached.read_facts(connection)
+        facts = connecting.read_facts(connection)
         with pytest.raises(PreflightError):
-            attached.check_session_settings(connection, facts, {name: 1})
+            connecting.check_session_settings(connection, facts, {name: 1})
         with pytest.raises(pymysql.MySQLError):
-            attached.set_for_session(connection, {name: value})
+            connecting.set_for_session(connection, {name: value})
         assert ask(connection, "SHOW DATABASES") == before
 
 

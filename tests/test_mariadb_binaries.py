@@ -9,9 +9,9 @@ from real_mariadb import needs_mariadb
 from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb import binaries, engine
-from storagelab.targets.mariadb.binaries import find_binaries
+from storagelab.targets.mariadb import engine, settings
 from storagelab.targets.mariadb.server import STARTER
+from storagelab.targets.mariadb.settings import find_binaries
 
 
 def script(folder: Path, said: str, *names: str) -> Path:
@@ -27,7 +27,7 @@ def script(folder: Path, said: str, *names: str) -> Path:
 @needs_mariadb
 def test_the_systems_server_is_found_without_being_named():
     found = find_binaries(None)
-    assert found.release >= binaries.OLDEST
+    assert found.release >= settings.OLDEST
     assert found.installer.is_file()
     assert [ability.state for ability in engine.abilities()] == ["yes"]
 
@@ -62,7 +62,7 @@ def test_a_folder_without_a_server_is_refused(scratch):
 
 
 def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
-    monkeypatch.setattr(binaries.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(settings.shutil, "which", lambda *_, **__: None)
     with pytest.raises(PreflightError, match="no MariaDB server found") as caught:
         find_binaries(None)
     assert "apt-get install mariadb-server-core" in caught.value.hint

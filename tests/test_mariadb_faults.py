@@ -24,8 +24,8 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
 from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
+from storagelab.targets.mariadb.engine import opened
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.target import opened
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -8,7 +8,7 @@ from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.mariadb.probe import MariaDBProbe
+from storagelab.targets.mariadb.engine import MariaDBProbe
 
 pytestmark = needs_mariadb
 NAME = 'storagelab_"`%s'

@@ -7,8 +7,7 @@ from real_mariadb import needs_mariadb
 from real_servers import small
 
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb.binaries import find_binaries
-from storagelab.targets.mariadb.settings import check_settings, private_settings
+from storagelab.targets.mariadb.settings import check_settings, find_binaries, private_settings
 
 pytestmark = needs_mariadb
 

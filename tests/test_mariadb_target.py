@@ -15,9 +15,9 @@ from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
 from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
+from storagelab.targets.mariadb.engine import opened
 from storagelab.targets.mariadb.events import GATE
 from storagelab.targets.mariadb.known import DECIDING
-from storagelab.targets.mariadb.target import opened
 
 pytestmark = needs_mariadb
 

@@ -20,7 +20,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
 from storagelab.stopping import Interruptible
-from storagelab.targets import marks, programs, sweeping
+from storagelab.targets import engines, marks, programs
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +124,7 @@ def other(sleeps):
     yield process
     process.kill()
     process.wait()
-    sweeping.sweep_temporary()
+    engines.sweep_temporary()
 
 
 def test_what_a_killed_campaign_has_left_running_is_ended_by_the_next_call_and_named(scratch, sleeps, other, typed):
@@ -140,7 +140,7 @@ def test_what_a_killed_campaign_has_left_running_is_ended_by_the_next_call_and_n
 
 
 def test_the_programs_of_a_campaign_that_is_at_work_are_left_alone(sleeps, other):
-    assert sweeping.sweep_temporary() == []
+    assert engines.sweep_temporary() == []
     assert len(sleepers(sleeps)) == 1
     assert other.poll() is None
 

@@ -13,7 +13,7 @@ from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.postgres import clients
+from storagelab.targets.postgres import reaching
 
 OWN = rb"""\set aid random(1, 100000)
 SELECT 1;
@@ -76,8 +76,8 @@ def test_a_log_holds_latencies_lags_and_what_was_skipped_or_refused(tmp_path):
 def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundredth(scratch):
     load, raw, histograms = Pgbench(connections=2, threads=2, transactions_per_connection=300), list[int](), []
     with running(scratch / "attached") as server:
-        program = str(clients.find("pgbench", None))
-        given = clients.reaching(server.conninfo, {}, private=True)
+        program = str(reaching.find("pgbench", None))
+        given = reaching.reaching(server.conninfo, {}, private=True)
         subprocess.run(pgbench.initialise(program, load, "dtgp", 0), env=given, check=True, capture_output=True)
         for seed in (1, 2):
             folder = scratch / f"log-{seed}"

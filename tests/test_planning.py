@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.settings import find_binaries
 
 SPEC = """
 name = "slow"

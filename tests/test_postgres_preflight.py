@@ -77,7 +77,7 @@ def test_data_files_share_the_need_round_robin(scratch):
 
 
 def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
-    from storagelab.targets.postgres.target import opened
+    from storagelab.targets.postgres.engine import opened
 
     for kind, rows in (("random-insert", 10_000), ("sequential-insert", 1_000)):
         config = small(scratch, kind=kind, rows_per_connection=rows, rows_per_transaction=500, data_files=2)
@@ -130,7 +130,7 @@ def test_a_volume_that_is_another_users_is_refused_to_an_ordinary_user(scratch):
 @needs_root
 def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monkeypatch):
     """Where no way through closed folders can be laid, as in most containers."""
-    monkeypatch.setattr(unprivileged, "may_lay", lambda: False)
+    monkeypatch.setattr(unprivileged, "may_cover", lambda: False)
     (scratch / "home").mkdir()
     config = small(scratch / "home")
     (scratch / "home").chmod(0o700)

@@ -15,10 +15,9 @@ from real_servers import ask, connect, free_port, left_behind, postgres_processe
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
-from storagelab.targets.postgres import settings, shared_memory
-from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres import server, settings
 from storagelab.targets.postgres.server import Server, stop_orphan
-from storagelab.targets.postgres.settings import check_settings
+from storagelab.targets.postgres.settings import check_settings, find_binaries
 from storagelab.targets.private import Refusal, StartFailed
 from storagelab.targets.unprivileged import unprivileged
 
@@ -319,7 +318,7 @@ def test_shared_memory_of_another_server_stays(scratch):
         forged = scratch / "forged"
         forged.mkdir()
         (forged / "postmaster.pid").write_bytes((private.data_folder / "postmaster.pid").read_bytes())
-        shared_memory.remove_left(forged)
-        shared_memory.remove_left(private.data_folder)
+        server.remove_left(forged)
+        server.remove_left(private.data_folder)
         assert all(file.exists() for file in files)
         assert segment in system_v_segments()

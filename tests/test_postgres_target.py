@@ -28,8 +28,8 @@ from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table
 from storagelab.targets.composed import Composed
 from storagelab.targets.folders import Folders
+from storagelab.targets.postgres.engine import opened
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.target import opened
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
 

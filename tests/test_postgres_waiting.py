@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets.postgres.waiting import LockWait, lock_wait, waiting_tasks
+from storagelab.targets.postgres.sampler import LockWait, lock_wait, waiting_tasks
 
 RELATIONS = {1000: ("my_big_table_p3", 3), 1001: ("my_big_table_p3_pkey", 3), 2000: ("my_big_table", None)}
 

@@ -9,9 +9,8 @@ import pytest
 from real_servers import ROWS, ask, connect, site_at, small
 
 from storagelab.errors import RunFailed
-from storagelab.targets.loops import REPORT_ROWS, rows_per_report
-from storagelab.targets.postgres.loads.inserts import Tables
-from storagelab.targets.postgres.workload import Workers
+from storagelab.targets.postgres.loads.inserts import Tables, Workers
+from storagelab.targets.steps import REPORT_ROWS, rows_per_report
 
 SCHEMA = "storagelab_0badcafe"
 GATE = 4711

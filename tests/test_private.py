@@ -12,10 +12,10 @@ from real_servers import ask, connect, left_behind, measure, running, site_at, s
 from storagelab.model.config import TargetConfig
 from storagelab.targets import private
 from storagelab.targets.mariadb import server as mariadb_server
-from storagelab.targets.mariadb.binaries import find_binaries as find_mariadb
+from storagelab.targets.mariadb.settings import find_binaries as find_mariadb
 from storagelab.targets.postgres import connecting
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import find_binaries
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")
 

@@ -18,7 +18,7 @@ from test_postgres_generated import SCHEMA, own
 
 from storagelab.stopping import Interruptible
 from storagelab.targets import marks, programs
-from storagelab.targets.postgres import clients
+from storagelab.targets.postgres import reaching
 
 ENVIRONMENT = programs.environment()
 
@@ -137,8 +137,8 @@ def test_a_client_of_a_server_that_already_runs_keeps_what_leads_to_it_and_no_mo
     }
     for name, value in {**kept, "SECRET_TOKEN": "s3cret", "MYSQL_PWD": "s3cret"}.items():
         monkeypatch.setenv(name, value)
-    attached = clients.reaching("host=db", {}, private=False)
+    attached = reaching.reaching("host=db", {}, private=False)
     assert {name: attached[name] for name in kept} == kept
     assert "s3cret" not in attached.values()
-    private = clients.reaching("host=/tmp/socket", {}, private=True)
+    private = reaching.reaching("host=/tmp/socket", {}, private=True)
     assert not {*kept.values(), "s3cret"} & set(private.values())

@@ -16,11 +16,11 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import mariadb, preflight, remote, sweep
-from storagelab.targets.mariadb import attached as mariadb_attached
-from storagelab.targets.postgres import attached as postgres_attached
-from storagelab.targets.postgres.target import opened
-from storagelab.targets.remote import Mount
+from storagelab.targets import mariadb, places, preflight, sweep
+from storagelab.targets.mariadb import engine as mariadb_engine
+from storagelab.targets.places import Mount
+from storagelab.targets.postgres import connecting as postgres_attached
+from storagelab.targets.postgres.engine import Postgres, opened
 from storagelab.targets.unprivileged import make_folder, unprivileged
 
 
@@ -67,7 +67,7 @@ def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scrat
 
         found = preflight(None, plan, site_at(scratch))
         assert (found.volumes[0].device, found.volumes[0].free_bytes) == ("on the server", None)
-        assert remote.NOTE in found.notes
+        assert places.NOTE in found.notes
         measured = measure(config, site_at(scratch))
         checks = checks_of(measured)
         assert measured.rows == ROWS
@@ -83,7 +83,7 @@ def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scrat
 
 
 def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scratch, monkeypatch):
-    monkeypatch.setattr(postgres_attached, "mounts", lambda connection: [])
+    monkeypatch.setattr(Postgres, "mounts", lambda self, connection: [])
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
         make_folder(Path(name) / "storagelab-data-file-0001")
@@ -133,9 +133,9 @@ def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch)
 
 
 def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
-    monkeypatch.setattr(mariadb_attached, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
+    monkeypatch.setattr(mariadb_engine, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
     config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
-    (check,) = remote.checks(config, mariadb_attached.mounts(None), mariadb.__name__)
+    (check,) = places.checks(config, mariadb_engine.MariaDB.mounts(None, None), mariadb.__name__)
     assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")
 
 
@@ -146,7 +146,7 @@ def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
     ("path", "point"), [("/data/fast", "/data"), ("/database", "/"), ("/data", "/data"), ("D:/lab", None)]
 )
 def test_a_folder_is_on_the_mount_with_the_longest_path_above_it(path, point):
-    found = remote.mount_of(path, [Mount("/", "sda"), Mount("/data", "sdb"), Mount("/data", "sdc")])
+    found = places.mount_of(path, [Mount("/", "sda"), Mount("/data", "sdb"), Mount("/data", "sdc")])
     assert (found.point if found else None) == point
     assert found is None or found.device != "sdb"  # hidden under the later one
 

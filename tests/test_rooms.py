@@ -1,4 +1,4 @@
-"""The engines' folders are parallel: a room has the same name, and answers to the same names, in each of them."""
+"""The engines' folders are parallel: a module has the same name, and answers to the same names, in each of them."""
 
 from __future__ import annotations
 
@@ -12,54 +12,39 @@ from storagelab.model.engines import ENGINES
 TARGETS = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "targets"
 MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
-ROOMS = {
-    "attached": {"ServerFacts", "read_facts", "check_rights"},
-    "connecting": {"connect", "words_of"},
+MODULES = {
+    "connecting": {"ServerFacts", "connect", "words_of", "read_facts", "check_rights"},
     "engine": {"ENGINE", "abilities"},
     "events": {"LISTED", "event_of"},
     "known": {"KNOWN", "judge"},
     "layout": {"Layout"},
     "preflight": {"check"},
-    "probe": set[str](),
-    "reaching": {"Reaching"},
-    "read_back": {"server_facts", "settings"},
     "sampler": {"Sampler"},
     "settings": set[str](),
-    "target": {"drop_leftovers", "opened"},
-    "waiting": set[str](),
-    "workload": {"TABLE", "Workers", "procedure"},
 }
-"""Every engine has these rooms, and in each what others ask of it."""
-PRIVATE_ROOMS = {
-    "binaries": {"Binaries", "find_binaries"},
+"""Every engine has these modules, and in each what others ask of it."""
+PRIVATE_MODULES = {
+    "engine": {"ENGINE", "abilities", "opened", "drop_leftovers"},
+    "reaching": {"Reaching", "server_facts", "settings"},
     "server": {"Server", "STARTER", "stop_orphan"},
+    "settings": {"Binaries", "find_binaries"},
 }
-"""The rooms of an engine whose servers storagelab starts itself."""
-OWN_ROOMS = {
-    "mariadb": {
-        "clients": "MariaDB's own client program, which reads files of SQL",
-        "generated": "the tables of a generator's load, spread over the layout",
-    },
-    "postgres": {
-        "clients": "PostgreSQL's own client programs, which a generator is one of",
-        "generated": "the tables of a generator's load, spread over the layout",
-        "kept": "a template database, which only PostgreSQL copies by a command",
-        "shared_memory": "what a killed server leaves in the kernel, which no other engine does",
-    },
+"""The same for an engine whose servers storagelab starts itself."""
+OWN_MODULES = {
+    "mariadb": {"generated": "the tables of a generator's load, spread over the layout"},
+    "postgres": {"generated": "the tables of a generator's load, spread over the layout"},
     "sqlserver": {
-        "counters": "the waits of each session, which only SQL Server counts exactly",
-        "facts": "what documents say of versions and idle waits, for reports as well",
         "login": "is run as a program of its own, as the driver forgets what the server said",
-        "pages": "which page holds which map, by arithmetic",
-        "tsql": "quotes names and texts, as the driver does not",
+        "target": "needs the driver, which may be absent where `engine` is loaded",
+        "workload": "the inserts, the only load that it takes",
     },
 }
 
 
-def names_in(room: Path) -> set[str]:
+def names_in(module: Path) -> set[str]:
     """What a module defines, or assigns, at its top."""
     names = set[str]()
-    for node in ast.parse(room.read_text(encoding="utf-8")).body:
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         targets = (
@@ -69,22 +54,22 @@ def names_in(room: Path) -> set[str]:
     return names
 
 
-def rooms_of(engine: str) -> dict[str, set[str]]:
-    return ROOMS | (PRIVATE_ROOMS if ENGINES[engine].starts_server else {})
+def modules_of(engine: str) -> dict[str, set[str]]:
+    return MODULES | (PRIVATE_MODULES if ENGINES[engine].starts_server else {})
 
 
 @pytest.mark.parametrize("engine", MEASURED)
-def test_an_engines_folder_holds_the_rooms_of_the_list_and_few_of_its_own(engine):
+def test_an_engines_folder_holds_the_modules_of_the_list_and_few_of_its_own(engine):
     found = {path.stem for path in (TARGETS / engine).glob("*.py")} - {"__init__"}
-    assert found == {*rooms_of(engine), *OWN_ROOMS.get(engine, {})}
+    assert found == {*modules_of(engine), *OWN_MODULES.get(engine, {})}
 
 
 @pytest.mark.parametrize("engine", MEASURED)
-def test_a_room_answers_to_the_same_names_in_every_engines_folder(engine):
+def test_a_module_answers_to_the_same_names_in_every_engines_folder(engine):
     lacking = {
-        room: lacks
-        for room, names in rooms_of(engine).items()
-        if (lacks := names - names_in(TARGETS / engine / f"{room}.py"))
+        module: lacks
+        for module, names in modules_of(engine).items()
+        if (lacks := names - names_in(TARGETS / engine / f"{module}.py"))
     }
     assert lacking == {}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.targets.sqlserver.pages import (
+from storagelab.targets.sqlserver.sampler import (
     DIFF,
     FILE_HEADER,
     GAM,

@@ -10,7 +10,7 @@ from tds_server import Answer, ServerError
 from storagelab.errors import PreflightError, SpecError
 from storagelab.spec import matrix, reading
 from storagelab.spec.rules import config_of
-from storagelab.targets.sqlserver.facts import latch_note
+from storagelab.targets.sqlserver.known import latch_note
 from storagelab.targets.sqlserver.preflight import check
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from storagelab.model.measurement import Page
-from storagelab.targets.sqlserver.pages import PageInfo
-from storagelab.targets.sqlserver.waiting import Decoder, Moment, Task, pages_to_ask, task_of
+from storagelab.targets.sqlserver.sampler import Decoder, Moment, PageInfo, Task, pages_to_ask, task_of
 
 DATABASE = 6
 FILES = {1: 0, 2: 0, 3: 1, 4: 2}

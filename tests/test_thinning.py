@@ -8,7 +8,7 @@ import pytest
 from simulated_specs import ONE_BLOCK, run_once
 
 from storagelab.model.measurement import TimeSeries
-from storagelab.targets.simulated.thinning import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
+from storagelab.targets.simulated.measurement import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 
 
 def series_of(count: int, last_s: float = 2.0) -> TimeSeries:

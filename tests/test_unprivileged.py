@@ -14,7 +14,7 @@ from real_mariadb import running as running_mariadb
 from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets import passage, preflight
+from storagelab.targets import preflight
 from storagelab.targets import unprivileged as module
 from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 
@@ -26,10 +26,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be 
 def privileges():
     """Forgets how programs are started, before and after."""
     unprivileged.cache_clear()
-    passage.may_lay.cache_clear()
+    module.may_cover.cache_clear()
     yield
     unprivileged.cache_clear()
-    passage.may_lay.cache_clear()
+    module.may_cover.cache_clear()
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_a_way_through_a_link_in_a_closed_folder_is_gone_as_it_is_written(closed
 
 @needs_root
 def test_nothing_is_covered_where_nothing_is_closed(scratch):
-    assert passage.covers([scratch / "tmp"], *unprivileged().owner) == ()
+    assert module.covers([scratch / "tmp"], *unprivileged().owner) == ()
 
 
 @needs_root
 def test_where_nothing_may_be_covered_the_folder_in_the_way_is_named(closed, monkeypatch, privileges):
     """As in most containers."""
-    monkeypatch.setattr(passage, "_CLONE_NEWNS", -1)
+    monkeypatch.setattr(module, "_CLONE_NEWNS", -1)
     with pytest.raises(PreflightError) as caught:
         check_may_enter(closed / "lab" / "inner" / "vol")
     assert caught.value.problem == f"{closed} is closed to the server, which is started as nobody"
@@ -158,7 +158,7 @@ def test_mariadb_is_measured_in_a_folder_of_roots(closed):
 
 @needs_root
 def test_a_program_that_only_root_may_read_is_refused_with_the_way_out(closed):
-    from storagelab.targets.postgres.binaries import find_binaries
+    from storagelab.targets.postgres.settings import find_binaries
 
     programs = closed / "lab" / "bin"
     programs.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from storagelab.targets.watch import Looks, Watch
+from storagelab.targets.sampler import Looks, Watch
 from storagelab.targets.watching import Pace
 
 

@@ -16,8 +16,8 @@ from storagelab.model.loads.base import Work
 from storagelab.model.loads.inserts import InsertLoad, Mixed, RandomInsert, SequentialInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.workload import KINDS
-from storagelab.targets.mariadb import workload as mariadb
-from storagelab.targets.postgres import workload as postgres
+from storagelab.targets.mariadb.loads import inserts as mariadb
+from storagelab.targets.postgres.loads import inserts as postgres
 from storagelab.targets.simulated import scenario
 from storagelab.targets.sqlserver import workload as sqlserver
 

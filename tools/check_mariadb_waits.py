@@ -29,12 +29,11 @@ from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
-from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import Connection, ask, close
-from storagelab.targets.mariadb.loads.inserts import Tables
+from storagelab.targets.mariadb.loads.inserts import Tables, Workers
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.workload import Workers
+from storagelab.targets.mariadb.settings import find_binaries
 
 CONNECTIONS = 16
 SETTINGS: dict[str, Scalar] = {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "2G"}

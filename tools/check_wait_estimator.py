@@ -31,12 +31,11 @@ from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
-from storagelab.targets.postgres.binaries import find_binaries
-from storagelab.targets.postgres.loads.inserts import Tables
+from storagelab.targets.postgres.loads.inserts import Tables, Workers
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.recording import Seen
+from storagelab.targets.postgres.settings import find_binaries
+from storagelab.targets.sampler import Seen
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20

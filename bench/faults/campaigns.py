@@ -22,8 +22,8 @@ from storagelab.model.measurement import Run
 from storagelab.run.progress import LOG_FILE
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import find_binaries
 
 Kind = Literal["simulated", "postgres", "mariadb", "raw-io", "pgbench", "template", "attached"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storagelab.targets.passage import covers, lay
+from storagelab.targets.unprivileged import cover, covers
 
 _CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
 _MS_REC, _MS_SLAVE = 1 << 14, 1 << 19
@@ -33,7 +33,7 @@ def own_view(user: str | None) -> Callable[[], None]:
             raise OSError(ctypes.get_errno(), "no view of its own")
         _mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None)
         _mount(b"none", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
-        lay(ways)
+        cover(ways)
         if account is not None:
             os.setgroups([])
             os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)

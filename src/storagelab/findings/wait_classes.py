@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from storagelab.model.waits import UNINSTRUMENTED, Category, WaitStat
-from storagelab.targets.known import BENIGN_WAITS
+from storagelab.targets.durability import BENIGN_WAITS
 
 CLASS_NAMES: dict[Category, str] = {
     "data-read": "data read",

@@ -14,14 +14,16 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.control_groups import control_groups
+from storagelab.machine.cpu_time import read_group
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
+from storagelab.machine.processes import until
 from storagelab.machine.procfs import TaskView
-from storagelab.machine.throttling import read_group
 from storagelab.model.values import Frozen
 
 State = Literal["yes", "no", "partly"]
@@ -49,6 +51,15 @@ class Ability(Frozen):
 
 
 Probe = Callable[[], Ability | Iterable[Ability]]
+T = TypeVar("T")
+
+
+def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
+    """Whether something that storagelab needs is found; `find` raises PreflightError if not."""
+    try:
+        return _yes(name, detail(find()))
+    except PreflightError as error:
+        return _no(name, error.problem, error.hint)
 
 
 def abilities(
@@ -104,16 +115,12 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
     with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
         view = TaskView(child.pid)
         try:
-            deadline = time.monotonic() + _PROBE_LIMIT_S
-            while not (sched := view.sched()) or sched.cpu_ns == 0:
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.005)
+            counted = until(lambda: bool((sched := view.sched()) and sched.cpu_ns), _PROBE_LIMIT_S)
             state = view.state()
         finally:
             view.close()
             child.kill()
-    if sched and sched.cpu_ns > 0 and state:
+    if counted and state:
         return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
     return _no(
         name,

@@ -284,11 +284,6 @@ def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
     return ""
 
 
-def writable(path: str | Path, kernel: Kernel = HERE) -> bool:
-    """Whether files may be made in the folder `path`. Touches nothing."""
-    return not why_not_writable(path, kernel)
-
-
 def try_writing(path: str | Path) -> None:
     """Really makes and removes a file in the folder `path`; PreflightError says why that fails."""
     reason = why_not_writable(path)

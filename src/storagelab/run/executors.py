@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Generic, Protocol, TypeVar
 
-from storagelab.machine.kills import Kills
+from storagelab.machine.processes import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
 _TUNABLES = "GLIBC_TUNABLES"

@@ -26,8 +26,7 @@ from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Preflight, Site, open_block, remove_templates
-from storagelab.targets.blocks import drives_lost
-from storagelab.targets.states import Carried, InFile, Kept
+from storagelab.targets.states import Carried, InFile, Kept, drives_lost
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0

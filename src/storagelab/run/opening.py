@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import StoreError
-from storagelab.machine import holders
+from storagelab.machine import processes
 from storagelab.run.damage import damaged
 
 SCHEMA_VERSION = 3
@@ -133,7 +133,7 @@ def _told(error: sqlite3.Error, file: Path) -> str:
     """What SQLite says, and what to do. The code's lowest byte is the kind."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            holder = holders.told(file) or "a process that can't be seen from here"
+            holder = processes.told(file) or "a process that can't be seen from here"
             return f"{error}\n  {holder} holds its lock: wait for it, or end it, and do this again"
         case sqlite3.SQLITE_FULL:
             return f"{error}\n  make room on its disk, or {_ELSEWHERE}"

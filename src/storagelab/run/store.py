@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storagelab.errors import SpecError, StoreError
-from storagelab.machine import holders
+from storagelab.machine import processes
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
@@ -213,7 +213,9 @@ def _exclusive(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = holders.told(folder / LOCK_FILE) or "one that can't be seen from here, such as on another machine"
+            holder = (
+                processes.told(folder / LOCK_FILE) or "one that can't be seen from here, such as on another machine"
+            )
             raise StoreError(
                 f"another storagelab is running this experiment in {folder}: {holder}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"

@@ -1,4 +1,4 @@
-"""The one seam of storagelab. Behind it stands a real server or simulated drives; no code above it can tell which.
+"""The interface to what is measured: a real server or simulated drives. No code above it can tell which.
 
 preflight(...)                          looks only, and names what stands in the way
 with open_block(...) as block:          brings drives or servers into the state that its first run needs
@@ -8,9 +8,11 @@ with open_block(...) as block:          brings drives or servers into the state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
@@ -18,7 +20,36 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedBlock, PlannedRun
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
-from storagelab.targets.looking import Tell, told_to
+
+Tell = Callable[[str, int, int], None]
+"""Is called before each step, as in ("checking settings", 34, 200): 34 of 200 are done."""
+
+_T = TypeVar("_T")
+_TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
+
+
+@contextlib.contextmanager
+def told_to(tell: Tell | None) -> Iterator[None]:
+    """For as long as this lasts, steps are told to `tell`; None for nobody."""
+    before = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(before)
+
+
+def step(what: str, done: int, of: int) -> None:
+    tell = _TELL.get()
+    if tell is not None:
+        tell(what, done, of)
+
+
+def each(items: Collection[_T], what: str) -> Iterator[_T]:
+    """The items, telling before each how many are done."""
+    for done, item in enumerate(items):
+        step(what, done, len(items))
+        yield item
+
 
 Progress = Callable[[int], None]
 """Is called a few times a second with the amount of work done so far, in the unit of the run's workload."""
@@ -95,7 +126,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own words for one that does not start.
     """
     from storagelab.targets.engines import kinds
-    from storagelab.targets.trial import try_kinds
+    from storagelab.targets.starting import try_kinds
 
     with told_to(tell):
         try_kinds(kinds(plan, site))
@@ -141,9 +172,9 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
     Raises PreflightError when something of that name is not storagelab's.
     """
-    from storagelab.targets import sweeping
+    from storagelab.targets import engines
 
-    return sweeping.sweep_temporary() + sweeping.sweep(plan, site)
+    return engines.sweep_temporary() + engines.sweep(plan, site)
 
 
 def remove_templates(plan: Plan, site: Site) -> None:

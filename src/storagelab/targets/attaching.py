@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.targets.hiding import hidden
 
@@ -63,9 +64,8 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
     try:
         if (process / "comm").read_text(encoding="utf-8").strip() not in names:
             return None
-        after_name = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        return machine_up_s - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        return machine_up_s - int(stat_fields(process)[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
 
@@ -80,15 +80,31 @@ def owner_of(process: Path) -> tuple[int, int] | None:
 
 
 @contextlib.contextmanager
-def dropping_leftovers(
-    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+def quoting(
+    target: TargetConfig,
+    errors: type[Exception] | tuple[type[Exception], ...],
+    words: Callable[[BaseException], str],
+    problem: str = "the server says",
+    hint: str = "",
 ) -> Iterator[None]:
-    """Turns an error while dropping leftovers into a PreflightError that quotes the server."""
+    """Turns an error of the server's into a PreflightError that quotes it."""
     try:
         yield
     except errors as error:
-        raise PreflightError(
-            f"can't drop what an earlier run left on the server: {hidden(words(error), target)}",
-            key=key_of(target),
-            hint=f"drop {thing} by hand, as its owner",
-        ) from error
+        raise PreflightError(f"{problem}: {hidden(words(error), target)}", key=key_of(target), hint=hint) from error
+
+
+def dropping_leftovers(
+    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+) -> contextlib.AbstractContextManager[None]:
+    problem = "can't drop what an earlier run left on the server"
+    return quoting(target, errors, words, problem, f"drop {thing} by hand, as its owner")
+
+
+def foreign(what: str, key: str = "target.dsn") -> PreflightError:
+    """The refusal of something that is not storagelab's."""
+    return PreflightError(
+        f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
+        key=key,
+        hint="rename or drop it; storagelab drops only what it made itself",
+    )

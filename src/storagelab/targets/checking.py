@@ -4,12 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from storagelab.machine import host
 from storagelab.model.config import Config
+from storagelab.model.loads.base import GeneratedLoad
 from storagelab.targets import Site
-from storagelab.targets.generators import against_memory
-from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.parts import tables_of
+
+# --- against memory --------------------------------------------------------------------------------------------------
+#
+# How a generated load's data compares with the memory that may hold it, for `plan` to say.
+
+
+_GIB, _MIB = 2**30, 2**20
+
+
+class Memory(NamedTuple):
+    """What may hold data: the buffers, by the setting's name and size, and the machine's memory, both None where they
+    are not known. `cached`: the server reads and writes through the kernel's page cache."""
+
+    setting: str
+    buffers_bytes: int | None
+    machine_bytes: int | None
+    cached: bool
+
+
+def here() -> int | None:
+    """The memory of this machine."""
+    found = host.describe_host().get("memory_bytes")
+    return found if isinstance(found, int) else None
+
+
+def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
+    """How the data of `load` compares with the memory, or what is not known; a unit of it takes `unit_bytes`."""
+    buffers = memory.setting + (f" ({_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
+    data = data_bytes(load, unit_bytes)
+    if data is None:
+        return (
+            f"how much data {load.data.text} is not known before a run, so nothing can be said of memory: what fits into "
+            f"{buffers} never needs the drive again"
+        )
+    said = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
+    if memory.buffers_bytes is None:
+        return f"{said}; how large {buffers} is on the server is not known"
+    parts = [f"{data / memory.buffers_bytes:.2g} of {memory.setting}"]
+    parts += [f"{data / memory.machine_bytes:.2g} of the machine's memory"] if memory.machine_bytes else []
+    said = f"{said}, {' and '.join(parts)}"
+    if data < memory.buffers_bytes:
+        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
+    if not memory.cached:
+        return said
+    if memory.machine_bytes is None:
+        return f"{said}; how much memory the server's machine has for its page cache is not known"
+    if data < memory.machine_bytes:
+        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
+    return said
+
+
+def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
+    """What a generator's tables and indexes take; None where the user's own files make them."""
+    units = load.data.units
+    return None if units is None else round(units * unit_bytes)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / _GIB:.2g} GiB" if size_bytes >= _GIB else f"{size_bytes / _MIB:.3g} MiB"
 
 
 def by_how(configs: Sequence[Config]) -> tuple[list[Config], list[Config]]:
@@ -28,9 +88,5 @@ def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[
 
 def memory_notes(configs: Sequence[Config], memory: Callable[[Config], Memory]) -> list[str]:
     """How each cell's data compares with the memory that holds it."""
-    notes = [
-        against_memory.note(one.generated_load, tables_of(one).unit_bytes, memory(one))
-        for one in configs
-        if one.generated
-    ]
+    notes = [note(one.generated_load, tables_of(one).unit_bytes, memory(one)) for one in configs if one.generated]
     return list(dict.fromkeys(notes))

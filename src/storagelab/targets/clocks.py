@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check
-from storagelab.targets.loops import Loop
+from storagelab.targets.steps import Loop
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001

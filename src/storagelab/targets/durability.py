@@ -1,13 +1,32 @@
-"""Says what survives a crash. Engines may be compared only if that is the same, and a plan states it."""
+"""What is known of engines without their drivers, above all what survives a crash.
+
+Engines may be compared only if the same survives, and a plan states it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
+from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
-from storagelab.targets.known import KNOWN
+from storagelab.targets.wait_events import Known
+
+# --- known -----------------------------------------------------------------------------------------------------------
+#
+# What is known of engines without their drivers, for those who read what runs left behind.
+
+
+def _known(folder: str) -> Known:
+    found: Known = import_module(f"storagelab.targets.{folder}.known").KNOWN
+    return found
+
+
+KNOWN = {name: _known(engine.folder) for name, engine in ENGINES.items() if engine.provenance == "measured"}
+BENIGN_LISTS = tuple(engine.benign for engine in KNOWN.values() if engine.benign is not None)
+BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))
 
 
 def judged(environment: Mapping[str, object]) -> Durability | None:

@@ -1,26 +1,62 @@
-"""What the seam asks of an engine. An engine is found in the module `engine` of its folder."""
+"""The interface to an engine, found in the module `engine` of its folder; and what is asked of all engines: checks of a plan,
+and the removal of what killed runs left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
-from storagelab.model.plan import Plan, PlannedBlock
+from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.model.values import Scalar
-from storagelab.targets import Block, Preflight, Site, State, Target, VolumeNeed
-from storagelab.targets.blocks import independent
+from storagelab.targets import (
+    Block,
+    Preflight,
+    Site,
+    State,
+    Target,
+    VolumeNeed,
+    marks,
+    open_target,
+    templates,
+    temporary,
+)
 from storagelab.targets.durability import compared
-from storagelab.targets.powers import powers, refuse
-from storagelab.targets.trial import Kind
+from storagelab.targets.folders import Folders
+from storagelab.targets.privileged import privileged_settings, refuse
+from storagelab.targets.starting import Kind
+from storagelab.targets.steps import places_of
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+#
+# Blocks of independent runs, and the reason given for runs of a block that lost its drives.
+
+
+class Independent:
+    """A block of independent runs: each has a server or a schema of its own."""
+
+    def __init__(self, block: PlannedBlock, site: Site) -> None:
+        self._block, self._site = block, site
+
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        return sorted(wanted)
+
+    def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
+        return open_target(self._block.cell_of(planned).config, self._site)
+
+
+@contextmanager
+def independent(block: PlannedBlock, site: Site, _state: State) -> Iterator[Block]:
+    """Opens a block that prepares nothing and keeps nothing."""
+    yield Independent(block, site)
 
 
 class Engine(NamedTuple):
@@ -39,7 +75,9 @@ class Engine(NamedTuple):
     abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
     """What survives a crash of the server or of its machine."""
-    power: Callable[[str, Scalar], str | None] = lambda *_: None
+    probe: Callable[[], Any] = lambda: None
+    """Lists what is on a server, for the contract suite."""
+    privilege: Callable[[str, Scalar], str | None] = lambda *_: None
     """What a setting of this name and value makes the server do besides keeping a database; None = nothing."""
 
 
@@ -77,7 +115,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     from storagelab.targets.raw import beside  # it stands on what this module offers
 
     beside.check(plan, site)
-    beyond = powers(plan, lambda config: engine_of(config).power)
+    beyond = privileged_settings(plan, lambda config: engine_of(config).privilege)
     if not allow_commands:
         refuse(beyond)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
@@ -85,7 +123,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     return Preflight(
         server="; ".join(one.server for one in found),
         volumes=_most_needed([need for one in found for need in one.volumes]),
-        notes=(*(power.text for power in beyond), *(note for one in found for note in one.notes), *warnings),
+        notes=(*(privilege.text for privilege in beyond), *(note for one in found for note in one.notes), *warnings),
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
     )
@@ -104,3 +142,50 @@ def _most_needed(needs: list[VolumeNeed]) -> tuple[VolumeNeed, ...]:
         if known is None or (need.needed_bytes or 0) > (known.needed_bytes or 0):
             hungriest[need.name, need.path] = need
     return tuple(hungriest.values())
+
+
+# --- sweeping --------------------------------------------------------------------------------------------------------
+#
+# Finds and removes what a killed run of an experiment left behind, on any engine.
+
+
+def _stop_orphan(data_folder: Path) -> bool:
+    """Stop the server of any engine that still runs on a data folder; true if there was one."""
+    return any(engine.stop_orphan(data_folder) for engine in every_engine())
+
+
+def sweep_temporary() -> list[str]:
+    """End the programs that killed runs of any experiment left, and remove what is theirs in the temporary folder; says what
+    was done."""
+    removed = marks.end_left_behind()
+    for owned in temporary.left_behind():
+        stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
+        removed += [f"stopped the server left running in {place}" for place in stopped]
+        if temporary.remove_left_behind(owned):
+            removed.append(f"removed {owned}, left behind by a killed run")
+    return removed
+
+
+def sweep(plan: Plan, site: Site) -> list[str]:
+    """Remove servers still running, folders, and objects on attached servers; says what was removed.
+
+    A folder's name tells only the experiment, so every engine is asked whether a server of its own runs in it.
+    Raises PreflightError if that fails, or if something of such a name is not storagelab's.
+    """
+    removed = []
+    for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
+        volumes = site.volume_paths(config)
+        folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
+        left = [*folders.leftovers(), *kept.leftovers()]
+        stopped = [folder for folder in left if _stop_orphan(folder / "server")]
+        removed += [f"stopped the server left running in {folder}" for folder in stopped]
+        if config.target.attached:
+            dropped = engine_of(config).drop_leftovers(config, site)
+            removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
+        try:
+            folders.remove()
+            kept.remove()
+        except RunFailed as error:
+            raise PreflightError(f"what an earlier run left is still there: {error}") from error
+        removed += [f"removed {folder}, left behind by a killed run" for folder in left]
+    return removed

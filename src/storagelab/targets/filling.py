@@ -1,7 +1,7 @@
 """Which volume was filled by a set-up that ran out of disk space, for a message that names it.
 
-Servers say that a disk is full in words of many kinds, and seldom where. What they had written is often gone when they say
-so, and its room free again. So free space is watched while a set-up works.
+Servers report a full disk in many ways, and seldom say which disk. By then, what they had written is often removed, and its
+space free again. So free space is watched during a set-up.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Filling:
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure in words that name the volume, if the `words` or the server's log say that there was no room. (Other
+        """The failure in words that name the volume, if the `words` or the server's log report a full disk. (Other
         words then follow from that: a lost connection, a damaged index.) `data_folder` is where names of files begin."""
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:

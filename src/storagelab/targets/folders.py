@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.processes import JUST_STOPPED_S
 from storagelab.model.config import Config
 from storagelab.model.hints import shown
 from storagelab.model.values import Frozen
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _MARKER = ".storagelab.json"
 _LONGEST_MARKER_BYTES = 4096
-_PATIENCE_S = 2.0
 
 
 class Site(Frozen):
@@ -174,7 +174,7 @@ class Folders:
 
 def _remove_patiently(folder: Path, opened: int) -> None:
     """Removes a folder, trying for a while: a program that was just stopped may still write its last file."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + JUST_STOPPED_S
     while True:
         try:
             _remove(folder, opened)

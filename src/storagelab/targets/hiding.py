@@ -74,26 +74,18 @@ def _small(text: str) -> str:
 
 
 def _without(words: str, secrets: Iterable[str]) -> str:
-    secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_PIECE]
-    begins = {secret[i : i + _SHORTEST_PIECE] for secret in secrets for i in range(len(secret) - _SHORTEST_PIECE + 1)}
-    small, at, shown = _small(words), 0, []
+    """Hides what is part of a secret, unless it lies within a word of the driver's own."""
+    small, length = _small(words), _SHORTEST_PIECE
+    pieces = {secret[i : i + length] for secret in secrets for i in range(len(secret) - length + 1)}
+    found = list[tuple[int, int]]()
+    for begin in (i for i in range(len(small)) if small[i : i + length] in pieces):
+        first = found.pop()[0] if found and begin <= found[-1][1] else begin
+        found.append((first, begin + length))
     drivers = _drivers_words(small)
-    while at < len(words):
-        if small[at : at + _SHORTEST_PIECE] not in begins:
-            shown.append(words[at])
-            at += 1
-            continue
-        end = at + _SHORTEST_PIECE
-        while end < len(words) and any(small[at : end + 1] in secret for secret in secrets):
-            end += 1
-        word = next((span for span in drivers if span[0] <= at and end <= span[1]), None)
-        if word is not None:
-            shown.append(words[at : word[1]])
-            at = word[1]
-        else:
-            shown.append(MASK)
-            at = end
-    return "".join(shown)
+    for begin, end in reversed(found):
+        if not any(first <= begin and end <= last for first, last in drivers):
+            words = words[:begin] + MASK + words[end:]
+    return words
 
 
 def _drivers_words(small: str) -> list[tuple[int, int]]:

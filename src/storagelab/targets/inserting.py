@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Generic
 
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.clocks import Clocks
-from storagelab.targets.loops import Loop
 from storagelab.targets.parts import C, Sessions
-from storagelab.targets.recording import Seen
-from storagelab.targets.steps import Counters, Done
+from storagelab.targets.sampler import Seen
+from storagelab.targets.steps import POLL_S, Counters, Done, Loop, await_gate
 
 
 class InsertingSessions(Sessions[C]):
@@ -49,6 +52,117 @@ class InsertingSessions(Sessions[C]):
             checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
             counters=_reads_made(loops), series=seen.series, rows=rows,
         )  # fmt: skip
+
+
+class Worker(Generic[C]):
+    """One connection, and the thread that waits for its answer, as the driver has no other way to wait."""
+
+    def __init__(self, connection: C) -> None:
+        self.connection = connection
+        self.loop: Loop | None = None
+        self.error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, loop: Callable[[C], Loop]) -> None:
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="storagelab-worker", daemon=True)
+        self._thread.start()
+
+    def _run(self, loop: Callable[[C], Loop]) -> None:
+        try:
+            self.loop = loop(self.connection)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again, as the run's reason
+            self.error = error
+
+    @property
+    def working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+
+class ThreadedSessions(InsertingSessions[C]):
+    """An engine's sessions, where a call on a connection returns only when its loop is done."""
+
+    close_timeout_s: ClassVar[float]
+
+    def __init__(
+        self, connect: Callable[[], C], workload: InsertLoad, count_rows: Callable[[], int], seed: int
+    ) -> None:
+        super().__init__(workload, count_rows)
+        self._connect, self.seed = connect, seed
+        self._workers: list[Worker[C]] = []
+
+    @property
+    def first(self) -> C:
+        return self._workers[0].connection
+
+    def _add(self) -> None:
+        self._workers.append(Worker(self._connect()))
+
+    @abstractmethod
+    def _close_gate(self) -> None: ...
+
+    @abstractmethod
+    def _all_at_gate(self) -> bool: ...
+
+    @abstractmethod
+    def _loop(self, connection: C, number: int) -> Loop:
+        """The call of one worker, by its number from 1, to its end."""
+
+    @abstractmethod
+    def _failed(self, error: Exception) -> str:
+        """Why a connection failed, or that it was lost."""
+
+    @abstractmethod
+    def _stop(self, working: Sequence[C]) -> None:
+        """End on the server what still runs there."""
+
+    @abstractmethod
+    def _disconnect(self, connection: C) -> None:
+        """Never raises."""
+
+    def gather(self) -> None:
+        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        self._close_gate()
+        for number, worker in enumerate(self._workers, start=1):
+            worker.call(partial(self._loop, number=number))
+        await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
+
+    def _raise_if_one_passed(self) -> None:
+        self._raise_if_one_failed()
+        if any(worker.loop is not None for worker in self._workers):
+            raise RunFailed("a connection did not wait at the start gate")
+
+    def _raise_if_one_failed(self) -> None:
+        error = next((worker.error for worker in self._workers if worker.error is not None), None)
+        if error is not None:
+            raise RunFailed(self._failed(error)) from error
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait until every loop is done; call `on_poll` a few times a second.
+
+        Raises RunFailed with the server's words as soon as one connection fails.
+        """
+        while working := [worker for worker in self._workers if worker.working]:
+            working[0].join(POLL_S)
+            self._raise_if_one_failed()
+            on_poll()
+        self._raise_if_one_failed()
+        return [worker.loop for worker in self._workers if worker.loop is not None]
+
+    def close(self) -> None:
+        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
+        workers, self._workers = self._workers, []
+        if working := [worker.connection for worker in workers if worker.working]:
+            with contextlib.suppress(Exception):
+                self._stop(working)
+        deadline = time.monotonic() + self.close_timeout_s
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+            if not worker.working:  # otherwise its thread still uses it
+                self._disconnect(worker.connection)
 
 
 def _reads_made(loops: Sequence[Loop]) -> Counters:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.machine.processes import until
 from storagelab.model.plan import Plan
 from storagelab.targets.folders import Site, experiments_on
 
@@ -55,15 +56,8 @@ def _places(plan: Plan, site: Site) -> dict[Path, str]:
 
 def _lock(opened: int, path: Path, key: str) -> None:
     """Raises OSError if that is impossible here."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                break
-        time.sleep(0.02)
+    if until(partial(_is_locked, opened), _PATIENCE_S):
+        return
     names, holders = experiments_on(path), _holders(os.fstat(opened))
     known = [f"experiment {name}" for name in names if len(names) == 1] + [f"process {pid}" for pid in holders]
     raise PreflightError(
@@ -71,6 +65,13 @@ def _lock(opened: int, path: Path, key: str) -> None:
         key=key,
         hint="wait until its campaign has ended, or name another place: two campaigns on one volume disturb each other",
     )
+
+
+def _is_locked(opened: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _holders(facts: os.stat_result) -> list[int]:

@@ -12,18 +12,16 @@ import os
 import secrets
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
+from storagelab.machine.processes import JUST_STOPPED_S, until
 from storagelab.targets import temporary
 from storagelab.targets.unprivileged import unprivileged
 
 VARIABLE = "STORAGELAB_MARK"
-_PATIENCE_S = 2.0
-_POLL_S = 0.01
 _LIBC = ctypes.CDLL(None)
 
 
@@ -52,15 +50,16 @@ def end_left_behind() -> list[str]:
 def _end(is_meant: Callable[[str], bool]) -> list[_Marked]:
     """Kills until none is left, as a program may start another meanwhile. Gives up after a while."""
     ended: dict[int, _Marked] = {}
-    deadline = time.monotonic() + _PATIENCE_S
-    while found := [one for one in _running() if is_meant(one.mark)]:
+
+    def none_is_left() -> bool:
+        found = [one for one in _running() if is_meant(one.mark)]
         for one in found:
             with contextlib.suppress(OSError):
                 os.kill(one.pid, signal.SIGKILL)
                 ended[one.pid] = one
-        if time.monotonic() > deadline:
-            break
-        time.sleep(_POLL_S)
+        return not found
+
+    until(none_is_left, JUST_STOPPED_S)
     return list(ended.values())
 
 

@@ -16,14 +16,13 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets import Site, remote
+from storagelab.targets import Site, places
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.folders import Folders
-from storagelab.targets.loops import Loop
 from storagelab.targets.private import PrivateServer
-from storagelab.targets.recording import Seen
+from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.starting import Starter
-from storagelab.targets.steps import Counters, Done
+from storagelab.targets.steps import Counters, Done, Loop
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's own."""
@@ -31,23 +30,6 @@ C = TypeVar("C")
 """A connection of the engine's driver."""
 Columns = Callable[[], Mapping[str, float]]
 """Reads cumulative counters for the time series, units last in their names."""
-
-
-class Facts(Protocol):
-    """The facts about an attached server."""
-
-    @property
-    def on_this_machine(self) -> bool: ...
-    @property
-    def process_owner(self) -> tuple[int, int] | None: ...
-
-
-class Sampler(Protocol):
-    def prepare(self) -> None: ...
-    def baseline(self) -> None: ...
-    def start(self) -> None: ...
-    def progress(self) -> int: ...
-    def stop(self) -> Seen: ...
 
 
 class Reach(ABC, Generic[C]):
@@ -211,19 +193,19 @@ class System(ABC, Generic[C]):
         """Where a server of this machine keeps its files, if it tells and this user may see them."""
         return None
 
-    def mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - not every server tells
+    def mounts(self, connection: C) -> list[places.Mount]:  # noqa: ARG002 - not every server tells
         """The file systems of the server's machine, as far as it reports them."""
         return []
 
     def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
         """What is known of volumes on the server's machine."""
-        return remote.facts(self.config, self._remote_mounts(connection))
+        return places.facts(self.config, self._remote_mounts(connection))
 
     def check_remote_volumes(self, connection: C) -> list[Check]:
-        return remote.checks(self.config, self._remote_mounts(connection), self.mounts_from)
+        return places.checks(self.config, self._remote_mounts(connection), self.mounts_from)
 
-    def _remote_mounts(self, connection: C) -> list[remote.Mount]:
-        return self.mounts(connection) if remote.remote_paths(self.config) else []
+    def _remote_mounts(self, connection: C) -> list[places.Mount]:
+        return self.mounts(connection) if places.remote_paths(self.config) else []
 
     @abstractmethod
     def time_s(self, connection: C) -> float:
@@ -240,7 +222,7 @@ class System(ABC, Generic[C]):
     # --- watched -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> Sampler: ...
+    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> SessionSampler: ...
 
     @abstractmethod
     def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:

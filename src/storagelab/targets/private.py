@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.kills import Kills
+from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
 from storagelab.targets import descriptors, marks, temporary
@@ -22,7 +22,6 @@ from storagelab.targets.programs import Programs, environment, run
 from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 SHUT_DOWN_TIMEOUT_S = 900.0
 """How long a server may write out what it holds in memory."""
 _LONGEST_PID_FILE_BYTES = 4096
@@ -264,9 +263,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _runs_with(pid, argument) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: not _runs_with(pid, argument), STOP_TIMEOUT_S)
     return True
 
 

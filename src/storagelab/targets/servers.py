@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import until
 from storagelab.model import prepared
 from storagelab.targets.hiding import hidden
-from storagelab.targets.parts import C, Facts, Reach, System
+from storagelab.targets.parts import C, Reach, System
 from storagelab.targets.private import PrivateServer
-from storagelab.targets.templates import Copy, Template
+from storagelab.targets.templates import Restored, Template
 
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
@@ -31,7 +32,7 @@ class Server(ABC, Generic[C]):
     """Where its programs come from, if storagelab started it."""
     elsewhere = False
     """Whether it runs on another machine."""
-    restored: Copy | None = None
+    restored: Restored | None = None
     """The copy of a template with which the run begins."""
     reach: Reach[C]
 
@@ -126,10 +127,7 @@ class Private(Server[C]):
         server = self.process
         if server is None or "connection" not in words.lower():
             return words
-        deadline = time.monotonic() + _DIES_WITHIN_S
-        while not server.died() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if not server.died() and not self.system.log_tells_of_sessions:
+        if not until(server.died, _DIES_WITHIN_S) and not self.system.log_tells_of_sessions:
             return words
         how = f"it was {server.killed}; " if server.killed else ""
         died = f"the server died: {how}" if server.died() else ""
@@ -161,7 +159,7 @@ class Attached(Server[C]):
 
     def open(self) -> None:
         self.system.meet()
-        facts: Facts = self.system.facts
+        facts = self.system.facts
         self.elsewhere = not facts.on_this_machine
         self.reach = self.system.reach_attached()
         self.system.folders.remove()  # the run before may have left them because the server was away

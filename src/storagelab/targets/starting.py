@@ -2,26 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from storagelab.errors import PreflightError
-from storagelab.machine.doctor import Ability
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.values import Scalar
-from storagelab.targets.extremes import standing_for
+from storagelab.stopping import uninterrupted
+from storagelab.targets import each, step, temporary
 from storagelab.targets.folders import Site
-from storagelab.targets.looking import each, step
-from storagelab.targets.private import P, PrivateServer, Settings
-from storagelab.targets.programs import asked_folder
+from storagelab.targets.private import P, PrivateServer, Settings, StartFailed
+from storagelab.targets.programs import Programs, asked_folder
 from storagelab.targets.steps import check_connections
-from storagelab.targets.trial import Kind
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.unprivileged import check_may_enter, unprivileged
 from storagelab.targets.volumes import check_server_may_enter
+
+# --- extremes --------------------------------------------------------------------------------------------------------
+#
+# Of many servers whose settings differ in numbers alone, those that stand for all.
+#
+# What a server refuses is too little or too much: a lock table that does not fit into memory, more connections than files
+# that it may open, fewer than it keeps for superusers. So if those with the least and the most of each number are accepted,
+# so are those between them. Words, such as "on" or "fsync", and numbers in different units are not ordered: each
+# combination of them is looked at by itself.
+
+
+_NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+
+_T = TypeVar("_T")
+Texts = Mapping[str, str]
+"""Settings as the server reads them."""
+
+
+def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
+    """Those of the items, in their order, whose settings stand for all."""
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    numbers = []
+    for position, item in enumerate(items):
+        words, amounts = _parted(texts_of(item))
+        numbers.append(amounts)
+        alike.setdefault(words, []).append(position)
+    chosen: set[int] = set()
+    for group in alike.values():
+        chosen |= _extremes(group, numbers)
+    return [items[position] for position in sorted(chosen)]
+
+
+def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
+    """For each number that differs, the first item with the least and with the most of it. Among equals, that with the
+    least or the most of the others, too: what they take together counts as well."""
+    differing = [name for name in numbers[group[0]] if len({numbers[position][name] for position in group}) > 1]
+    found = set() if differing else {group[0]}
+    for name in differing:
+        names = [name, *(other for other in differing if other != name)]
+        by_amounts = {position: [numbers[position][one] for one in names] for position in group}
+        found |= {min(group, key=by_amounts.__getitem__), max(group, key=by_amounts.__getitem__)}
+    return found
+
+
+def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]]:
+    """What must be the same, words and the units of numbers, and the numbers."""
+    words, numbers = [], {}
+    for name, text in sorted(texts.items()):
+        number = _NUMBER.fullmatch(text.strip())
+        if number is None:
+            words.append((name, text))
+        else:
+            words.append((name, f"a number of {number[2]}"))
+            numbers[name] = float(number[1])
+    return tuple(words), numbers
+
+
+# --- trial -----------------------------------------------------------------------------------------------------------
+#
+# Does a server start with these settings? Its parser checks each by itself; only a start shows that they work together.
+
+
+MOST_TRIALS = 8
+"""A start takes about half a second. If there are more kinds of server that don't differ in numbers alone, only the first
+ones are tried."""
+
+
+class Startable(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Kind(NamedTuple):
+    """One kind of server: `name` with version and origin, `settings` as in the spec, all settings of its `programs` as
+    `texts`, and `make` to make one whose files stand in a folder."""
+
+    name: str
+    settings: tuple[str, ...]
+    programs: Programs
+    texts: tuple[tuple[str, str], ...]
+    make: Callable[[Path], Startable]
+
+
+def try_kinds(kinds: Iterable[Kind]) -> None:
+    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that differ
+    in numbers alone, those with the least and the most are started.
+
+    Raises PreflightError with the server's own words and the end of its log for the first that does not start.
+    """
+    for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
+        try:
+            _start_and_remove(kind)
+        except StartFailed as error:
+            if "No space left on device" in str(error):  # in the temporary folder, where it won't run
+                continue
+            raise PreflightError(
+                str(error),
+                key="target.settings" if kind.settings else "target",
+                hint=f"{kind.name} was tried with {', '.join(kind.settings) or 'its default settings'}; "
+                "nothing was stored",
+            ) from error
+        except (RunFailed, PreflightError, OSError):
+            continue  # a full or closed temporary folder says nothing about the settings
+
+
+def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
+    distinct: dict[tuple[Programs, object], Kind] = {}
+    for kind in kinds:
+        distinct.setdefault((kind.programs, kind.texts), kind)
+    by_programs: dict[Programs, list[Kind]] = {}
+    for kind in distinct.values():
+        by_programs.setdefault(kind.programs, []).append(kind)
+    found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
+    return found[:MOST_TRIALS]
+
+
+def _start_and_remove(kind: Kind) -> None:
+    """Try one kind. Leaves nothing behind, even when interrupted."""
+    place = temporary.path("trial")
+    server = kind.make(place)
+    try:
+        temporary.prepare(place)
+        place.mkdir()
+        place.chmod(0o711)  # whatever the umask
+        check_may_enter(place)
+        server.start()
+    finally:
+        with uninterrupted():
+            server.stop()
+            temporary.remove(place)
+
 
 _AT_ONCE = 100
 """So many cells' settings fit onto one command line."""
@@ -47,12 +179,11 @@ class Starter(Generic[P]):
 
     def ability(self) -> Ability:
         """Can this machine start one?"""
-        name = f"private {self.title}"
-        try:
-            found = self.find(None)
-        except PreflightError as error:
-            return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
-        return Ability(name=name, state="yes", detail=f"{self.title} {found.version} from {found.origin}")
+        return ability(
+            f"private {self.title}",
+            lambda: self.find(None),
+            lambda found: f"{self.title} {found.version} from {found.origin}",
+        )
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
         """Describes each cell's server. Raises PreflightError for the first that would not run."""

@@ -1,7 +1,7 @@
 """Where a block keeps the state of its drives: in a file of this machine, or in memory, to be carried to another one.
 
-A state travels packed: drives of which little was written shrink to a hundredth. Whoever only hands it on leaves it so, which
-is why a file may hold either.
+A state travels packed: drives of which little was written shrink to a hundredth. Code that only passes a state on keeps it
+packed, so a file may hold either form.
 """
 
 from __future__ import annotations
@@ -89,3 +89,8 @@ def _plain(kept: bytes) -> bytes:
     except zlib.error:
         return b""
     return plain if unpacking.eof else b""
+
+
+def drives_lost(defect: str) -> str:
+    """The reason for runs after a failure on drives that keep their state."""
+    return f"its drives were lost in an earlier run of its block: {defect}"

@@ -1,4 +1,4 @@
-"""Small steps of a run that all real servers share."""
+"""Steps of a run that all real servers share: the state of the machine and its counters, the start gate, and checks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.errors import PreflightError
-from storagelab.machine import host
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import cpu_time, host
+from storagelab.machine.cpu_time import Throttling
+from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.devices import difference as difference_of_devices
+from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
-from storagelab.model.measurement import Check, ObserverCost, TimeSeries
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.model.measurement import HELD_BACK, THROTTLED, Check, ObserverCost, TimeSeries, held_back
+from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
 Counters = dict[str, dict[str, float]]
@@ -126,3 +132,100 @@ def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
     """Read counters now; the function returned reads them again and gives the difference."""
     before = read()
     return lambda: difference(before, read())
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+#
+# One connection's loop on any engine: the start gate, its start and end times, how often it reports.
+
+
+POLL_S = 0.2
+"""How often the run checks whether its connections are done."""
+GATE_TIMEOUT_S = 60.0
+"""How long it may take until all connections stand at the start gate."""
+REPORT_ROWS = 200
+"""A connection publishes its progress about this often, so that publishing costs nothing next to small transactions."""
+
+
+class Loop(Frozen):
+    """One connection's work, by the server's clock, in seconds since the epoch."""
+
+    started_s: float
+    finished_s: float
+    reads_done: int = 0
+    reads_found: int = 0
+
+
+def rows_per_report(workload: InsertLoad) -> int:
+    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS rows."""
+    per_transaction = workload.rows_per_transaction
+    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+
+
+def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
+    """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
+    one of them never will."""
+
+    def ready() -> bool:
+        if all_stand():
+            return True
+        refuse()
+        return False
+
+    if not until(ready, GATE_TIMEOUT_S, pause_s):
+        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+
+
+# --- machine counters ------------------------------------------------------------------------------------------------
+#
+# This machine's counters during a run: the drives' I/O, where CPU time goes, and whom a CPU quota holds back.
+
+
+LARGEST_HELD_BACK = 0.1
+"""A run that lost more of its time to a CPU quota than this measured the quota."""
+
+
+class MachineCounters:
+    """Counts from its creation to `end`. `server_process` is None where the server's CPU time is unknown."""
+
+    def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
+        self._devices, self._server_process = devices, server_process
+        self._throttling = Throttling(server_process)
+        self._throttled: dict[str, float] = {}
+        self._began = self._ended = self._read()
+
+    def _read(self) -> tuple[dict[str, float], dict[str, float]]:
+        return self._devices.read(), cpu_time.read_cpu_time(self._server_process)
+
+    def look(self) -> None:
+        """To be called now and then: a process that ends before the run does is seen while it lives."""
+        self._throttling.look()
+
+    def end(self) -> None:
+        self._ended = self._read()
+        self._throttled = self._throttling.end()
+
+    def counted(self, *, with_checkpoint: bool) -> Counters:
+        """The run's counters by group, and those of the final checkpoint, if there was one."""
+        (devices_before, cpu_before), (devices_after, cpu_after) = self._began, self._ended
+        groups = {
+            "volumes": difference_of_devices(devices_before, devices_after),
+            "cpu": cpu_time.difference(cpu_before, cpu_after) | self._throttled,
+        }  # fmt: skip
+        if with_checkpoint:
+            groups["volumes, final checkpoint"] = difference_of_devices(devices_after, self._devices.read())
+        return groups
+
+    def checks(self, elapsed_s: float) -> list[Check]:
+        """A check that fails if a control group's CPU quota took a large part of the run."""
+        found = held_back(self._throttled, elapsed_s)
+        worst = max(found, key=lambda who: found[who][1], default=None)
+        if worst is None or found[worst][1] <= LARGEST_HELD_BACK:
+            return []
+        held_s, share = found[worst]
+        got = f"{HELD_BACK[worst]} held back for {held_s:.1f} s of CPU time, {100 * share:.0f} % of {elapsed_s:.1f} s"
+        return [
+            Check(
+                name=THROTTLED, asked="nobody held back", got=got, ok=False, read_from="cpu.stat of the control groups"
+            )
+        ]

@@ -11,10 +11,10 @@ import os
 import re
 import secrets
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from storagelab.machine.processes import JUST_STOPPED_S, stat_fields, until
 from storagelab.stopping import uninterrupted
 from storagelab.targets import descriptors
 
@@ -23,7 +23,6 @@ _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
 """The longest name that a server gives to its socket."""
 _SHORT = Path("/tmp")  # noqa: S108
 _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
-_PATIENCE_S = 2.0
 
 
 def path(kind: str) -> Path:
@@ -84,16 +83,14 @@ def left_behind() -> list[Path]:
 
 def remove_left_behind(place: Path) -> bool:
     """Remove such a folder, patiently: a server that is about to end may still write there. False if that fails."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while os.path.lexists(place):
+
+    def is_gone() -> bool:
         with contextlib.suppress(OSError), _own(place) as opened:
             descriptors.empty(opened)
             place.rmdir()
-            continue
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+        return not os.path.lexists(place)
+
+    return until(is_gone, JUST_STOPPED_S)
 
 
 @contextlib.contextmanager
@@ -135,11 +132,8 @@ def _name(pid: int) -> str:
 
 def _started(pid: int) -> int:
     """In ticks since the machine started."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
+    fields = stat_fields(Path(f"/proc/{pid}"))
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
 
 
 def _boot() -> str:

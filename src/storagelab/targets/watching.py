@@ -8,11 +8,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from storagelab.machine.procfs import GONE, RUNNABLE
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import EventTicks
-from storagelab.targets.vocabulary import Event
+from storagelab.targets.wait_events import Event
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
@@ -130,6 +131,9 @@ class Pace:
         )  # fmt: skip
 
 
+T = TypeVar("T")
+
+
 @dataclass
 class Series:
     """Cumulative counters, read about once a second, which become rates over the intervals between readings."""
@@ -162,29 +166,29 @@ def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, 
     return (after[1][name] - before[1][name]) / length_s
 
 
-class Moments:
+class Moments(Generic[T]):
     """Keeps a run's moments few: when there are too many, drops every second one and takes in half as many."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
         self._limit = limit
-        self._moments: list[tuple[WaitingTask, ...]] = []
+        self.kept: list[tuple[T, ...]] = []
         self._due_s = 0.0
 
     def due(self, at_s: float) -> bool:
         return at_s >= self._due_s
 
-    def add(self, at_s: float, tasks: tuple[WaitingTask, ...]) -> None:
+    def add(self, at_s: float, tasks: tuple[T, ...]) -> None:
         self._due_s = at_s + self.interval_s
-        self._moments.append(tasks)
-        while len(self._moments) > 1 and sum(map(len, self._moments)) > self._limit:
-            self._moments = self._moments[::2]
+        self.kept.append(tasks)
+        while len(self.kept) > 1 and sum(map(len, self.kept)) > self._limit:
+            self.kept = self.kept[::2]
             self.interval_s *= 2
             self._due_s = at_s + self.interval_s
 
     @property
-    def tasks(self) -> tuple[WaitingTask, ...]:
-        return tuple(task for moment in self._moments for task in moment)
+    def tasks(self) -> tuple[T, ...]:
+        return tuple(task for moment in self.kept for task in moment)
 
 
 @dataclass

@@ -12,14 +12,14 @@ from storagelab.targets import Site
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench
-from storagelab.targets.postgres import clients as programs
+from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 
 SCRIPT = b"\\set who random(1, 100)\nSELECT what FROM trickle WHERE id = :who;\n"
 
 
-class Tables(GeneratedTables[Trickle]):
+class Tables(PostgresTables[Trickle]):
     unit_bytes = 2
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:

@@ -9,7 +9,7 @@ from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
 from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
 from storagelab.report.words.short import Names
-from storagelab.targets.known import BENIGN_WAITS
+from storagelab.targets.durability import BENIGN_WAITS
 from storagelab.words.names import value_text
 from storagelab.words.numbers import count, decimals_for, percent, seconds_number, significant
 

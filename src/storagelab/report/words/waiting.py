@@ -16,7 +16,7 @@ from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.report.words.loads import load_noun
-from storagelab.targets.known import BENIGN_LISTS
+from storagelab.targets.durability import BENIGN_LISTS
 from storagelab.words.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.words.numbers import (
     change_estimate,

@@ -9,17 +9,64 @@ import re
 import secrets
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from storagelab.errors import PreflightError, RunFailed, SpecError, StoragelabError
 from storagelab.model.config import Config, TargetConfig, VolumeConfig
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
-from storagelab.model.values import JsonValue
+from storagelab.model.values import JsonValue, Scalar
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.contract import promises as p
-from storagelab.targets.contract.probes import Probe, engine_of, probe_of
 from storagelab.targets.contract.promises import Outcome, Promise
+from storagelab.targets.engines import engine_in
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+#
+# What the contract suite must know of an engine beyond the interface, by the engine's name.
+
+
+ENGINES = {
+    "mysql": "mariadb", "mariadb": "mariadb", "postgres": "postgres", "postgresql": "postgres",
+    "mssql": "sqlserver", "sqlserver": "sqlserver",
+}  # fmt: skip
+"""The scheme of a DSN -> the engine."""
+
+
+class Probe(Protocol):
+    """A probe of one engine. `setting` is one that every login may change and that affects no run."""
+
+    setting: tuple[str, Scalar]
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        """Lists what a user could have made where storagelab makes things: kind, name and the server's own id."""
+        ...
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        """Make something called `name` that is not storagelab's, as another user would."""
+        ...
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        """Remove what `obstruct` made."""
+        ...
+
+
+def engine_of(dsn: str) -> str:
+    """The engine of a DSN, by its scheme; libpq's `host=... dbname=...` is PostgreSQL's. Raises SpecError."""
+    scheme, colon, _ = dsn.partition("://")
+    if not colon and "=" in dsn:
+        return "postgres"
+    if scheme.lower() in ENGINES and colon:
+        return ENGINES[scheme.lower()]
+    # The text may be a password, so it is not shown.
+    known = ", ".join(f"{name}://" for name in ENGINES)
+    raise SpecError(
+        "is not the DSN of an engine that storagelab can attach to",
+        key="--target",
+        hint=f"It begins with one of {known}; or name an environment variable that holds it.",
+    )
+
 
 Say = Callable[[str], None]
 DATA_FILES, ROWS_PER_TRANSACTION = (1, 2), (10, 1_000)
@@ -69,7 +116,7 @@ class _Suite:
         rows_per_connection: int,
         spec_folder: Path,
     ) -> None:
-        self.probe: Probe = probe_of(target.engine)
+        self.probe: Probe = engine_in(target.engine).probe()
         name, value = self.probe.setting
         self.target = target.model_copy(update={"settings": {**target.settings, name: value}})
         self.volumes, self.say, self.rows_per_connection = volumes, say, rows_per_connection

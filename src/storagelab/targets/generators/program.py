@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.machine.kills import Kills
+from storagelab.machine.processes import STOP_TIMEOUT_S, Kills
 from storagelab.stopping import uninterrupted
 from storagelab.targets import marks, temporary
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.unprivileged import give
-
-STOP_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,22 @@
-"""Client programs on one server, and the same generators for every engine."""
+"""Client programs on one server, scripts of the user's own, and the same generators for every engine."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError
 from storagelab.model.loads.base import GeneratedLoad
-from storagelab.model.loads.pgbench import Pgbench
+from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.targets import temporary
+from storagelab.targets import Site, temporary
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
@@ -30,12 +31,13 @@ InChild = Callable[..., Callable[[], None] | None]
 class Clients:
     """How client programs reach one server: by the variables of their `environment`. `beside` is the folder of the server's
     own programs, if storagelab started it; `in_child`, for folders that a program must reach, prepares its process; `owner`
-    (uid, gid) is who it runs as, if not this user."""
+    (uid, gid) is who it runs as, if not this user; `options` lead programs to the server that don't read variables."""
 
     environment: Mapping[str, str]
     beside: Path | None = None
     owner: tuple[int, int] | None = None
     in_child: InChild = lambda *_: end_with_parent
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
@@ -49,9 +51,11 @@ class Clients:
             return self.run(command, folder, folder=folder)
 
 
-def of_private(environment: Mapping[str, str], beside: Path, *own: Path) -> Clients:
+def of_private(
+    environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
+) -> Clients:
     """A private server's client programs run as it does: a script may make either of them run programs."""
-    return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach))
+    return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
 
 
 @contextlib.contextmanager
@@ -69,28 +73,20 @@ def words_of_client(said: CompletedProcess[str]) -> str:
     return next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
 
 
-def make_sysbench_tables(clients: Clients, server: Sequence[str], load: Sysbench, scripts: Sequence[Source]) -> None:
-    """Have sysbench make and fill its tables; `server` are the options that lead to the server. Raises RunFailed."""
-    said = clients.in_folder(sysbench.initialise(server, load), _own_script(scripts))
-    if said.returncode != 0:
-        raise RunFailed(f"sysbench can't make its tables: {sysbench.words(said.stdout + said.stderr, load.script)}")
-
-
-def on_sysbench_tables(
-    clients: Clients, server: Sequence[str], load: Sysbench, scripts: Sequence[Source], seed: int
-) -> Program:
-    """sysbench with its own transactions, or a script of the user's."""
+def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
+    """sysbench with its own transactions, or a script of the user's, on tables of its own."""
     words = partial(sysbench.words, script=load.script)
-    return _sysbench(clients, load, sysbench.on_tables(server, load), _own_script(scripts), words, seed)
+    script = sysbench.on_tables(clients.options["sysbench"], load)
+    return _sysbench(clients, load, script, inputs_of_sysbench(scripts), words, seed)
 
 
-def own_transactions_by_sysbench(
-    clients: Clients, server: Sequence[str], load: Sql, transactions: Sequence[Source], seed: int
-) -> Program:
+def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
     """sysbench with transactions of the user's, written in Lua."""
     script = in_lua.written(transactions)
     inputs = {sysbench.OWN_SCRIPT: script.text.encode()}
-    return _sysbench(clients, load, [f"./{sysbench.OWN_SCRIPT}", *server], inputs, script.words, seed)
+    return _sysbench(
+        clients, load, [f"./{sysbench.OWN_SCRIPT}", *clients.options["sysbench"]], inputs, script.words, seed
+    )
 
 
 def _sysbench(
@@ -109,7 +105,7 @@ def _sysbench(
     )  # fmt: skip
 
 
-def _own_script(scripts: Sequence[Source]) -> dict[str, bytes]:
+def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
     return dict(zip([sysbench.OWN_SCRIPT], (source.content or b"" for source in scripts), strict=False))
 
 
@@ -128,3 +124,90 @@ def by_pgbench(
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
     )  # fmt: skip
+
+
+# --- scripts ---------------------------------------------------------------------------------------------------------
+#
+# Scripts of the user's own: read, and refused where they hold a password.
+
+
+_LONGEST_SCRIPT_BYTES = 2**20
+_HEAD_BYTES = 2**20
+"""How much of a dump is looked at: one of several databases names the first of them at its head."""
+_PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
+"""A password in SQL (`PASSWORD 'x'`) or in a connection string."""
+
+
+def content_of(name: str, key: str, site: Site) -> bytes:
+    """The content of a script's file. Raises PreflightError for one that can't be used."""
+    path = site.place(name, key)
+    try:
+        if path.stat().st_size > _LONGEST_SCRIPT_BYTES:
+            raise PreflightError(f"{path} is too long for a script", key=key, hint="a script holds one transaction")
+        content = path.read_bytes()
+    except OSError as error:
+        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its name") from error
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
+        if _PASSWORD.search(line):
+            raise PreflightError(
+                f"{name} holds a password in line {number}",
+                key=key,
+                hint="let the server know the login without one in a script: ~/.pgpass, PGPASSWORD, MYSQL_PWD",
+            )
+    return content
+
+
+def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[bytes], hint: str) -> None:
+    """Refuses a file of SQL that leads out of the database that storagelab makes, by the statements `elsewhere`. Raises
+    PreflightError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its rights") from error
+    found = elsewhere.search(head)
+    if found is not None:
+        line, said = head.count(b"\n", 0, found.start(1)) + 1, b" ".join(found[1].split()).decode()
+        raise PreflightError(
+            f"{name}, line {line}, says {said}, which leads out of the database that storagelab makes", key=key,
+            hint=f"leave the line out; {hint}",
+        )  # fmt: skip
+
+
+def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
+    """The user's Lua file; none for one of sysbench's own scripts."""
+    if not load.is_own:
+        return ()
+    return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
+
+
+def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
+    """What pgbench runs: scripts of its own, and files of the user's."""
+    return tuple(
+        _pgbench_script(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1)
+    )
+
+
+def _pgbench_script(text: str, key: str, site: Site) -> Source:
+    script = script_of(text)
+    return Source(script, None if script.built_in else content_of(script.name, key, site))
+
+
+def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
+    """The files that make a database of the user's own, in their order: what each is, its name, its key, its place. Raises
+    PreflightError for one that can't be used."""
+    if load.restore is not None:
+        key = "workload.restore"
+        yield f"restoring {load.restore}", load.restore, key, site.place(load.restore, key)
+    for number, name in enumerate(load.setup, 1):
+        key = f"workload.setup[{number}]"
+        content_of(name, key, site)
+        yield f"setup by {name}", name, key, site.place(name, key)
+
+
+def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
+    """The files of the user's own transactions."""
+    return tuple(
+        Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
+        for number, one in enumerate(load.transactions, 1)
+    )

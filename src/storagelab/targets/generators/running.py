@@ -8,20 +8,19 @@ afterwards the program is told to stop.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import until
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import BEHIND_RATE, Check, TimeSeries
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
-from storagelab.targets.loops import GATE_TIMEOUT_S, Loop
 from storagelab.targets.parts import C, Sessions
-from storagelab.targets.recording import Seen
-from storagelab.targets.steps import Counters, Done
+from storagelab.targets.sampler import Seen
+from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
 
 _WHOLE = 100
 """From so many a second on, parts of a transaction are left out."""
@@ -68,17 +67,17 @@ class Generator(Sessions[C]):
         """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
         self._counting.prepare()
         self._process.launch(self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S)
-        deadline = time.monotonic() + GATE_TIMEOUT_S
-        while len(ids := self._sessions()) < self.load.connections:
-            self._process.refuse_if_ended()
-            if time.monotonic() > deadline:
-                raise RunFailed(
-                    f"after {GATE_TIMEOUT_S:.0f} s only {len(ids)} of the {self.load.connections} sessions of "
-                    f"{self.program.title} were connected"
-                )
-            time.sleep(POLL_SESSIONS_S)
-        self._ids = ids
+        if not until(self._all_connected, GATE_TIMEOUT_S, POLL_SESSIONS_S):
+            raise RunFailed(
+                f"after {GATE_TIMEOUT_S:.0f} s only {len(self._ids)} of the {self.load.connections} sessions of "
+                f"{self.program.title} were connected"
+            )
         self._counting.warm_up()
+
+    def _all_connected(self) -> bool:
+        self._process.refuse_if_ended()
+        self._ids = self._sessions()
+        return len(self._ids) >= self.load.connections
 
     def release(self) -> None:
         self._counting.begin()

@@ -5,8 +5,8 @@ Names are those of performance_schema's instruments, without the leading "wait/"
 
 from __future__ import annotations
 
-from storagelab.targets import vocabulary as v
-from storagelab.targets.vocabulary import Event, Vocabulary, io
+from storagelab.targets import wait_events as v
+from storagelab.targets.wait_events import Event, WaitEvents, io
 
 IDLE = "idle"
 """The session waits for its client: it has not begun, or it is done."""
@@ -49,7 +49,7 @@ RULES = {
     "/innodb/log": Event(v.LOG_BUFFER, "the log buffer"),
     "^synch/": Event(v.LATCH, "a structure in memory"),
 }
-event_of = Vocabulary(LISTED, RULES, lambda name: name.removeprefix("wait/"))
+event_of = WaitEvents(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
 def is_counted(name: str) -> bool:

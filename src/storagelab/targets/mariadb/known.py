@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from storagelab.model.durability import Deciding, Durability
-from storagelab.targets.knowledge import Known
+from storagelab.targets.wait_events import Known
 
 DECIDING = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method", "log_bin", "sync_binlog",

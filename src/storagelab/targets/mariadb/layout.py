@@ -9,18 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
-from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.mariadb.workload import TABLE
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
+TABLE = "my_big_table"
 MARK = "made_by_storagelab"
 ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
@@ -43,10 +41,6 @@ class Layout(Places):
         return f"p{number}"
 
     # --- made --------------------------------------------------------------------------------------------------------
-
-    def make(self, own: Connection, reach: Reaching) -> None:  # noqa: ARG002 - generators need it
-        """Make what a run finds."""
-        self.create(own)
 
     def create(self, connection: Connection) -> None:
         """Make the database with its mark, and the tables."""
@@ -94,18 +88,14 @@ class Layout(Places):
         )
         # A generator that was stopped while it made its tables left them without the mark.
         marks = {name for name, comment in tables if comment == OWNERSHIP} & {MARK, ALL_MARK}
-        foreign = [
+        others = [
             name
             for name, comment in tables
             if comment != OWNERSHIP and ALL_MARK not in marks and not (marks and GENERATED_TABLE.fullmatch(name))
         ]
-        if not tables or foreign:
-            what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
-            raise PreflightError(
-                f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
-                key="target.dsn",
-                hint="rename or drop it; storagelab drops only what it made itself",
-            )
+        if not tables or others:
+            what = f"the table {others[0]} in the database {self.prefix}" if others else f"the database {self.prefix}"
+            raise foreign(what)
         return True
 
     # --- used --------------------------------------------------------------------------------------------------------
@@ -119,9 +109,6 @@ class Layout(Places):
     def tables(self, connection: Connection) -> list[str]:  # noqa: ARG002 - generators name theirs themselves
         """The load's tables."""
         return [TABLE]
-
-    def check_after(self, connection: Connection) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
-        return []
 
     # --- read back ---------------------------------------------------------------------------------------------------
 

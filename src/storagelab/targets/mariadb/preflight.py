@@ -10,11 +10,16 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.checking import by_how, check_generators, memory_notes
-from storagelab.targets.generators import against_memory
-from storagelab.targets.generators.against_memory import Memory
-from storagelab.targets.mariadb import attached, settings
+from storagelab.targets import (
+    Preflight,
+    Site,
+    attaching,
+    checking,
+    places,
+    templates,
+)
+from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
+from storagelab.targets.mariadb import connecting, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
@@ -52,7 +57,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
     bytes_on = templates.with_kept(configs, site, _bytes_on, _bytes_on)
-    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
+    needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
     private, running = by_how(configs)
@@ -62,8 +67,8 @@ def check(plan: Plan, site: Site) -> Preflight:
     sequential = any(not config.generated and config.insert_load.page_a_row for config in configs)
     notes += [_SEQUENTIAL_NOTE] if sequential else []
     notes += templates.notes(configs)
-    if any(map(remote.remote_paths, configs)):
-        notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
+    if any(map(places.remote_paths, configs)):
+        notes += [places.NOTE, _LEFT_NOTE.format(name=site.prefix)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -86,7 +91,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
     found = []
     for sharing in by_server(configs):
         with connect(sharing[0].target) as connection:
-            facts = attached.read_facts(connection)
+            facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
         notes += memory_notes(sharing, partial(_memory_of, facts))
@@ -95,21 +100,21 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
     return found
 
 
-def _check_on_server(connection: Connection, facts: attached.ServerFacts, config: Config, site: Site) -> None:
-    attached.check_rights(config, facts, site.prefix)
-    attached.check_session_settings(connection, facts, config.target.settings)
+def _check_on_server(connection: Connection, facts: connecting.ServerFacts, config: Config, site: Site) -> None:
+    connecting.check_rights(config, facts, site.prefix)
+    connecting.check_session_settings(connection, facts, config.target.settings)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
     for volume, path in site.volume_paths(config).items():
         check_folder_for_server(facts.process_owner, volume, path)
-        attached.check_known_folder(connection, facts, volume, path)
-    for volume, place in remote.remote_paths(config).items():
-        attached.check_known_folder(connection, facts, volume, Path(place))
+        connecting.check_known_folder(connection, facts, volume, path)
+    for volume, place in places.remote_paths(config).items():
+        connecting.check_known_folder(connection, facts, volume, Path(place))
 
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
-        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
+        known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
@@ -131,11 +136,11 @@ def _bytes_on(config: Config, volume: str) -> int:
 def _private_memory(config: Config) -> Memory:
     direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
     buffers = _size(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
-    return Memory(_BUFFERS, buffers, against_memory.here(), cached=not direct)
+    return Memory(_BUFFERS, buffers, checking.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
-    machine = against_memory.here() if facts.on_this_machine else None
+def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
+    machine = checking.here() if facts.on_this_machine else None
     return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)
 
 

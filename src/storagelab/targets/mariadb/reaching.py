@@ -1,24 +1,215 @@
-"""How sessions and client programs get to one MariaDB: a private one, or one that already runs."""
+"""How sessions and client programs get to one MariaDB, a private one or one that already runs, and what it reports."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
+from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.targets import Site
 from storagelab.targets.generators import programs
-from storagelab.targets.generators.programs import Clients
-from storagelab.targets.mariadb import attached, read_back
+from storagelab.targets.generators.programs import Clients, check_stays_inside, own_files
+from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import private_settings, settings_text
+from storagelab.targets.mariadb.settings import private_settings, setting_name, settings_text
 from storagelab.targets.parts import Reach
 from storagelab.targets.programs import environment
+from storagelab.targets.steps import Counters
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters.
+
+
+_SHOWN = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
+    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
+    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
+    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
+    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
+)  # fmt: skip
+
+
+def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+    """The version, the settings that decide about storage and durability, and those asked for."""
+    values = _variables(connection)
+    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    shown = {name: values[name] for name in sorted(set(names)) if name in values}
+    return {
+        "version": values["version"],
+        "version_text": f"{values['version']} {values['version_comment']}",
+        "settings": shown,
+    }
+
+
+def _variables(connection: Connection) -> dict[str, str]:
+    return {name.lower(): value for name, value in ask(connection, "SHOW SESSION VARIABLES")}
+
+
+def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
+    """Checks each setting asked for against the server's; `expected` is its parser's reading."""
+    values = _variables(connection)
+    checks = []
+    for name, text in sorted(asked.items()):
+        got = values.get(setting_name(name))
+        ok = None if got is None else _same(got, expected[name])
+        shown = "nothing: the server does not show it" if got is None else got
+        checks.append(
+            Check(name=f"target.settings.{name}", asked=text, got=shown, ok=ok, read_from="SHOW SESSION VARIABLES")
+        )
+    return checks
+
+
+def _same(got: str, expected: str) -> bool:
+    """Compares texts despite the parser's own spelling: TRUE is ON, a number may have zeros after its point."""
+    if _plain(got) == _plain(expected):
+        return True
+    try:
+        return float(got) == float(expected)
+    except ValueError:
+        return False
+
+
+def _plain(text: str) -> str:
+    known = {"true": "on", "false": "off", "1": "on", "0": "off", "(no default value)": ""}
+    return known.get(text.strip().casefold(), text.strip().casefold())
+
+
+_GROUPS = {
+    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
+    "data": (
+        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
+        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
+    ),
+    "buffer pool": (
+        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
+        r"Innodb\_buffer\_pool\_pages\_%flushed",
+    ),
+    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
+}  # fmt: skip
+"""Counters that only grow; a difference over a run says nothing about a momentary fill level."""
+
+
+def read_counters(connection: Connection) -> Counters:
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    groups: Counters = {}
+    for group, patterns in _GROUPS.items():
+        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", list(patterns))
+        groups[group] = {name.lower(): float(value) for name, value in rows if _is_number(value)}
+    return groups
+
+
+def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
+    """Calls and bytes of each data file so far; `files` maps the name to use for it to its path on the server."""
+    if not files:
+        return {}
+    rows = ask(
+        connection,
+        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
+        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(files))})",
+        list(files.values()),
+    )
+    names = {path: name for name, path in files.items()}
+    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
+    return {
+        "data files": {
+            f"{names[path]}.{column}": float(value)
+            for path, *values in rows
+            for column, value in zip(columns, values, strict=True)
+        }
+    }
+
+
+def _is_number(value: str) -> bool:
+    return value.lstrip("-").replace(".", "", 1).isdigit()
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+#
+# MariaDB's own client program: finds it, and runs files of SQL with it on the database under test.
+
+
+_NAMES = ("mariadb", "mysql")
+_ELSEWHERE = re.compile(
+    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
+
+
+def find(beside: Path | None) -> Path:
+    """The client program: that beside the server's own programs, else that on the PATH. Raises PreflightError that names
+    the package."""
+    places = [beside / name for name in _NAMES] if beside is not None else []
+    on_path = next(filter(None, map(shutil.which, _NAMES)), None)
+    found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
+    if found is None:
+        raise PreflightError(
+            "mariadb is not on this machine", key="workload.kind", hint="install the package mariadb-client (of Debian)"
+        )
+    return found
+
+
+def _for_client(address: Address, database: str) -> list[str]:
+    """The options with which the client reads SQL and stops at the first error; it finds a password in the environment."""
+    place = (
+        [f"--socket={address.unix_socket}"]
+        if address.unix_socket
+        else [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
+    )
+    tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
+    authority = [f"--ssl-ca={address.ssl_ca}"] if address.ssl_ca else []
+    return [
+        "--no-defaults", "--batch", "--default-character-set=utf8mb4", *place, *tls, *authority,
+        f"--user={address.user}", f"--database={database}",
+    ]  # fmt: skip
+
+
+def _for_sysbench(address: Address, database: str) -> list[str]:
+    """The options by which sysbench gets to the server; it finds a password in the environment."""
+    place = (
+        [f"--mysql-socket={address.unix_socket}"]
+        if address.unix_socket
+        else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
+    )
+    tls = ["--mysql-ssl=on"] if address.ssl else []
+    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={database}", *tls]
+
+
+def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
+    """The files that make a database of the user's own, in their order, each with what it is. Raises PreflightError for one
+    that can't be used."""
+    files = list(own_files(load, site))
+    for _, name, key, path in files:
+        _check(path, name, key)
+    return [(what, path) for what, _, _, path in files]
+
+
+def _check(path: Path, name: str, key: str) -> None:
+    """Refuses what the client can't read, and what leads out of the database that storagelab makes."""
+    hint = "name a file of SQL, of mariadb-dump"
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise PreflightError(f"{path} {_state(path)}", key=key, hint=hint)
+    with path.open("rb") as file:
+        begin = file.read(max(map(len, _OTHERS)))
+    for magic, what in _OTHERS.items():
+        if begin.startswith(magic):
+            raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)
+    check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
+
+
+def _state(path: Path) -> str:
+    return "is a folder" if path.is_dir() else "can't be read" if path.exists() else "does not exist"
 
 
 class Reaching(Reach[Connection]):
@@ -29,7 +220,7 @@ class Reaching(Reach[Connection]):
     def address(self) -> Address: ...
 
     @abstractmethod
-    def clients(self) -> Clients: ...
+    def clients(self, settings: Mapping[str, str]) -> Clients: ...
 
     @abstractmethod
     def folder(self, own: Connection) -> Path:
@@ -42,6 +233,12 @@ class Reaching(Reach[Connection]):
 
     def connect(self) -> Connection:
         return connect_to(self.address)
+
+    def _options(self) -> dict[str, list[str]]:
+        return {
+            "sysbench": _for_sysbench(self.address, self.site.prefix),
+            "mariadb": _for_client(self.address, self.site.prefix),
+        }
 
     def _environment(self) -> dict[str, str]:
         """The environment of client programs: it alone holds a password, and only this user may read it."""
@@ -63,9 +260,11 @@ class PrivateReach(Reaching):
     def connect_worker(self) -> Connection:
         return self.connect()
 
-    def clients(self) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
         socket = Path(self.address.unix_socket or "")
-        return programs.of_private(self._environment(), self._server.programs.server.parent, socket.parent)
+        return programs.of_private(
+            self._environment(), self._options(), self._server.programs.server.parent, socket.parent
+        )
 
     def folder(self, own: Connection) -> Path:  # noqa: ARG002 - storagelab made it
         return self._server.data_folder
@@ -74,7 +273,7 @@ class PrivateReach(Reaching):
         return self._server.pid if Path("/proc/self/schedstat").exists() else None
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - a session's own count
-        return read_back.settings(worker, _texts(private_settings(self.config)), self._expected)
+        return settings(worker, _texts(private_settings(self.config)), self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:
         """Checks the log's folder: the one that the server reports, with the log in it according to the file system."""
@@ -90,7 +289,7 @@ class PrivateReach(Reaching):
 class AttachedReach(Reaching):
     """To a server that already runs."""
 
-    def __init__(self, config: Config, site: Site, facts: attached.ServerFacts) -> None:
+    def __init__(self, config: Config, site: Site, facts: connecting.ServerFacts) -> None:
         super().__init__(config, site)
         self._facts = facts
 
@@ -100,14 +299,14 @@ class AttachedReach(Reaching):
 
     def connect_worker(self) -> Connection:
         connection = self.connect()
-        attached.set_for_session(connection, self.config.target.settings)
+        connecting.set_for_session(connection, self.config.target.settings)
         return connection
 
-    def clients(self) -> Clients:
-        return Clients(self._environment())
+    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
+        return Clients(self._environment(), options=self._options())
 
     def folder(self, own: Connection) -> Path:
-        return attached.data_folder(own) or Path()
+        return connecting.data_folder(own) or Path()
 
     @property
     def shows_files(self) -> bool:
@@ -122,7 +321,7 @@ class AttachedReach(Reaching):
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the session's
         asked = _texts(self.config.target.settings)
-        return read_back.settings(worker, asked, asked)
+        return settings(worker, asked, asked)
 
 
 def _texts(settings: Mapping[str, Scalar]) -> dict[str, str]:

@@ -9,23 +9,57 @@ whole run. `storagelab.model.waits` makes wait statistics of the three.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
-from storagelab.model.waits import NO_EVENT, CountedWait, CountedWaits
-from storagelab.targets.accounts import Accounts
+from storagelab.model.measurement import Resource, WaitingTask
+from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
-from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
-from storagelab.targets.mariadb.workload import PROGRESS
-from storagelab.targets.recording import Recording, Seen
-from storagelab.targets.watching import Pace
+from storagelab.targets.mariadb.loads.inserts import PROGRESS
+from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 
-BUDGET = 0.02
-"""Share of one core that the sampler and its session may use; above it samples get rarer."""
+# --- waiting ---------------------------------------------------------------------------------------------------------
+#
+# What sessions were waiting for at one moment: the server names the file of an I/O, and the kind of any other wait.
+
+
+class Sighting(NamedTuple):
+    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one; whether
+    the kernel saw it asleep."""
+
+    wait_type: str
+    state: str
+    object_name: str | None
+    asleep: bool
+
+
+def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
+    """One moment. `data_files` maps the path of a data file to its number. Most sessions first."""
+    groups: Counter[tuple[str, Resource, int | None]] = Counter()
+    for sighting in seen:
+        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or queueing for one
+            continue
+        groups[_waits_for(sighting, data_files)] += 1
+    return tuple(
+        WaitingTask(at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file)
+        for (wait_type, resource, data_file), sessions in groups.most_common()
+    )
+
+
+def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, Resource, int | None]:
+    if sighting.wait_type == NO_EVENT:
+        return UNINSTRUMENTED, Resource(kind=f'something without a timer, in the state "{sighting.state}"'), None
+    number = data_files.get(sighting.object_name or "")
+    if number is None:
+        return sighting.wait_type, Resource(kind=event_of(sighting.wait_type).resource), None
+    return sighting.wait_type, Resource(kind="data file", name=str(number)), number
+
+
 PROGRESS_INTERVAL_S = 0.25
-STOP_TIMEOUT_S = 5.0
 _PICOSECONDS_PER_NS = 1000
 
 # A thread now waits for the event that it has begun and not ended; TIMER_END is never null here.
@@ -80,15 +114,13 @@ def _rows(timers: Timers) -> list[CountedWait]:
     return rows
 
 
-class Sampler:
-    """Watches the sessions whose connections have the server's numbers `ids`, through a connection of its own.
+class Sampler(SessionSampler):
+    """Watches the sessions whose connections have the server's numbers `ids`. `probe` reads cumulative counters, units last
+    in their names; it is called once a second from the sampler's thread. `server_pid` is None where the kernel can't be
+    asked, `paths` names data files by their path. With `of_generator` the sessions report no rows."""
 
-    In order: `prepare`, `baseline` while all workers wait at the gate, `start` as it is opened, `stop` when the last
-    worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is called
-    once a second from the sampler's thread. `server_pid` is None where the kernel can't be asked, `paths` names data files
-    by their path. With `of_generator` the sessions report no rows. Errors while watching are not raised: they are in
-    `Seen.error`.
-    """
+    event_of = event_of
+    hz_without_waits = 1 / PROGRESS_INTERVAL_S
 
     def __init__(
         self,
@@ -99,16 +131,12 @@ class Sampler:
         server_pid: int | None,
         paths: Mapping[str, int],
         probe: Callable[[], Mapping[str, float]],
-        budget: float = BUDGET,
         of_generator: bool = False,
     ) -> None:
-        self._connect, self._ids, self._sample_waits, self._server_pid = connect, ids, measure.waits, server_pid
+        unseen = "" if server_pid is not None else "the server's threads can't be seen from here"
+        super().__init__(measure, words_of, unseen)
+        self._connect, self._ids, self._server_pid = connect, ids, server_pid
         self._paths, self._probe, self._of_generator = paths, probe, of_generator
-        self._accounts = Accounts("" if server_pid is not None else "the server's threads can't be seen from here")
-        hz = measure.sample_hz if measure.waits else 1 / PROGRESS_INTERVAL_S
-        pace = Pace(hz, budget, at_random=measure.waits)
-        self._recording = Recording(pace, self._tick, self._last_look, self._columns, words_of, self._accounts)
-        self._rows_done: dict[int, int] = {}
         self._rows_due_s = 0.0
         self._threads, self._before = "", Timers()
         self._connection: Connection | None = None
@@ -132,37 +160,33 @@ class Sampler:
         views = {thread: TaskView(pid, os_id) for thread, os_id in os_ids.items() if os_id is not None}
         if all(view.sched() is not None for view in views.values()) and len(views) == len(os_ids):
             own = views.pop(mine) if mine is not None else None
-            self._accounts.open(views, own)
+            self.accounts.open(views, own)
             return
-        self._accounts.reason = "this kernel keeps no schedstat of the server's threads, or hides them"
+        self.accounts.reason = "this kernel keeps no schedstat of the server's threads, or hides them"
         for view in views.values():
             view.close()
 
     def baseline(self) -> None:
         """Reads the timers, and the kernel's totals of all workers; call while they sleep at the gate."""
         self._before = self._timers()
-        self._accounts.begin()
+        super().baseline()
 
     def _timers(self) -> Timers:
         assert self._connection is not None, "the sampler is not prepared"
-        if not self._sample_waits:
+        if not self.sample_waits:
             return Timers()
         rows = ask(self._connection, _TIMERS.format(threads=self._threads))
         return Timers({name: (int(count), int(waited)) for name, count, waited in rows})
-
-    def start(self) -> None:
-        """Starts watching. Call at the moment the gate is opened."""
-        self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
         self._read_progress()
-        self._recording.take_last()
+        self._take_series(last=True)
 
     def _tick(self) -> None:
-        at_s, moments = self._recording.at_s, self._recording.moments
-        if self._sample_waits:
+        at_s, moments = self.at_s, self.moments
+        if self.sample_waits:
             with_objects = moments.due(at_s)
             seen = self._look(with_objects)
             if with_objects and seen:
@@ -170,21 +194,21 @@ class Sampler:
         if at_s >= self._rows_due_s:
             self._rows_due_s = at_s + PROGRESS_INTERVAL_S
             self._read_progress()
-        self._recording.take_series()
+        self._take_series()
 
     def _look(self, with_objects: bool) -> list[Sighting]:
         """One look at all sessions: what each working one waits for, and its state by the kernel."""
         assert self._connection is not None, "the sampler is not prepared"
         more = ", w.object_name" if with_objects else ""
-        states = self._accounts.states()
+        states = self.accounts.states()
         seen = []
         for thread, state, event, *rest in ask(self._connection, _LOOK.format(threads=self._threads, more=more)):
             if thread not in self._rows_done or event in (IDLE, GATE):
                 continue
             wait_type = _wait_type(state, event)
-            asleep = self._recording.count(thread, wait_type, states) not in (GONE, RUNNABLE)
+            asleep = self._count(thread, wait_type, states) not in (GONE, RUNNABLE)
             seen.append(Sighting(wait_type, state or "", rest[0] if rest else None, asleep))
-        self._recording.passes += bool(seen)
+        self.passes += bool(seen)
         return seen
 
     def _read_progress(self) -> None:
@@ -202,26 +226,19 @@ class Sampler:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
-    def progress(self) -> int:
-        """Rows that all workers together have reported as done. Any thread may call it."""
-        return sum(self._rows_done.values())
+    def _disconnect(self) -> None:
+        close(self._connection)
 
-    def stop(self) -> Seen:
-        """Reads the kernel's totals and the timers, ends thread and connection, and hands over what was seen. Never
-        raises."""
-        self._recording.end(STOP_TIMEOUT_S)
-        timers = self._last_timers()
-        if not self._recording.stuck:  # two threads must not use a connection at once
-            close(self._connection)
-        return self._recording.seen(event_of, self.progress(), functools.partial(_raw_waits, timers))
+    def _raw_waits(self) -> RawWaitsOf:
+        return functools.partial(_raw_waits, self._last_timers())
 
     def _last_timers(self) -> Timers:
-        if self._recording.broke_off or self._connection is None:
+        if self.error or self._connection is None:
             return Timers()
         try:
             return self._timers().since(self._before)
         except Exception as error:  # noqa: BLE001 - as while watching
-            self._recording.note(f"can't read the timers of the waits: {words_of(error)}")
+            self.error = f"can't read the timers of the waits: {words_of(error)}"
             return Timers()
 
 

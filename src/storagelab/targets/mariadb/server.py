@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pymysql
 
-from storagelab.targets.mariadb.binaries import Binaries, find_binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect_to, words_of
 from storagelab.targets.mariadb.settings import (
+    Binaries,
     accepts,
     check_settings,
+    find_binaries,
     observing,
     private_settings,
     setting_name,

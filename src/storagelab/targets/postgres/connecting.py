@@ -1,19 +1,27 @@
-"""Connections to a PostgreSQL that already runs: its address, and its refusals in plain words."""
+"""Connections to a PostgreSQL that already runs: its address, its refusals in plain words, and what it allows."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg import sql
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import TargetConfig
-from storagelab.targets.attaching import dsn_of, key_of
+from storagelab.model import prepared
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.values import Frozen
+from storagelab.targets.attaching import OWNERSHIP, dsn_of, key_of, owner_of, process_age_s, require, room_for
 from storagelab.targets.hiding import hidden
+from storagelab.targets.places import Places, remote_name
+from storagelab.targets.postgres.settings import OLDEST_MAJOR
 
 Connection = psycopg.Connection[Any]
 VARIABLES = "PG"
@@ -80,3 +88,192 @@ def value(connection: Connection, statement: LiteralString) -> Any:
 def words_of(error: BaseException) -> str:
     """The first line of what the server said: its message, without details and hints."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+# --- attached --------------------------------------------------------------------------------------------------------
+#
+# A PostgreSQL that already runs: checks what it allows before anything is made on it.
+
+
+class ServerFacts(Frozen):
+    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as, None if it does
+    not run on this machine (or this is not Linux), since the kernel can't be asked about its sessions then."""
+
+    version: str
+    major: int
+    superuser: bool
+    may_create: bool
+    may_make_database: bool
+    may_checkpoint: bool
+    max_connections: int  # for this login: some are kept for superusers
+    open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
+    locks: int  # that its lock table is sure to have room for
+    process_owner: tuple[int, int] | None
+    setting_contexts: dict[str, str]
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.process_owner is not None
+
+
+def read_facts(connection: Connection) -> ServerFacts:
+    """Ask the server what it is and what this login may do."""
+    row = connection.execute(
+        """
+        SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
+               rolsuper, has_database_privilege(current_database(), 'CREATE'), rolsuper OR rolcreatedb,
+               current_setting('max_connections')::int
+               - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+                      + coalesce(current_setting('reserved_connections', true), '0')::int END,
+               2 * current_setting('max_locks_per_transaction')::int
+               * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
+               (SELECT count(*) FROM pg_stat_activity
+                WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
+               pg_size_bytes(current_setting('shared_buffers')),
+               coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%',
+               (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
+        FROM pg_roles WHERE rolname = current_user
+        """
+    ).fetchone()
+    assert row is not None
+    version, major, superuser, may_create, may_make, max_connections, locks, open_connections, *rest = row
+    buffers_bytes, direct, started_s = rest
+    contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
+    return ServerFacts(
+        version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
+        may_make_database=may_make, may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
+        max_connections=max_connections, open_connections=open_connections, locks=locks,
+        buffers_bytes=buffers_bytes, direct=direct,
+        process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
+    )  # fmt: skip
+
+
+def needs_database(config: Config) -> bool:
+    """Whether a load has a database of its own there: one that makes whatever it likes, and one that is made from another."""
+    return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
+
+
+def make_database(connection: Connection, name: str) -> None:
+    """Make a database with storagelab's mark on it, from the template that nobody works in. Raises psycopg.Error."""
+    connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(name), sql.Literal(OWNERSHIP))
+    connection.execute(mark)
+
+
+def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+    """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
+
+    Raises PreflightError with the operator's command for the missing ones.
+    """
+    wanted = {
+        (layout.volume_of(number), layout.folder_of(number)): number
+        for layout in layouts for number in layout.data_files if layout.is_remote(number)
+    }  # fmt: skip
+    missing = [place for place in sorted(wanted) if not _is_folder(connection, place[1])]
+    if missing:
+        volume, first = missing[0]
+        numbers = [wanted[place] for place in missing if place[0] == volume]
+        raise PreflightError(
+            f"the server sees no folder {first}",
+            key=f"volumes.{volume}.path",
+            hint="have its operator run there: install -d -m 700 -o postgres "
+            f"{shlex.quote(str(first.parent))}/{_brace(min(numbers), max(numbers))} (postgres = the server's account)",
+        )
+
+
+def _brace(first: int, last: int) -> str:
+    """A shell pattern for the names from the first to the last: an extra folder does no harm."""
+    begin, dash, number = remote_name(first).rpartition("-")
+    return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
+
+
+def _is_folder(connection: Connection, folder: Path) -> bool:
+    row = connection.execute("SELECT (pg_stat_file(%s, true)).isdir", [str(folder)]).fetchone()
+    return bool(row and row[0])
+
+
+def _has_role(connection: Connection, role: str) -> bool:
+    row = connection.execute("SELECT pg_has_role(current_user, %s, 'USAGE')", [role]).fetchone()
+    return bool(row and row[0])
+
+
+def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
+    """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
+
+    Name and start time must match, because the pid of a remote server or a container may be another process here.
+    """
+    folder = Path(f"/proc/{pid}")
+    age_s = process_age_s(folder, ("postgres", "postmaster"))
+    if (
+        age_s is None
+        or abs(time.time() - age_s - backend_start_s) >= 2.0
+        or not os.access(folder / "schedstat", os.R_OK)
+    ):
+        return None
+    return owner_of(folder)
+
+
+def check_rights(config: Config, facts: ServerFacts) -> None:
+    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    database, free = needs_database(config), facts.max_connections - facts.open_connections
+    needs = [
+        (
+            facts.major >= OLDEST_MAJOR,
+            f"the server is PostgreSQL {facts.version}, which is too old",
+            f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        ),
+        (
+            facts.may_create or database,
+            "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+            "as its owner: GRANT CREATE ON DATABASE ... TO ...",
+        ),
+        (
+            facts.may_make_database or not database,
+            "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
+            "as an administrator: ALTER ROLE ... CREATEDB",
+        ),
+        (
+            facts.superuser or not config.data_volumes,
+            "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
+            "use a superuser, or leave [volumes] out to measure where the server keeps its files",
+        ),
+        (
+            facts.may_checkpoint or not config.between_runs.checkpoint,
+            f"the login lacks the {'role pg_checkpoint' if facts.major >= 15 else 'right SUPERUSER'}, "
+            "needed for CHECKPOINT between runs",
+            ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
+            + ", or set between_runs.checkpoint = false",
+        ),
+        room_for(config.database_load.connections, free, "max_connections on the server"),
+    ]
+    require(config.target, needs)
+
+
+def check_session_settings(
+    connection: Connection, facts: ServerFacts, settings: Mapping[str, str], nearest: Callable[[str], str]
+) -> None:
+    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
+
+    Each is tried in this session, and reset. Raises PreflightError with the server's words for one that can't be set.
+    """
+    for name, value in settings.items():
+        context = facts.setting_contexts.get(name)
+        if context is None:
+            raise PreflightError("the server has no such setting", key=f"target.settings.{name}", hint=nearest(name))
+        if context not in ("user", "superuser") or (context == "superuser" and not facts.superuser):
+            raise PreflightError(
+                f"it can't be set for a session (its context is {context})",
+                key=f"target.settings.{name}",
+                hint="set it on the server yourself, or let storagelab start a private server (leave target.dsn out)",
+            )
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        except psycopg.Error as error:
+            raise PreflightError(
+                f"the server refuses it: {words_of(error)}",
+                key=f"target.settings.{name}",
+                hint=f"PostgreSQL {facts.version} was asked",
+            ) from error

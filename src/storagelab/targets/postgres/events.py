@@ -6,8 +6,8 @@ them (`WALSync` is now `WalSync`), but types never changed, so names are compare
 
 from __future__ import annotations
 
-from storagelab.targets import vocabulary as v
-from storagelab.targets.vocabulary import Event, Vocabulary, io
+from storagelab.targets import wait_events as v
+from storagelab.targets.wait_events import Event, WaitEvents, io
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it is done."""
@@ -68,4 +68,4 @@ RULES = {
     "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
     "^client:": Event(v.NETWORK, "the client"),
 }
-event_of = Vocabulary(LISTED, RULES, str.casefold)
+event_of = WaitEvents(LISTED, RULES, str.casefold)

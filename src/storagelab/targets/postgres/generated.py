@@ -6,44 +6,24 @@ the first data file or on a volume of its own, and an index beside its table or 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from psycopg import sql
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
-from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import Check
-from storagelab.targets import Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients
 from storagelab.targets.generators.running import Generator
-from storagelab.targets.postgres.clients import generator_sessions
+from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.reaching import Reaching
+from storagelab.targets.postgres.layout import Layout, Relation, relations_in
+from storagelab.targets.postgres.reaching import Reaching, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
-
-_RELATIONS = """
-SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
-       coalesce(parent.relname, ''), coalesce(space.spcname, ''),
-       coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default')
-FROM pg_class c
-LEFT JOIN pg_index i ON i.indexrelid = c.oid
-LEFT JOIN pg_class owner ON owner.oid = i.indrelid
-LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
-LEFT JOIN pg_class parent ON parent.oid = h.inhparent
-LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
-WHERE c.relkind IN ('r', 'i') AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
-ORDER BY coalesce(owner.oid, c.oid), c.oid"""
-
 
 _PRIMARY_KEY = """
 SELECT c.relkind::text, coalesce(array_agg(a.attname ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
@@ -60,23 +40,7 @@ SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM p
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
-L = TypeVar("L", bound=GeneratedLoad)
-
-
-class Relation(NamedTuple):
-    """A table or an index: `table` is its table, `spread` the table whose partition that is, "" if it is none; `tablespace`
-    is "" where it lies in the database's own, `place` that tablespace's folder."""
-
-    oid: int
-    name: str
-    kind: str
-    table: str
-    spread: str
-    tablespace: str
-    place: str
-
-
-class GeneratedTables(Layout, Generic[L]):
+class PostgresTables(GeneratedTables[Connection, L], Layout):
     """The tables of one cell's load; each kind of load adds how they are filled, and what works on them."""
 
     holds = True
@@ -87,7 +51,6 @@ class GeneratedTables(Layout, Generic[L]):
     ) -> None:
         super().__init__(config, prefix, folders, spaces)
         self._numbers: dict[str, int] = {}
-        self.load = cast("L", config.workload)
 
     def _extra(self, what: str) -> str:
         return f"{self.spaces}_{what}"
@@ -105,30 +68,10 @@ class GeneratedTables(Layout, Generic[L]):
         for what in self.config.extra_volumes if self.on_volumes else ():
             make_folder(self._extra_folder(what), owner)
 
-    unit_bytes: ClassVar[int] = 0
-    """What a unit of the load's data takes on disk, measured and rounded up."""
-
-    @abstractmethod
-    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
-        """Have the tables made and filled. Raises RunFailed with the words of whoever does it."""
-
-    @abstractmethod
-    def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        """The generator that works on them."""
-
-    @abstractmethod
-    def check(self, site: Site, beside: Path | None) -> str:
-        """Checks that everything needed is there, the server's own programs in the folder `beside`; describes the generator.
-        Raises PreflightError."""
-
     @property
     def home(self) -> str:
         """The schema of the tables."""
         return self.prefix
-
-    def make(self, own: Connection, reach: Reaching) -> None:
-        self.create(own)
-        self.fill(own, reach.clients(self.session_options), reach.site)
 
     def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
         program = self.program(reach.clients(self.session_options), reach.site, seed)
@@ -149,7 +92,6 @@ class GeneratedTables(Layout, Generic[L]):
 
     @property
     def session_options(self) -> dict[str, str]:
-        """Settings of the sessions that make and use the tables."""
         options = {"search_path": self.home}
         if self.on_volumes:
             options["default_tablespace"] = self.tablespace(1)
@@ -169,14 +111,14 @@ class GeneratedTables(Layout, Generic[L]):
         return None
 
     @property
-    def spread_if_not_said(self) -> tuple[str, ...]:
-        """The tables that are spread over data files if the spec names none."""
-        return ()
-
-    @property
     def spread(self) -> tuple[str, ...]:
         said = self.config.layout.spread
         return said if said is not None else self.spread_if_not_said
+
+    def finish(self, own: Connection) -> None:
+        self.spread_out(own)
+        self.place(own)
+        own.execute("VACUUM ANALYZE")
 
     def spread_out(self, connection: Connection) -> None:
         """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
@@ -242,7 +184,7 @@ class GeneratedTables(Layout, Generic[L]):
                 )
 
     def _relations(self, connection: Connection) -> list[Relation]:
-        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.home]).fetchall()]
+        found = relations_in(connection, self.home)
         partitions = [(one.spread, one.name) for one in found if one.kind == "r" and one.spread]
         of_table: dict[str, list[str]] = {}
         for parent, name in partitions:
@@ -285,9 +227,6 @@ class GeneratedTables(Layout, Generic[L]):
                 )
             )  # fmt: skip
         return [*checks, *self._temp_check(connection)]
-
-    def check_after(self, connection: Connection) -> list[Check]:  # noqa: ARG002 - what it did is checked by its log
-        return []
 
     def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
         if not self.partitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability, Loss
-from storagelab.targets.knowledge import Known
+from storagelab.targets.wait_events import Known
 
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",

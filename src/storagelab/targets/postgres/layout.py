@@ -2,21 +2,160 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from psycopg import sql
 
-from storagelab.errors import PreflightError
+from storagelab.model import prepared
 from storagelab.model.config import Config
-from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets import Site, descriptors, templates
+from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.folders import Folders
+from storagelab.targets.parts import System
 from storagelab.targets.places import Places, remote_name
-from storagelab.targets.postgres import kept
+from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.reaching import Reaching
+from storagelab.targets.postgres.reaching import AttachedReach
+from storagelab.targets.servers import Attached
+from storagelab.targets.templates import Restored
+
+# --- kept ------------------------------------------------------------------------------------------------------------
+#
+# The template of one cell on a server that already runs: a database of storagelab's own, from which each run's is made.
+#
+# Tables are made in the run's database, which is then renamed: so a template that is there is whole. Its tablespaces have
+# names and folders of its own, since several layouts have templates at once, and live as long as it does. The server copies a
+# template with what it holds in every tablespace.
+
+
+NAME = "t[0-9a-f]{12}"
+"""What the template of one cell has in its names after the prefix, as a pattern."""
+_STRATEGY_SINCE = 150_000
+
+
+class TemplateDatabase:
+    """The template database of one cell."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.prefix = f"{site.prefix}_t{prepared.name_of(config)}"
+        """Its name, and the beginning of its tablespaces' names."""
+        self._above = templates.folders_of(site, site.volume_paths(config))
+        self.folders = self._above.inside(self.prefix)
+        """Where the folders of its tablespaces are made, by the volume's name."""
+        self._run = sql.Identifier(site.prefix)
+        self._name = sql.Identifier(self.prefix)
+        self._run_name = site.prefix
+
+    def exists(self, connection: Connection) -> bool:
+        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [self.prefix]).fetchone()
+        return found is not None
+
+    def make_folders(self) -> None:
+        """The folders in which those of its tablespaces are made. Raises RunFailed."""
+        self._above.make(again=True)
+        for folder in set(self.folders.values()):
+            with self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)  # of an attempt that failed amid this
+                os.mkdir(folder.name, dir_fd=above)
+                with descriptors.folder(folder.name, above) as made:
+                    os.fchmod(made, 0o711)  # as the one above
+
+    def keep(self, connection: Connection) -> None:
+        """Make the run's database, to which nobody is connected, the template. Raises psycopg.Error."""
+        # Nobody else comes in, not even the server's own workers, which would change what later runs get.
+        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._run))
+        connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(self._run, self._name))
+
+    def restore(self, connection: Connection) -> Restored:
+        """Make the run's database from the template. Raises psycopg.Error."""
+        # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just before the
+        # run. Older servers always copy files.
+        strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(self._run, self._name) + strategy)
+        mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(self._run, sql.Literal(OWNERSHIP))
+        connection.execute(mark)
+        sizes = connection.execute(
+            "SELECT pg_database_size(%s::name), pg_database_size(%s::name)", [self.prefix, self._run_name]
+        ).fetchone()
+        assert sizes is not None
+        asked, got = (f"{size:,} bytes" for size in sizes)
+        return Restored(asked, got, "copied by the server", "pg_database_size")
+
+    def remove_unfinished(self, connection: Connection) -> None:
+        """Remove the folders of a template that could not be made; its tablespaces are dropped."""
+        for folder in () if self.exists(connection) else set(self.folders.values()):
+            with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)
+
+
+class FromTemplateDatabase(Attached[Connection]):
+    """A server that already runs, where the run's database is copied from the template."""
+
+    reach: AttachedReach
+
+    def __init__(self, system: System[Connection], kept: TemplateDatabase) -> None:
+        super().__init__(system)
+        self._kept = kept
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        if self.reach.database:  # otherwise the template is there
+            self._kept.make_folders()
+            super()._make_folders(owner)
+
+    def prepare(self) -> None:
+        if self.reach.database:
+            super().prepare()
+        self._disconnect()
+        with connecting.connect(self.system.config.target) as connection:
+            if self.reach.database:
+                self._kept.keep(connection)
+            self.restored = self._kept.restore(connection)
+        self.reach.database = self.system.site.prefix
+        self._connect()
+
+
+def of_template(prefix: str, tablespace: str) -> str | None:
+    """The template database to which a tablespace belongs, by its name; None for one of a run."""
+    found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
+    return found[0] if found else None
+
 
 _DROPPED_TOGETHER = 64
+_RELATIONS = """
+SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
+       coalesce(parent.relname, ''), coalesce(space.spcname, ''),
+       coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default')
+FROM pg_class c
+LEFT JOIN pg_index i ON i.indexrelid = c.oid
+LEFT JOIN pg_class owner ON owner.oid = i.indrelid
+LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
+LEFT JOIN pg_class parent ON parent.oid = h.inhparent
+LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
+WHERE c.relkind = ANY(%s) AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+ORDER BY coalesce(owner.oid, c.oid), c.oid"""
+
+
+class Relation(NamedTuple):
+    """A table or an index: `table` is its table, `spread` the table whose partition that is, "" if it is none; `tablespace`
+    is "" where it lies in the database's own, `place` that tablespace's folder."""
+
+    oid: int
+    name: str
+    kind: str
+    table: str
+    spread: str
+    tablespace: str
+    place: str
+
+
+def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
+    """Every table and index of a schema, by the server's own catalogue."""
+    return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schema]).fetchall()]
 
 
 class Layout(Places):
@@ -32,10 +171,6 @@ class Layout(Places):
 
     def tablespace(self, number: int) -> str:
         return f"{self.spaces}_f{number:04d}"
-
-    def make(self, own: Connection, reach: Reaching) -> None:  # noqa: ARG002 - generators need it
-        """Make what a run finds."""
-        self.create(own)
 
     def create(self, connection: Connection) -> None:
         """Make tablespaces, schema and tables, each in its own transaction: a single one for all partitions could need more
@@ -66,7 +201,7 @@ class Layout(Places):
         if not templates:
             stay = {*databases} - {self.prefix}
             databases = [name for name in databases if name not in stay]
-            tablespaces = [name for name in tablespaces if kept.of_template(self.prefix, name) not in stay]
+            tablespaces = [name for name in tablespaces if of_template(self.prefix, name) not in stay]
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
         for name in databases:
@@ -100,32 +235,26 @@ class Layout(Places):
         """
         databases = connection.execute(
             "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname ~ %s ORDER BY datname",
-            [f"^{self.prefix}(_{kept.NAME})?$"],
+            [f"^{self.prefix}(_{NAME})?$"],
         ).fetchall()
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
         ).fetchall()
         tablespaces = connection.execute(
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
-            [f"^{self.prefix}_({kept.NAME}_)?(f[0-9]+|tables|indexes|temp)$"],
+            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|tables|indexes|temp)$"],
         ).fetchall()
-        foreign = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
-        foreign += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
-        foreign += [
-            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))
-        ]
-        if foreign:
-            raise PreflightError(
-                f"on the server, {' and '.join(foreign)} has a name that storagelab needs, but storagelab did not make it",
-                key="target.dsn",
-                hint="rename or drop it; storagelab drops only what it made itself",
-            )
+        others = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
+        others += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        others += [f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))]
+        if others:
+            raise foreign(" and ".join(others))
         return [name for name, _ in databases], [name for name, _ in schemas], [name for name, _ in tablespaces]
 
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
         identity, above = self.prefix.rpartition("_")[2], folder.parent.name
         end = f"-{identity}"
-        if kept.of_template(self.prefix, tablespace) is not None:
+        if of_template(self.prefix, tablespace) is not None:
             above, end = folder.parent.parent.name, f"-{identity}-templates"
         ours = above.startswith("storagelab-") and above.endswith(end)
         number = tablespace.rpartition("_f")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,12 +11,17 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote, templates
-from storagelab.targets.checking import by_how, check_generators, memory_notes
-from storagelab.targets.generators import against_memory
-from storagelab.targets.generators.against_memory import Memory
+from storagelab.targets import (
+    Preflight,
+    Site,
+    attaching,
+    checking,
+    places,
+    templates,
+)
+from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.parts import tables_of
-from storagelab.targets.postgres import attached, connecting
+from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
@@ -43,12 +49,12 @@ _LOCKS_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    bytes_on = templates.with_kept(configs, site, _bytes_on, _kept_bytes_on)
-    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _generated_bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private, running = by_how(configs)
-    notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
+    notes = [places.NOTE] if any(map(places.remote_paths, configs)) else []
     notes += memory_notes(private, _private_memory)
     notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
@@ -76,10 +82,10 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
     found = []
     for sharing in by_server(configs):
         with connecting.connect(sharing[0].target) as connection:
-            facts = attached.read_facts(connection)
+            facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-            attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+            connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
@@ -98,22 +104,18 @@ def _locks_at_once(config: Config) -> int:
 
 
 def _check_on_server(
-    connection: connecting.Connection, facts: attached.ServerFacts, config: Config, site: Site
+    connection: connecting.Connection, facts: connecting.ServerFacts, config: Config, site: Site
 ) -> None:
-    on_volumes = bool(config.data_volumes)
-    attached.check_rights(
-        config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint, database=attached.needs_database(config),
-    )  # fmt: skip
+    connecting.check_rights(config, facts)
 
     def nearest(name: str) -> str:
         close = difflib.get_close_matches(name, facts.setting_contexts, 1)
         return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
 
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
-    attached.check_session_settings(connection, facts, asked, nearest)
+    connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
-    if on_volumes:
+    if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)
 
@@ -123,63 +125,48 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:
-        known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
-        return _generated_bytes_on(
-            config, 2 * (known or 0), volume
-        )  # twice, while they are spread out; what the user's own files make is not known before
-    sequential = config.insert_load.page_a_row
-    rows = config.insert_load.rows
-    total = 0
-    volumes = config.data_volumes
-    if volumes:
-        files_here = sum(config.volume_of_data_file(i) == volume for i in range(config.layout.data_files))
-        row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
-        total += round(rows * row_bytes * files_here / config.layout.data_files)
-        total += _SERVER_BYTES if volume == volumes[0] and not config.target.attached else 0
-    if config.log_volume == volume and not config.target.attached:
-        log_bytes = rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES)
-        total += round(min(log_bytes, _WAL_OVERSHOOT * _max_wal_bytes(config))) + 2 * 16 * 2**20
-    return total
+    if config.generated:  # twice, while tables are spread out; what the user's own files make is not known before
+        return _generated_bytes_on(config, volume, tables=2)
+    work, files = config.insert_load, config.layout.data_files
+    row_bytes = _SEQUENTIAL_ROW_BYTES if work.page_a_row else _RANDOM_ROW_BYTES
+    log_bytes = work.rows * (_SEQUENTIAL_LOG_BYTES if work.page_a_row else _RANDOM_LOG_BYTES)
+    files_here = sum(config.volume_of_data_file(i) == volume for i in range(files)) if config.data_volumes else 0
+    return round(work.rows * row_bytes * files_here / files) + _server_bytes_on(config, volume, log_bytes)
 
 
-def _kept_bytes_on(config: Config, volume: str) -> int:
-    """What the template of this cell takes on a volume."""
-    known = against_memory.data_bytes(config.generated_load, tables_of(config).unit_bytes)
-    return _generated_bytes_on(config, known or 0, volume)
+def _generated_bytes_on(config: Config, volume: str, tables: int = 1) -> int:
+    """What so many copies of a generator's tables take, wherever on the layout's volumes they lie."""
+    known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+    places = {*config.data_volumes, *config.extra_volumes.values()}
+    return (tables * known if volume in places else 0) + _server_bytes_on(config, volume, math.inf)
 
 
-def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
-    """The same for a generator's tables of this size, wherever on the layout's volumes they lie."""
-    private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
-    total = data_bytes if volume in places else 0
-    total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
-    if config.log_volume == volume and private:
-        total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
+def _server_bytes_on(config: Config, volume: str, log_bytes: float) -> int:
+    """What a private server takes besides tables: its own files, and its log of at most `log_bytes`."""
+    if config.target.attached:
+        return 0
+    total = _SERVER_BYTES if volume in config.data_volumes[:1] else 0
+    if config.log_volume == volume:
+        most_bytes = _WAL_OVERSHOOT * _size(config, "max_wal_size", 2**30, _MAX_WAL_UNIT_BYTES)
+        total += round(min(log_bytes, most_bytes)) + 2 * 16 * 2**20
     return total
 
 
 def _private_memory(config: Config) -> Memory:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
-    return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
+    buffers_bytes = _size(config, "shared_buffers", 128 * 2**20, _PAGE_BYTES)
+    return Memory("shared_buffers", buffers_bytes, checking.here(), cached=not direct)
 
 
-def _memory_of(facts: attached.ServerFacts, _config: Config) -> Memory:
-    machine = against_memory.here() if facts.on_this_machine else None
+def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
+    machine = checking.here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
 
-def _shared_buffers_bytes(config: Config) -> int:
-    asked = config.target.settings.get("shared_buffers", "128MB")
+def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
+    """A size that is asked for; a number alone counts units."""
+    asked = config.target.settings.get(name, default // unit_bytes)
     try:
-        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
+        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes
     except ValueError:
-        return 128 * 2**20  # as above
-
-
-def _max_wal_bytes(config: Config) -> int:
-    asked = config.target.settings.get("max_wal_size", "1GB")
-    try:
-        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _MAX_WAL_UNIT_BYTES
-    except ValueError:
-        return 2**30  # the server has accepted it already; only the estimate is coarser
+        return default  # the server has accepted it already; only the estimate is coarser

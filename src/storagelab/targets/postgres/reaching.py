@@ -1,16 +1,21 @@
-"""How sessions and client programs get to one PostgreSQL: a private one, or one that already runs."""
+"""How sessions and client programs get to one PostgreSQL, a private one or one that already runs, and what it reports."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.pq import Conninfo
 
+from storagelab.errors import PreflightError
 from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -18,13 +23,223 @@ from storagelab.targets import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients
 from storagelab.targets.parts import Reach
-from storagelab.targets.postgres import clients, connecting, read_back
-from storagelab.targets.postgres.attached import ServerFacts
-from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres.connecting import VARIABLES, Connection, ServerFacts
 from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import private_settings, settings_text
-from storagelab.targets.programs import installation
-from storagelab.targets.steps import check_same
+from storagelab.targets.postgres.settings import OLDEST_MAJOR, private_settings, settings_text, system_folders
+from storagelab.targets.programs import environment, installation, version_said
+from storagelab.targets.steps import Counters, check_same
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters.
+
+
+_ALWAYS_SHOWN = (
+    "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
+    "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
+)  # fmt: skip
+_NEVER_SHOWN = (
+    "primary_conninfo",
+    "ssl_passphrase_command",
+    "archive_command",
+    "restore_command",
+    "krb_server_keyfile",
+    "unix_socket_directories",  # differs in each run, which means nothing
+)
+
+_AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
+"""The server chooses their size at 0; other settings use -1 for that."""
+_NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
+"""Texts that the server writes in its own case, whatever the case asked for."""
+
+
+def server_facts(connection: Connection) -> dict[str, object]:
+    """The version, every setting that differs from the server's built-in one, and the durability settings in any case."""
+    rows = connection.execute(
+        """
+        SELECT name, current_setting(name) FROM pg_settings
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s)
+          AND category !~ 'File Locations' ORDER BY name
+        """,
+        [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
+    ).fetchall()
+    version = connection.execute("SELECT current_setting('server_version'), version()").fetchone()
+    assert version is not None
+    return {"version": version[0], "version_text": version[1], "settings": dict(rows)}
+
+
+class _Setting(NamedTuple):
+    """A setting as the server shows it: `raw` in base units, `shown` in readable ones; `source` says where it was set."""
+
+    raw: str
+    shown: str
+    source: str
+
+
+def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
+    """Checks each setting asked for against the server's; `expected` is its parser's reading, in base units."""
+    return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
+
+
+def session_settings(connection: Connection, asked: Mapping[str, str]) -> list[Check]:
+    """Checks each setting asked for on an attached server against a worker's session."""
+    return _setting_checks(connection, asked, lambda _, setting: setting.source == "session")
+
+
+def _is_as_read(name: str, raw: str, expected: str) -> bool:
+    if _left_to_server(name, expected):
+        return True
+    if name.lower() in _NORMALISED:
+        return raw.casefold() == expected.casefold()
+    return raw == expected
+
+
+def _left_to_server(name: str, text: str) -> bool:
+    return text == "-1" or (text == "0" and name.lower() in _AUTOMATIC_AT_0)
+
+
+def _setting_checks(
+    connection: Connection, asked: Mapping[str, str], confirmed: Callable[[str, _Setting], bool]
+) -> list[Check]:
+    rows = connection.execute(
+        "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
+        [[name.lower() for name in asked]],
+    ).fetchall()
+    found = {name: _Setting(*fields) for name, *fields in rows}
+    checks = []
+    for name, text in sorted(asked.items()):
+        setting = found.get(name.lower())
+        got, ok = (
+            (setting.shown, confirmed(name, setting)) if setting else ("nothing: the server does not show it", None)
+        )
+        if setting and ok and _left_to_server(name, text) and setting.raw != text:
+            got = f"the server chose {setting.shown}"
+        checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from="pg_settings"))
+    return checks
+
+
+_CHECKPOINTER = {
+    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
+    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
+}
+_IO = {
+    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t",
+}
+_EVERY_VERSION = (
+    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
+    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
+    "WHERE datname = current_database()",
+)
+
+
+def read_counters(connection: Connection, major: int) -> Counters:
+    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
+    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    statements = [*_EVERY_VERSION, *_newest(_CHECKPOINTER, major), *_newest(_IO, major)]
+    groups: Counters = {}
+    for statement in statements:
+        for group, fields in connection.execute(statement).fetchall():
+            groups[group] = {
+                (f"{name}_ms" if name.endswith("_time") else name): float(value)
+                for name, value in fields.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return groups
+
+
+def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
+    fitting = [version for version in by_version if version <= major]
+    return [by_version[max(fitting)]] if fitting else []
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+#
+# PostgreSQL's own client programs: finds them, and runs them so that they reach the server under test and no other.
+
+
+PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
+"""The package that holds each program where the server's programs don't bring it, by Debian's names."""
+USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
+"""The user's own variables by which the client library finds and trusts a server that already runs: its own, the home with
+`.pgpass` and certificates, Kerberos' tickets, and the authorities that the system trusts."""
+GENERATOR_NAME = "storagelab generator"
+"""The application name by which the server's sessions of a generator are known."""
+
+
+def find(name: str, beside: Path | None) -> Path:
+    """A client program: that beside the server's own programs, else the system's newest, else that on the PATH.
+
+    Raises PreflightError that names its package if there is none, or it is too old.
+    """
+    folders = [*([beside] if beside is not None else []), *system_folders()]
+    places = [folder / name for folder in folders]
+    on_path = shutil.which(name)
+    found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
+    if found is None:
+        raise PreflightError(
+            f"{name} is not on this machine",
+            key="workload.kind",
+            hint=f"install the package {PACKAGES[name]} (of Debian; elsewhere PostgreSQL's contrib or client programs)",
+        )
+    version = version_of(found)
+    if int(version.split(".")[0]) < OLDEST_MAJOR:
+        raise PreflightError(
+            f"{found} is of PostgreSQL {version}, which is too old",
+            key="workload.kind",
+            hint=f"install {PACKAGES[name]} of PostgreSQL {OLDEST_MAJOR} or later",
+        )
+    return found
+
+
+@cache
+def version_of(program: Path) -> str:
+    """The version that a client program reports: "18.4"."""
+    said = version_said(program)
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", said)
+    if found is None:
+        raise PreflightError(f"{program} is not PostgreSQL's: it says {said.strip()!r}", key="workload.kind")
+    return found[1]
+
+
+def version_text(name: str, beside: Path | None) -> str:
+    """The program and its version, for a plan. Raises PreflightError if it is not there."""
+    return f"{name} {version_of(find(name, beside))}"
+
+
+def generator_sessions(connection: Connection) -> list[int]:
+    """The process ids of a generator's sessions."""
+    rows = connection.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid() "
+        "AND usename = current_user ORDER BY pid", [GENERATOR_NAME]
+    ).fetchall()  # fmt: skip
+    return [pid for (pid,) in rows]
+
+
+def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:
+    """The environment in which a client program reaches the server of a connection string, with these settings in its
+    sessions. A password is in the environment alone, which only this user may read. For a server that already runs, the
+    user's own variables hold what the string leaves out."""
+    known = environment(*(() if private else USERS_OWN))
+    for option in Conninfo.parse(conninfo.encode()):
+        if option.envvar and option.val is not None:
+            known[option.envvar.decode()] = option.val.decode()
+    settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items())
+    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {settings}".strip()
+    known["PGAPPNAME"] = GENERATOR_NAME
+    return known
+
+
+def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """sysbench leaves the server to the client library, whose variables hold it; but for the port."""
+    nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
+    return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
+
+
+def _escaped(value: str) -> str:
+    """A value among the words of PGOPTIONS, where blanks separate."""
+    return re.sub(r"([\\ ])", r"\\\1", value)
 
 
 class Reaching(Reach[Connection]):
@@ -68,12 +283,14 @@ class PrivateReach(Reaching):
     def clients(self, settings: Mapping[str, str]) -> Clients:
         conninfo, folder = self._server.conninfo, self._server.programs.folder
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(conninfo)["host"]))
-        environment = clients.reaching(conninfo, settings, private=True)
-        return programs.of_private(environment, folder, *installation(folder / "postgres"), socket)
+        environment = reaching(conninfo, settings, private=True)
+        return programs.of_private(
+            environment, _options(environment), folder, *installation(folder / "postgres"), socket
+        )
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the server's
         asked = {name: settings_text(value) for name, value in private_settings(self.config).items()}
-        return read_back.settings(own, asked, self._expected)
+        return settings(own, asked, self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:  # noqa: ARG002 - the file system tells
         got = os.path.realpath(self._server.data_folder / "pg_wal")
@@ -105,11 +322,12 @@ class AttachedReach(Reaching):
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        return Clients(clients.reaching(self._conninfo, {**self._asked, **settings}, private=False))
+        environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
+        return Clients(environment, options=_options(environment))
 
     @property
     def may_write_out(self) -> bool:
         return self._facts.may_checkpoint
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the session's
-        return read_back.session_settings(worker, self._asked)
+        return session_settings(worker, self._asked)

@@ -7,30 +7,118 @@ session was on a CPU and in its queue over the whole run. `storagelab.model.wait
 
 from __future__ import annotations
 
-import contextlib
 import re
 import select
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import psycopg
 from psycopg import pq
 
 from storagelab.machine.procfs import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
+from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
-from storagelab.targets.accounts import Accounts
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
-from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
-from storagelab.targets.recording import Recording, Seen
-from storagelab.targets.watching import SERIES_HZ, Pace
+from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 
-BUDGET = 0.035
-"""Share of one core that the sampler and its session may use; above it samples get rarer."""
+# --- waiting ---------------------------------------------------------------------------------------------------------
+#
+# Decodes what sessions were waiting for at one moment: which relation's extension, which row, which transaction.
+#
+# The lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
+
+
+Relations = Mapping[int, tuple[str, int | None]]
+"""oid -> (name of the relation, number of the data file it is in, from 1)."""
+
+# One look at the lock table, then each ungranted request with a session that holds that very lock. Two rows are about the
+# same lock when all columns that can name a thing agree.
+LOCKS_SQL = b"""
+with locks as materialized (
+  select pid, granted, locktype, relation, page, tuple, transactionid, mode,
+         (locktype, database, relation, page, tuple, virtualxid, transactionid, classid, objid, objsubid)::text as thing
+  from pg_locks)
+select waiter.pid, waiter.locktype, waiter.relation, waiter.page, waiter.tuple, waiter.transactionid,
+       (select min(holder.pid) from locks holder where holder.granted and holder.thing = waiter.thing)
+from locks waiter where not waiter.granted"""
+
+
+class LockWait(NamedTuple):
+    """One row of `LOCKS_SQL`, empty where the server says null."""
+
+    pid: int
+    locktype: str
+    relation: int | None
+    page: str
+    tuple_: str
+    transaction: str
+    holder: int | None
+
+
+def lock_wait(row: Sequence[bytes | None]) -> LockWait:
+    pid, locktype, relation, page, tuple_, transaction, holder = (value.decode() if value else "" for value in row)
+    return LockWait(
+        int(pid), locktype, int(relation) if relation else None, page, tuple_, transaction,
+        int(holder) if holder else None,
+    )  # fmt: skip
+
+
+def waiting_tasks(
+    at_s: float, seen: Mapping[int, str], locks: Sequence[LockWait], relations: Relations
+) -> tuple[WaitingTask, ...]:
+    """One moment. `seen` maps the PID of each working session to what it waited for at that moment, `NO_EVENT` if it
+    waited for nothing; only the requests of these sessions count in `locks`. Most sessions first."""
+    groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
+    named = {lock.pid for lock in locks if lock.pid in seen}
+    for lock in locks:
+        if lock.pid in seen and lock.locktype != "advisory":
+            resource, data_file = resource_of(lock, relations)
+            groups[(f"Lock:{lock.locktype}", resource, data_file, _doing(lock.holder, seen))] += 1
+    for pid, wait_type in seen.items():
+        # Leave out a lock that was granted between the two looks: it would name nothing.
+        if pid not in named and wait_type != NO_EVENT and not wait_type.startswith("Lock:"):
+            groups[(wait_type, Resource(kind=event_of(wait_type).resource), None, "")] += 1
+    return tuple(
+        WaitingTask(
+            at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file, held_by=held_by
+        )
+        for (wait_type, resource, data_file, held_by), sessions in groups.most_common()
+    )
+
+
+def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | None]:
+    """The thing that is locked, and the number of its data file where it has one."""
+    name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
+    where = name if data_file is None else f"{name} (data file {data_file})"
+    match lock.locktype:
+        case "extend":
+            return Resource(kind=f"extension of {where}"), data_file
+        case "relation":
+            return Resource(kind=where), data_file
+        case "page":
+            return Resource(kind=f"page {lock.page} of {where}"), data_file
+        case "tuple":
+            return Resource(kind=f"row {lock.page}/{lock.tuple_} of {where}"), data_file
+        case "transactionid":
+            return Resource(kind="end of transaction", name=lock.transaction), None
+        case _:
+            return Resource(kind=lock.locktype), None
+
+
+def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
+    if holder is None:
+        return ""
+    if holder not in seen:
+        return "a session outside the workload"
+    return seen[holder] or "on CPU or waiting for one"
+
+
 LOOKS_PER_TURNS = 2
 """How often sessions get a CPU is read only at every second look: it feeds only WaitCount's shares, which are rough."""
 ANSWER_POLL_MS = 2_000
-STOP_TIMEOUT_S = 5.0
 
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
@@ -53,15 +141,13 @@ def _raw_waits(seen: Seen, elapsed_s: float, busy_s: float, connections: int) ->
     )  # fmt: skip
 
 
-class Sampler:
-    """Watches the worker sessions `pids` through a connection of its own.
+class Sampler(SessionSampler):
+    """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a second
+    from the sampler's thread. Workers report rows done as the last integer of their application name. With `of_generator`
+    they report nothing, and wait for their client between statements, which counts as a wait."""
 
-    In order: `prepare`, `baseline` while all workers wait at the barrier, `start` as it is lifted, `stop` when the last
-    worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is
-    called once a second from the sampler's thread. Workers report rows done as the last integer of their application
-    name. With `of_generator` they report nothing, and wait for their client between statements, which counts as a wait.
-    Errors while watching are not raised: they are in `Seen.error`.
-    """
+    event_of = event_of
+    budget = 0.035
 
     def __init__(
         self,
@@ -72,22 +158,14 @@ class Sampler:
         kernel_view: bool,
         relations: Relations,
         probe: Callable[[], Mapping[str, float]],
-        budget: float = BUDGET,
         of_generator: bool = False,
     ) -> None:
+        super().__init__(measure, _one_line, "" if kernel_view else "the server's processes can't be seen from here")
         self._connect, self._probe, self._relations = connect, probe, relations
-        self._pids, self._sample_waits, self._kernel_view = pids, measure.waits, kernel_view
-        self._by_wire = {b"%d" % pid: pid for pid in pids}
-        self._pids_wire = b"{%s}" % b",".join(self._by_wire)
-        self._of_generator = of_generator
-        self._checkpointer: bytes | None = None
+        self._pids, self._kernel_view, self._of_generator = pids, kernel_view, of_generator
+        self._checkpointer: int | None = None
         self._checkpoint_s = self._looked_s = 0.0
         self._rows_done = dict.fromkeys(pids, 0)
-        self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
-        self._accounts = Accounts("" if kernel_view else "the server's processes can't be seen from here")
-        hz = measure.sample_hz if measure.waits else SERIES_HZ
-        pace = Pace(hz, budget, at_random=measure.waits)
-        self._recording = Recording(pace, self._tick, self._last_look, self._columns, _one_line, self._accounts)
         self._connection: Connection | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
@@ -102,11 +180,13 @@ class Sampler:
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         self._find_checkpointer(self._connection)
+        pids = [*self._pids, *([self._checkpointer] if self._checkpointer else [])]
+        self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
         # The first execution of a statement loads catalogues and plans it: pay that cost before the run.
         for _ in range(2):
-            self._ask(_SESSIONS, [self._pids_wire])
+            self._ask(_SESSIONS, [self._looked_at])
             self._answer()
             self._query(_LOCKS)
         if self._kernel_view:
@@ -118,8 +198,7 @@ class Sampler:
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
         ).fetchone()
         if found is not None:
-            self._checkpointer = b"%d" % found[0]
-            self._pids_wire = b"{%s}" % b",".join([*self._by_wire, self._checkpointer])
+            self._checkpointer = found[0]
 
     def _open_kernel_view(self, own_pid: int) -> None:
         """Opens the kernel's view, if the processes with these PIDs are the sessions: siblings of the sampler's own.
@@ -130,37 +209,29 @@ class Sampler:
         views = {pid: TaskView(pid) for pid in self._pids}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
         if len(siblings) != 1 or own.parent() is None:
-            self._accounts.reason = "the server's processes are hidden, or in another PID namespace"
+            self.accounts.reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
-            self._accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
+            self.accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
         else:
-            self._accounts.open(views, own)
+            self.accounts.open(views, own)
             return
         for view in (own, *views.values()):
             view.close()
-
-    def baseline(self) -> None:
-        """Reads the kernel's totals of all workers; call while they sleep at the barrier."""
-        self._accounts.begin()
-
-    def start(self) -> None:
-        """Starts watching. Call at the moment the barrier is lifted."""
-        self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
         self._look(count=False)
-        self._recording.take_last()
+        self._take_series(last=True)
 
     def _tick(self) -> None:
-        seen = self._look(count=self._sample_waits)
-        at_s, moments = self._recording.at_s, self._recording.moments
-        if self._sample_waits and seen and moments.due(at_s):
+        seen = self._look(count=self.sample_waits)
+        at_s, moments = self.at_s, self.moments
+        if self.sample_waits and seen and moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
             locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
             moments.add(at_s, waiting_tasks(at_s, seen, locks, self._relations))
-        self._recording.take_series()
+        self._take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
         """One look at all sessions. Returns what each working one waits for.
@@ -169,46 +240,38 @@ class Sampler:
         are from nearly the same moment. If they were read one after the other, most sessions that commit often would have
         moved on in between. A session that waits for its client or at the barrier isn't working.
         """
-        accounts, recording = self._accounts, self._recording
-        turns = accounts.turns() if count and recording.passes % LOOKS_PER_TURNS == 0 else {}
-        self._ask(_SESSIONS, [self._pids_wire])
+        accounts = self.accounts
+        turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
+        self._ask(_SESSIONS, [self._looked_at])
         states = accounts.states() if count else {}
         seen: dict[int, str] = {}
         for pid_wire, type_wire, event_wire, application_name in self._answer():
-            pid = self._by_wire.get(pid_wire or b"")
-            if pid is None:
+            pid = int(pid_wire or 0)
+            if pid == self._checkpointer:
                 self._see_checkpointer(type_wire)
                 continue
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
                 self._rows_done[pid] = int(reported[1])
-            wait_type = self._wait_type(type_wire, event_wire)
+            wait_type = _wait_type(type_wire, event_wire)
             if wait_type not in _NOT_WORK or (self._of_generator and wait_type == IDLE):
                 seen[pid] = wait_type
         if count and seen:
-            recording.passes += 1
+            self.passes += 1
             turns_after = accounts.turns() if turns else {}
             for pid, wait_type in seen.items():
                 taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
-                recording.count(pid, wait_type, states, taken)
+                self._count(pid, wait_type, states, taken)
             if any(states.get(pid) in STOPPED for pid in seen):
-                recording.pace.saw_stopped()
+                self.pace.saw_stopped()
         return seen
 
     def _see_checkpointer(self, type_wire: bytes | None) -> None:
         """Adds up the time in which the checkpointer works: between checkpoints it waits in an activity of its own."""
-        at_s = self._recording.at_s
+        at_s = self.at_s
         if type_wire != b"Activity":
             self._checkpoint_s += at_s - self._looked_s
         self._looked_s = at_s
-
-    def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
-        key = (type_wire, event_wire)
-        known = self._waits_by_wire.get(key)
-        if known is None:
-            known = NO_EVENT if not (type_wire and event_wire) else f"{type_wire.decode()}:{event_wire.decode()}"
-            self._waits_by_wire[key] = known
-        return known
 
     def _columns(self) -> dict[str, float]:
         rows = {} if self._of_generator else {"rows": float(self.progress())}
@@ -232,7 +295,7 @@ class Sampler:
             while libpq.is_busy():
                 if self._readable.poll(ANSWER_POLL_MS):
                     libpq.consume_input()
-                elif self._recording.ending:
+                elif self.ending:
                     raise psycopg.OperationalError("the server does not answer")
             result = libpq.get_result()
             if result is None:
@@ -243,17 +306,16 @@ class Sampler:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
-    def progress(self) -> int:
-        """Rows that all workers together have reported as done. Any thread may call it."""
-        return sum(self._rows_done.values())
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
-    def stop(self) -> Seen:
-        """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
-        self._recording.end(STOP_TIMEOUT_S)
-        if self._connection is not None and not self._recording.stuck:  # two threads must not use libpq at once
-            with contextlib.suppress(Exception):
-                self._connection.close()
-        return self._recording.seen(event_of, self.progress(), _raw_waits if self._sample_waits else None)
+    def _raw_waits(self) -> RawWaitsOf:
+        return _raw_waits
+
+
+def _wait_type(type_wire: bytes | None, event_wire: bytes | None) -> str:
+    return f"{type_wire.decode()}:{event_wire.decode()}" if type_wire and event_wire else NO_EVENT
 
 
 def _check(result: pq.abc.PGresult) -> None:

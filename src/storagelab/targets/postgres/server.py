@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
-import time
+import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, until
 from storagelab.model.values import Scalar
 from storagelab.targets import descriptors
-from storagelab.targets.postgres import connecting, shared_memory
-from storagelab.targets.postgres.binaries import Binaries, find_binaries
-from storagelab.targets.postgres.settings import accepts, check_settings, own_words, private_settings, settings_text
-from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, runs_as, stop_process
+from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres.settings import (
+    Binaries,
+    accepts,
+    check_settings,
+    find_binaries,
+    own_words,
+    private_settings,
+    settings_text,
+)
+from storagelab.targets.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.targets.programs import installation
 from storagelab.targets.starting import Starter
 
@@ -97,14 +108,14 @@ class Server(PrivateServer[Binaries]):
 
     def _stop_sessions(self) -> None:
         _kill_sessions(self.data_folder)
-        shared_memory.remove_left(self.data_folder)
+        remove_left(self.data_folder)
 
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
     there_was_one = stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT)
     there_was_one |= _kill_sessions(data_folder)
-    shared_memory.remove_left(data_folder)
+    remove_left(data_folder)
     return there_was_one
 
 
@@ -128,9 +139,7 @@ def _kill_sessions(data_folder: Path) -> bool:
             if is_there and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
                 found.append(process)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(_has_folder(process) for process in found) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not any(map(_has_folder, found)), STOP_TIMEOUT_S)
     return bool(found)
 
 
@@ -140,3 +149,104 @@ def _has_folder(process: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- shared memory ---------------------------------------------------------------------------------------------------
+#
+# Removes the shared memory of a PostgreSQL server that was killed: nobody else does, as its folder is removed, too.
+#
+# A server that starts on the same data folder would do the same. The file postmaster.pid names a System V segment, whose
+# header names the data folder by device and inode, and the control segment of dynamic shared memory, which lists the others.
+# Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
+
+
+_PID_FILE = "postmaster.pid"
+_LONGEST_PID_FILE_BYTES = 4096
+_SEGMENT_LINE = 6
+"""Its line with key and number of the System V segment, counted from 0."""
+_HEADER = struct.Struct("@iiNNIPQQ")
+"""PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
+_HEADER_MAGIC = 679834894
+_CONTROL = struct.Struct("@III")
+"""dsm_control_header: magic, items, most items."""
+_CONTROL_MAGIC = 0x9A503D32
+_ITEM = struct.Struct("@IINNP?7x")
+"""dsm_control_item: handle, references, first page, pages, private handle, pinned."""
+_FOLDER = Path("/dev/shm")  # noqa: S108
+_LARGEST_CONTROL_BYTES = 2**24
+_IPC_RMID, _SHM_RDONLY = 0, 0o10000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.shmat.restype = ctypes.c_void_p
+
+
+class _Header(NamedTuple):
+    """What the System V segment says."""
+
+    creator: int
+    control: int
+    device: int
+    inode: int
+
+
+def remove_left(data_folder: Path) -> None:
+    """Removes the segments of the server that was killed on this data folder. Does nothing while it lives, or if they are
+    another server's."""
+    with contextlib.suppress(OSError, ValueError, IndexError, struct.error), descriptors.folder(data_folder) as folder:
+        lines = descriptors.read(_PID_FILE, folder, _LONGEST_PID_FILE_BYTES).decode("ascii").splitlines()
+        segment = int(lines[_SEGMENT_LINE].split()[1])
+        facts, header = os.fstat(folder), _header_of(segment)
+        is_ours = (header.device, header.inode) == (facts.st_dev, facts.st_ino)
+        if not is_ours or not until(lambda: not lives(header.creator), JUST_STOPPED_S):
+            return
+        for handle in (*_listed(header.control, facts.st_uid), header.control):
+            _remove_file(handle, facts.st_uid)
+        _LIBC.shmctl(segment, _IPC_RMID, None)
+
+
+def _header_of(segment: int) -> _Header:
+    """Raises OSError if there is no such segment, ValueError if it is none of PostgreSQL's."""
+    place = _LIBC.shmat(segment, None, _SHM_RDONLY)
+    if place in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "can't attach the segment")
+    try:
+        magic, creator, _, _, control, _, device, inode = _HEADER.unpack(ctypes.string_at(place, _HEADER.size))
+    finally:
+        _LIBC.shmdt(ctypes.c_void_p(place))
+    if magic != _HEADER_MAGIC:
+        raise ValueError("it is not PostgreSQL's")
+    return _Header(creator, control, device, inode)
+
+
+def _listed(control: int, owner: int) -> Iterator[int]:
+    """The handles of the segments that a control segment lists."""
+    with _opened(control, owner) as file:
+        content = os.read(file, _LARGEST_CONTROL_BYTES)
+    magic, items, _ = _CONTROL.unpack_from(content)
+    if magic != _CONTROL_MAGIC:
+        return
+    first = -(-_CONTROL.size // 8) * 8  # items are aligned
+    for place in range(min(items, (len(content) - first) // _ITEM.size)):
+        handle, references, *_ = _ITEM.unpack_from(content, first + place * _ITEM.size)
+        if references:
+            yield handle
+
+
+@contextlib.contextmanager
+def _opened(handle: int, owner: int) -> Iterator[int]:
+    """Raises OSError unless there is such a segment, and it is the server's."""
+    file = os.open(_path(handle), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(file).st_uid != owner:
+            raise PermissionError(f"{_path(handle)} is another user's")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _remove_file(handle: int, owner: int) -> None:
+    with contextlib.suppress(OSError), _opened(handle, owner):
+        _path(handle).unlink()
+
+
+def _path(handle: int) -> Path:
+    return _FOLDER / f"PostgreSQL.{handle}"

@@ -20,10 +20,10 @@ from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.folders import Folders
-from storagelab.targets.machine_counters import MachineCounters
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Direction, Fio, Job, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
+from storagelab.targets.steps import MachineCounters
 from storagelab.version import __version__
 
 LEAST_AT_DRIVE = 0.98

@@ -1,8 +1,18 @@
-"""What the seam asks of raw I/O on real drives."""
+"""The interface to raw I/O on real drives."""
 
 from __future__ import annotations
 
+from storagelab.machine.doctor import Ability, ability
 from storagelab.targets.engines import Engine
-from storagelab.targets.raw import block, doctor, preflight
+from storagelab.targets.raw import block, fio, preflight
 
-ENGINE = Engine(check=preflight.check, open_block=block.opened, abilities=doctor.abilities)
+# --- doctor ----------------------------------------------------------------------------------------------------------
+#
+# Whether this machine can do raw I/O on real drives, for the doctor.
+
+
+def abilities() -> tuple[Ability, ...]:
+    return (ability("raw I/O on drives", fio.find, lambda found: f"fio {found.version} ({found.program})"),)
+
+
+ENGINE = Engine(check=preflight.check, open_block=block.opened, abilities=abilities)

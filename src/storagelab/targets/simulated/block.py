@@ -17,9 +17,9 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.targets import Progress, Site, State, Target
-from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
-from storagelab.targets.simulated.worlds import world_of
+from storagelab.targets.simulated.scenario import world_of
+from storagelab.targets.states import drives_lost
 from storagelab.version import __version__
 
 
@@ -33,7 +33,7 @@ class SimulatedBlock:
         self.scale = block.first_cell.config.target.world_scale
         self.content = self.world.scenario(block, site.profiles)
         self._scenario = json.dumps(self.content, sort_keys=True)
-        self._lives = _Lives(self.content, self.world.runs)
+        self._histories = _Histories(self.content, self.world.runs)
         self._state = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
@@ -97,7 +97,7 @@ class SimulatedBlock:
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {
-            "identity": self._lives.until(self._position),
+            "identity": self._histories.until(self._position),
             "runs_done": self._position,
             "bytes": [len(drive) for drive in drives],
             "defect": self._defect,
@@ -115,7 +115,7 @@ class SimulatedBlock:
             lengths = [int(length) for length in header["bytes"]]
             if min(lengths, default=0) < 0 or sum(lengths) != len(rest):
                 return None
-            if header["identity"] != self._lives.until(int(header["runs_done"])):
+            if header["identity"] != self._histories.until(int(header["runs_done"])):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
@@ -124,26 +124,19 @@ class SimulatedBlock:
             return None
 
 
-class _Lives:
-    """Names of what the drives have lived through after so many runs: the same however many runs are still to come."""
+class _Histories:
+    """Names the history of the drives after so many runs. It does not depend on the runs that follow."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
-        self._runs = content[runs]
-        before = {**content, runs: []}
-        self._digest = hashlib.sha256(f"{__version__}\n{json.dumps(before, sort_keys=True)}\n".encode())
-        self._done = 0
-        self._beginning = self._digest.copy()
+        made = content[runs]
+        assert isinstance(made, list)
+        before = json.dumps({**content, runs: []}, sort_keys=True)
+        self._lines = [f"{__version__}\n{before}\n", *(f"{json.dumps(run, sort_keys=True)}\n" for run in made)]
 
     def until(self, runs_done: int) -> str:
-        """Goes on from the last name asked for, where it can: a block asks for the names of all its runs in turn."""
-        if runs_done < self._done:
-            self._digest, self._done = self._beginning.copy(), 0
-        assert isinstance(self._runs, list)
-        for run in self._runs[self._done : runs_done]:
-            self._digest.update(f"{json.dumps(run, sort_keys=True)}\n".encode())
-        self._done = max(self._done, runs_done)
-        return f"{self._digest.hexdigest()} {runs_done}"
+        lived = "".join(self._lines[: 1 + max(0, runs_done)])
+        return f"{hashlib.sha256(lived.encode()).hexdigest()} {runs_done}"
 
 
 class _Next:

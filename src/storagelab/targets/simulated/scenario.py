@@ -1,14 +1,22 @@
-"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure."""
+"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure.
+
+The scenario is a server with its drives, or tests of drives alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config, ServerConfig
+from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.plan import PlannedBlock
-from storagelab.profiles import Shelf
-from storagelab.targets.simulated.hardware import hardware
+from storagelab.model.measurement import RAW_IO, Measurement
+from storagelab.model.plan import Cell, PlannedBlock
+from storagelab.model.waits import NS
+from storagelab.profiles import FlashProfile, Profile, Shelf
+from storagelab.targets.simulated.measurement import device_counters, measurement
 
 _POINTS_WHILE_COMPUTING = 150
 """The least number of points in a time series. One per second, as for a real server, would be thousands for each run."""
@@ -78,3 +86,190 @@ def workload(load: InsertLoad) -> dict[str, object]:
 def _sample_every_s(rows: int, cores: int) -> float:
     """Seconds between points of the time series, from the rows' minimum time: their CPU time, over all cores."""
     return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))
+
+
+# --- hardware --------------------------------------------------------------------------------------------------------
+#
+# Drives and volumes of one block in the core's form (crates/sim/src/scenario/hardware.rs). Pure.
+
+
+T = TypeVar("T", str, int)
+
+Hardware = dict[str, Mapping[str, object]]
+
+
+def hardware(configs: Sequence[Config], folder: Shelf) -> Hardware:
+    """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
+
+    A spec may declare more over the same drives, such as all arrays under comparison; this leaves out what no cell of the
+    block uses. Profiles are relative to `folder`. Raises PreflightError by key.
+    """
+    config = configs[0]
+    singles = config.single_drives
+    names = [name for name in config.volumes if any(name in one.volumes_used for one in configs)]
+    volumes = {name: _volume(config, config.volumes[name]) for name in names}
+    members = dict.fromkeys(drive for name in names for drive in drives_of(config, config.volumes[name]))
+    used, raw_io = dict.fromkeys(singles[one] for one in members), config.target.raw_io
+    made = {name: _drive(name, config.drives[name], folder, raw_io) for name in used}
+    return {"drives": {single: made[singles[single]] for single in members}, "volumes": volumes}
+
+
+def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
+    """The single drives of a volume, in order."""
+    return tuple(single for name in volume.drives or () for single in config.drives_called(name))
+
+
+def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
+    """Leaves unset keys to the core, so that defaults are in one place."""
+    said: dict[str, object] = {"drives": list(drives_of(config, volume))}
+    for name in ("raid", "stripe_bytes", "arrays"):
+        if getattr(volume, name) is not None:
+            said[name] = getattr(volume, name)
+    if volume.offset_bytes:
+        said["offset_bytes"] = volume.offset_bytes
+    if volume.cache is not None and volume.cache.size_bytes:
+        cache = volume.cache.model_dump(exclude_none=True)
+        said["cache"] = {"bytes": cache.pop("size_bytes"), **cache}
+    if volume.link is not None and volume.link.bytes_per_s != 0:
+        said["link"] = volume.link.model_dump(exclude_none=True)
+    if volume.lost:
+        said["lost"] = [{"drive": drive} for drive in volume.lost]
+    return said
+
+
+def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[str, object]:
+    key = f"drives.{name}"
+    profile = profiles.load(drive.profile, folder, f"{key}.profile")
+    if drive.order is not None and profile.kind != "disk":
+        hint = f"Leave it out: {profile.title} has no queue to put in order."
+        raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
+    if not isinstance(profile, FlashProfile):
+        return _plain(key, drive, profile)
+    return {
+        "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
+        **_format(key, drive, profile, raw_io),
+        "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
+        "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
+        "trim": drive.trim,
+        "host_ram_bytes": drive.host_ram_bytes,
+        "log_delay_ns": drive.log_delay_ns,
+    }
+
+
+_HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
+"""The core's names for them (crates/sim/src/scenario/hardware.rs)."""
+
+
+def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
+    """The format and the drive's history, which its maker's formats wipe; raw I/O states its own history."""
+    if drive.format != OPERATING_SYSTEM:
+        there = tuple(profile.formats)
+        return {"format": _choice(f"{key}.format", drive.format, there, profile, also=f"; or {OPERATING_SYSTEM}")}
+    if profile.made_in is None:
+        hint = f"Add it to the profile: [factory_format], with one of the values {', '.join(profile.formats)}."
+        problem = f"the format of {profile.title} when new is unknown"
+        raise PreflightError(problem, key=f"{key}.format", hint=hint)
+    history = {} if raw_io else {"history": _HISTORIES[drive.history or "aged"]}
+    return {"format": profile.made_in, **history}
+
+
+def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
+    """A disk, or a drive of another kind: nothing of it can be chosen but a disk's order."""
+    for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
+        if getattr(drive, name) is not None:
+            hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
+            raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
+    return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
+
+
+def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
+    """The choice, or the only one there is."""
+    known = ", ".join(map(str, there)) + also
+    if chosen is None and len(there) > 1:
+        raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
+    if chosen is not None and chosen not in there:
+        raise PreflightError(f"{profile.title} has no {chosen!r}", key=key, hint=f"It has: {known}.")
+    return there[0] if chosen is None else chosen
+
+
+# --- raw io ----------------------------------------------------------------------------------------------------------
+#
+# Raw I/O on simulated drives: turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
+# Measurements.
+#
+# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and latencies are
+# the scaled world's, since they don't shrink with it. Pure.
+
+
+def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
+    """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
+    config = block.first_cell.config
+    of_cell = {cell_id: _test(cell.config) for cell_id, cell in block.cells.items()}
+    content: dict[str, object] = {
+        "scale": config.target.world_scale,
+        "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
+        **hardware([cell.config for cell in block.cells.values()], folder),
+        "tests": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
+    }
+    if config.target.prepared is not None:
+        content["prepared"] = config.target.prepared
+    return content
+
+
+def _test(config: Config) -> dict[str, object]:
+    """What all tests of a cell have in common."""
+    work = config.workload.model_dump(exclude={"kind", "read_fraction"})
+    return {
+        "volume": config.data_volumes[0],
+        "access": work.pop("operation"),
+        **work,
+        "file_bytes": config.layout.data_size_bytes,
+    }
+
+
+def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
+    """One run, life-size. `outcome` is the core's, parsed."""
+    scale = cell.config.target.world_scale
+    return Measurement(
+        provenance="simulated",
+        elapsed_s=outcome["elapsed_ns"] * scale * NS,
+        requests=outcome["ios"] * scale,
+        counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
+        environment=dict(environment),
+    )
+
+
+def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
+    latency = outcome["latency"]
+    percentiles = {f"latency_p{per_mille / 10:g}_s": ns * NS for per_mille, ns in latency["per_mille_ns"]}
+    return {
+        "ios_per_s": outcome["ios_per_s"],
+        "bytes_per_s": outcome["bytes_per_s"],
+        "latency_mean_s": latency["mean_ns"] * NS,
+        "latency_least_s": latency["least_ns"] * NS,
+        **percentiles,
+        "latency_longest_s": latency["longest_ns"] * NS,
+    }
+
+
+# --- worlds ----------------------------------------------------------------------------------------------------------
+#
+# The two kinds of simulated world: a server with a database on its drives, and drives alone.
+
+
+class World(NamedTuple):
+    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes them, and
+    `measurement` reads one."""
+
+    scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]
+    core: type[_sim.Block] | type[_sim.RawBlock]
+    measurement: Callable[[Mapping[str, Any], Cell, Mapping[str, object]], Measurement]
+    runs: str
+
+
+_SERVER = World(scenario, _sim.Block, measurement, "runs")
+_DRIVES = World(raw_scenario, _sim.RawBlock, raw_measurement, "tests")
+
+
+def world_of(config: Config) -> World:
+    return _DRIVES if config.target.raw_io else _SERVER

@@ -10,7 +10,7 @@ from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Cell, PlannedBlock
 from storagelab.profiles import Shelf
-from storagelab.targets.simulated.worlds import world_of
+from storagelab.targets.simulated.scenario import world_of
 
 
 class SingleRun(NamedTuple):

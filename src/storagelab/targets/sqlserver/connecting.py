@@ -6,13 +6,52 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.attaching import dsn_of, key_of
-from storagelab.targets.hiding import hidden
+from storagelab.model.values import Frozen
+from storagelab.targets.attaching import dsn_of, key_of, quoting, require, room_for
+from storagelab.targets.sqlserver.known import MAJOR_2022, NAMES
+from storagelab.targets.sqlserver.settings import ServerState
+
+# --- tsql ------------------------------------------------------------------------------------------------------------
+#
+# Names and texts quoted for T-SQL, so that no user's text can end the quotes around it.
+#
+# Texts are Unicode literals (N'...'): in others the server may turn characters that look like quotes into quotes.
+
+
+LONGEST_IDENTIFIER = 128
+"""In UTF-16 code units, as the server counts (sysname)."""
+
+
+def identifier(name: str) -> str:
+    """Quotes `name` in brackets. Raises ValueError for an impossible name."""
+    _refuse_unwritable(name)
+    if not name or len(name.encode("utf-16-le")) // 2 > LONGEST_IDENTIFIER:
+        raise ValueError(f"a name has 1 to {LONGEST_IDENTIFIER} characters")
+    return "[" + name.replace("]", "]]") + "]"
+
+
+def text(value: str) -> str:
+    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a backslash."""
+    _refuse_unwritable(value)
+    return "N'" + value.replace("'", "''") + "'"
+
+
+def _refuse_unwritable(value: str) -> None:
+    if any(ord(character) < 0x20 or character == "\x7f" for character in value):
+        raise ValueError("holds a control character")
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise ValueError("is not valid Unicode text")
+
+
+def integers(numbers: list[int]) -> str:
+    """A list of numbers for IN (...); without numbers it is -1, which is no session."""
+    return ", ".join(str(int(number)) for number in numbers) or "-1"
+
 
 try:
     import pymssql
@@ -156,14 +195,11 @@ class Session:
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
     """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
     dsn = address_of(target)
-    try:
+    hint = "check host, port, database, user and password, for example with sqlcmd"
+    with quoting(
+        target, (DriverError, ValueError), words_of, "can't connect", hint
+    ):  # ValueError: bytes that are not text
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
-    except (DriverError, ValueError) as error:  # ValueError: bytes that are not text
-        raise PreflightError(
-            f"can't connect: {hidden(words_of(error), target)}",
-            key=key_of(target),
-            hint="check host, port, database, user and password, for example with sqlcmd",
-        ) from error
 
 
 def words_of(error: BaseException) -> str:
@@ -195,3 +231,144 @@ def allow_sessions(count: int) -> None:
     """Raise the driver's limit on sessions per process, which is 25 by default."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)
+
+
+# --- attached --------------------------------------------------------------------------------------------------------
+#
+# A SQL Server that already runs: what it is, what this login may do on it, and what its operator has set.
+
+
+OLDEST_MAJOR = 13
+"""SQL Server 2016: older ones keep no wait statistics by session."""
+_WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
+"""Engine editions (SERVERPROPERTY) where users can't choose the files of a database."""
+
+_THREADS_OF_ITS_OWN = 64
+"""Worker threads that stay free for the server itself and for others."""
+
+FACTS = """
+SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
+       CAST(SERVERPROPERTY(N'Edition') AS nvarchar(128)) AS edition,
+       CAST(SERVERPROPERTY(N'EngineEdition') AS int) AS engine_edition,
+       CAST(SERVERPROPERTY(N'InstanceDefaultDataPath') AS nvarchar(4000)) AS data_path,
+       CAST(SERVERPROPERTY(N'InstanceDefaultLogPath') AS nvarchar(4000)) AS log_path,
+       @@VERSION AS version_text,
+       @@MAX_CONNECTIONS AS max_connections,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'CREATE ANY DATABASE') AS may_create,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') AS may_view_state,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER PERFORMANCE STATE') AS may_view_performance"""
+OPEN_CONNECTIONS = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1"
+WORKER_THREADS = "SELECT max_workers_count FROM sys.dm_os_sys_info"
+CONFIGURATIONS = "SELECT LOWER(name), CAST(value_in_use AS bigint) FROM sys.configurations"
+TRACE_STATUS = "DBCC TRACESTATUS (-1) WITH NO_INFOMSGS"
+SERVICES = "SELECT * FROM sys.dm_server_services"
+
+
+class ServerFacts(Frozen):
+    """What a server is and what its login may do. `data_path` and `log_path` are its default folders for files."""
+
+    version: str
+    version_text: str
+    edition: str
+    engine_edition: int
+    data_path: str
+    log_path: str
+    max_connections: int
+    may_create: bool
+    may_view_state: bool
+
+    on_this_machine: ClassVar[bool] = False
+    """Assumed to be on another machine: of its volumes only the operator's description is known."""
+    process_owner: ClassVar[None] = None
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0])
+
+    @property
+    def name(self) -> str:
+        """The server's common name, such as SQL Server 2022 (16.0.4085.2)."""
+        year = NAMES.get(self.major)
+        return f"SQL Server {year} ({self.version})" if year else f"SQL Server {self.version}"
+
+
+def read_facts(session: Session) -> ServerFacts:
+    (found,) = session.records(FACTS)
+    major = int(str(found["version"]).partition(".")[0])
+    # From 2022 on the smaller right is enough; older versions give NULL for its name.
+    may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
+    return ServerFacts(
+        version=found["version"], version_text=_one_line(found["version_text"]), edition=found["edition"],
+        engine_edition=found["engine_edition"], data_path=found["data_path"] or "", log_path=found["log_path"] or "",
+        max_connections=found["max_connections"], may_create=bool(found["may_create"]), may_view_state=bool(may_view),
+    )  # fmt: skip
+
+
+def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
+    """Checks the server and the login. Raises a PreflightError that names what they lack."""
+    login = "as its administrator: "
+    state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
+    needs = [
+        (
+            facts.engine_edition not in _WITHOUT_FILES,
+            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't choose the place of data files",
+            "use a SQL Server of your own",
+        ),
+        (
+            facts.major >= OLDEST_MAJOR,
+            f"the server is {facts.name}, which is too old",
+            "storagelab measures SQL Server 2016 and later: older ones keep no wait statistics by session",
+        ),
+        (
+            facts.may_create,
+            "the login lacks the right CREATE ANY DATABASE, needed for storagelab's own database",
+            f"{login}GRANT CREATE ANY DATABASE TO [the login]",
+        ),
+        (
+            facts.may_view_state,
+            f"the login lacks the right {state}, needed to read what sessions wait for",
+            f"{login}GRANT {state} TO [the login]",
+        ),
+    ]
+    require(target, needs)
+
+
+def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
+    """Checks the room for that many more sessions. Raises PreflightError if there is none."""
+    free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
+    require(target, [room_for(connections, free, "its setting user connections")])
+    threads = int(session.value(WORKER_THREADS))
+    if threads < connections + _THREADS_OF_ITS_OWN:
+        raise PreflightError(
+            f"the server has {threads} worker threads, and {connections} connections that start together need one each",
+            key="workload.connections",
+            hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max worker threads on the server",
+        )
+
+
+def read_state(session: Session) -> ServerState:
+    """The operator's settings. Needs the right to view the server's state."""
+    return ServerState(
+        configurations={str(name): int(value) for name, value in session.rows(CONFIGURATIONS)},
+        trace_flags=tuple(sorted(flag["traceflag"] for flag in session.records(TRACE_STATUS) if flag.get("global"))),
+        file_initialisation=_file_initialisation(session),
+    )
+
+
+def _file_initialisation(session: Session) -> bool | None:
+    """Whether the server makes data files without zeroing them.
+
+    2016 before its first service pack does not show it; from 2022 on this view requires a right of its own.
+    """
+    services = list[dict[str, Any]]()
+    with contextlib.suppress(DriverError):
+        services = session.records(SERVICES)
+    for service in services:
+        said = service.get("instant_file_initialization_enabled")
+        if str(service.get("servicename", "")).startswith("SQL Server (") and said in ("Y", "N"):
+            return bool(said == "Y")
+    return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).split())

@@ -1,15 +1,15 @@
-"""What the seam asks of SQL Server. It imports modules that need the driver only when used, since that may be absent."""
+"""The interface to SQL Server. It imports modules that need the driver only when used, since that may be absent."""
 
 from __future__ import annotations
 
 import importlib.metadata
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
-from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.engines import Engine
 from storagelab.targets.sqlserver.known import judge
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
@@ -30,23 +30,9 @@ def abilities() -> tuple[Ability, ...]:
     )
 
 
-def check(plan: Plan, site: Site) -> Preflight:
-    """Calls `preflight.check`. Raises PreflightError, also if the driver is absent."""
-    from storagelab.targets.sqlserver import preflight
-
-    return preflight.check(plan, site)
-
-
-def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    from storagelab.targets.sqlserver import target
-
-    return target.opened(config, site)
-
-
-def drop_leftovers(config: Config, site: Site) -> list[str]:
-    from storagelab.targets.sqlserver import target
-
-    return target.drop_leftovers(config, site)
+def _in(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that needs the driver. Calling it raises PreflightError if the driver is absent."""
+    return lambda *given: getattr(import_module(f"storagelab.targets.sqlserver.{module}"), name)(*given)
 
 
 def durability(config: Config) -> Durability:
@@ -56,6 +42,6 @@ def durability(config: Config) -> Durability:
 
 
 ENGINE = Engine(
-    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=abilities,
-    durability=durability,
+    check=_in("preflight", "check"), open=_in("target", "opened"), drop_leftovers=_in("target", "drop_leftovers"),
+    abilities=abilities, durability=durability, probe=_in("target", "SqlServerProbe"),
 )  # fmt: skip

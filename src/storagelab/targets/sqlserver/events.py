@@ -8,7 +8,7 @@ DBA knows these names, so none has an analogue.
 from __future__ import annotations
 
 from storagelab.model.waits import Category
-from storagelab.targets.vocabulary import Event, Kind, Vocabulary
+from storagelab.targets.wait_events import Event, Kind, WaitEvents
 
 SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"
@@ -44,4 +44,4 @@ RULES = {
     "^LCK_": _about("lock"),
     "^LOGMGR": _about("log-buffer"),
 }
-event_of = Vocabulary(LISTED, RULES)
+event_of = WaitEvents(LISTED, RULES)

@@ -11,14 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets.attaching import OWNERSHIP
-from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connecting import Session, connect
-from storagelab.targets.sqlserver.reaching import Reaching
+from storagelab.targets.attaching import OWNERSHIP, foreign
+from storagelab.targets.parts import Reach
+from storagelab.targets.sqlserver import connecting
+from storagelab.targets.sqlserver.connecting import ServerFacts, Session, connect
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
 from storagelab.targets.sqlserver.workload import TABLE, Workers, procedure
 from storagelab.targets.steps import check_same
@@ -89,7 +87,7 @@ class Layout:
 
     def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
-        self.name = tsql.identifier(prefix)
+        self.name = connecting.identifier(prefix)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -146,12 +144,12 @@ class Layout:
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         """Makes none: the folders exist on the server's machine."""
 
-    def make(self, own: Session, reach: Reaching) -> None:  # noqa: ARG002 - nothing is filled
+    def make(self, own: Session, reach: Reach[Session]) -> None:  # noqa: ARG002 - nothing is filled
         """Make what a run finds."""
         self.create(own)
         self._at_first = own.records(FILES)
 
-    def sessions(self, own: Session, reach: Reaching, seed: int) -> Workers:
+    def sessions(self, own: Session, reach: Reach[Session], seed: int) -> Workers:
         name = self.prefix  # the gate's name, too
         return Workers(
             reach.connect_worker, self.config.insert_load, name, own, self._end_all, lambda: self.count_rows(own), seed
@@ -170,7 +168,7 @@ class Layout:
         for statement in self.alter_database():
             session.execute(statement)
         session.execute(f"USE {self.name}")
-        session.execute(_MARK.format(ownership=tsql.text(OWNERSHIP)))
+        session.execute(_MARK.format(ownership=connecting.text(OWNERSHIP)))
         session.execute(self.create_table())
         session.execute(procedure(self.config.insert_load))
 
@@ -179,7 +177,7 @@ class Layout:
         return (
             f"CREATE DATABASE {self.name}\n"
             f"ON PRIMARY\n    {_file_text(self.primary_file, None, GROWTH_MB)},\n"
-            f"FILEGROUP {tsql.identifier(FILEGROUP)}\n    {data}\n"
+            f"FILEGROUP {connecting.identifier(FILEGROUP)}\n    {data}\n"
             f"LOG ON\n    {_file_text(self.log_file, self.log_file_mb, LOG_GROWTH_MB)}"
         )
 
@@ -188,7 +186,7 @@ class Layout:
         set_texts = [DATABASE_OPTIONS[name].statement.format(value) for name, value in options.items()]
         changes = [
             "SET AUTO_CLOSE OFF", "SET AUTO_SHRINK OFF", *set_texts,
-            f"MODIFY FILEGROUP {tsql.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
+            f"MODIFY FILEGROUP {connecting.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
         ]  # fmt: skip
         statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
         if options["recovery"] != "SIMPLE":
@@ -200,7 +198,7 @@ class Layout:
         sequential = self.config.insert_load.page_a_row
         return _TABLE.format(
             table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
-            options=self._index_options(), filegroup=tsql.identifier(FILEGROUP),
+            options=self._index_options(), filegroup=connecting.identifier(FILEGROUP),
         )  # fmt: skip
 
     def _index_options(self) -> str:
@@ -246,7 +244,7 @@ class Layout:
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
     """Without a size the server uses its model database's, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
-    return f"(NAME = {tsql.text(file.name)}, FILENAME = {tsql.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
+    return f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
@@ -268,12 +266,12 @@ def drop(session: Session, prefix: str, key: str) -> list[str]:
         return []
     check_nothing_in_the_way(session, prefix, key)
     session.execute("USE master")
-    session.execute(_DROP.format(literal=tsql.text(prefix), name=tsql.identifier(prefix)))
+    session.execute(_DROP.format(literal=connecting.text(prefix), name=connecting.identifier(prefix)))
     return [f"database {prefix}"]
 
 
 def exists(session: Session, prefix: str) -> bool:
-    return session.value(f"SELECT DB_ID({tsql.text(prefix)})") is not None
+    return session.value(f"SELECT DB_ID({connecting.text(prefix)})") is not None
 
 
 def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
@@ -283,13 +281,9 @@ def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
     """
     if not exists(session, prefix):
         return
-    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=tsql.text(prefix)))]
+    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=connecting.text(prefix)))]
     if not paths or not all(_is_ours(path, prefix) for path in paths):
-        raise PreflightError(
-            f"on the server, database {prefix} has the name that storagelab needs, but storagelab did not make it",
-            key=key,
-            hint="rename or drop it; storagelab drops only what it made itself",
-        )
+        raise foreign(f"database {prefix}", key)
 
 
 def _is_ours(path: str, prefix: str) -> bool:

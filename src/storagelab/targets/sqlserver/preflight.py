@@ -8,13 +8,11 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.attaching import key_of
-from storagelab.targets.hiding import hidden
-from storagelab.targets.sqlserver import attached, settings, tsql
-from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words_of
-from storagelab.targets.sqlserver.facts import MAJOR_2017, latch_note
+from storagelab.targets import Preflight, Site, VolumeNeed, places
+from storagelab.targets.attaching import key_of, quoting
+from storagelab.targets.sqlserver import connecting, settings
+from storagelab.targets.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
+from storagelab.targets.sqlserver.known import MAJOR_2017, latch_note
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server
 
@@ -40,14 +38,9 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs: dict[str, VolumeNeed] = {}
     for configs in by_server(cell.config for cell in plan.cells):
         target = configs[0].target
-        with connect(target) as session:
-            try:
-                facts = _check_server(session, configs, site)
-                needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
-            except DriverError as error:
-                raise PreflightError(
-                    f"the server says: {hidden(words_of(error), target)}", key=key_of(target)
-                ) from error
+        with connect(target) as session, quoting(target, DriverError, words_of):
+            facts = _check_server(session, configs, site)
+            needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
         found.append(f"{facts.name}, {facts.edition}, attached")
         notes += _notes(facts, configs)
     return Preflight(
@@ -56,11 +49,11 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
-    facts = attached.read_facts(session)
+    facts = connecting.read_facts(session)
     target = configs[0].target
-    attached.check_rights(target, facts)
-    attached.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
-    state = attached.read_state(session)
+    connecting.check_rights(target, facts)
+    connecting.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
+    state = connecting.read_state(session)
     for config in configs:
         settings.check(config.target.settings, facts.major, state)
         _check_between_runs(config)
@@ -82,7 +75,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
     """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
     for name, volume in config.volumes.items():
         try:
-            tsql.text(volume.path or "")
+            connecting.text(volume.path or "")
         except ValueError as error:
             raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
     if not config.data_volumes and not (facts.data_path and facts.log_path):
@@ -140,7 +133,7 @@ def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
 def _check_folder(session: Session, name: str, path: str) -> None:
     """Windows only: this view is not documented for Linux folders, and CREATE DATABASE will find a missing one."""
     try:
-        found = session.value(FOLDER.format(path=tsql.text(path)))
+        found = session.value(FOLDER.format(path=connecting.text(path)))
     except DriverError:
         return  # the server does not tell; CREATE DATABASE will find out
     if found is not None and not found:
@@ -173,7 +166,7 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
         "support for SQL Server has not been tried on a live server yet; test it with `storagelab doctor --target`"
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
-        notes.append(remote.NOTE)
+        notes.append(places.NOTE)
     if any(config.insert_load.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
         notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.values import Scalar
-from storagelab.targets.sqlserver.facts import MAJOR_2019
+from storagelab.targets.sqlserver.known import MAJOR_2019
 
 ON_OFF = ("ON", "OFF")
 

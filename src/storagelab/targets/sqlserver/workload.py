@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.targets.inserting import InsertingSessions
-from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, await_gate, rows_per_report
-from storagelab.targets.sqlserver import tsql
+from storagelab.targets.inserting import ThreadedSessions
+from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
+from storagelab.targets.steps import GATE_TIMEOUT_S, Loop, rows_per_report
 
 TABLE = "MyBigTable"
 
@@ -91,7 +88,6 @@ def procedure(workload: InsertLoad) -> str:
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
 """The clock that the loops take their times from."""
-STOP_TIMEOUT_S = 30.0
 
 _CLOSE_GATE = """
 DECLARE @answer int;
@@ -110,56 +106,17 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
     """The call sent to each connection; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
-        per_report=rows_per_report(workload), gate=tsql.text(gate), seed=int(seed), worker=worker,
+        per_report=rows_per_report(workload), gate=connecting.text(gate), seed=int(seed), worker=worker,
         reads_per_row=workload.reads_per_row,
     )  # fmt: skip
 
 
-class _Worker:
-    """One connection and the thread that waits for its answer, since the driver has no other way to wait."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.loop: Loop | None = None
-        self.problem = ""
-        self._thread: threading.Thread | None = None
-
-    def send(self, statement: str) -> None:
-        self._thread = threading.Thread(target=self._run, args=(statement,), name="storagelab-worker", daemon=True)
-        self._thread.start()
-
-    def _run(self, statement: str) -> None:
-        try:
-            started_us, finished_us, done, found = self.session.rows(statement)[0]
-            self.loop = Loop(
-                started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
-            )
-        except DriverError as error:
-            self.problem = f"a connection failed: {words_of(error)}"
-        except Exception as error:  # noqa: BLE001 - the main thread raises it again, as the run's reason
-            self.problem = f"a connection failed: {type(error).__name__}: {error}"
-
-    @property
-    def working(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def join_for(self, seconds: float) -> None:
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def close(self, patience_s: float) -> None:
-        """One thread at a time uses a session: a session whose thread does not finish stays open until the program ends."""
-        if self._thread is not None:
-            self._thread.join(patience_s)
-        if not self.working:
-            self.session.close()
-
-
-class Workers(InsertingSessions[Session]):
+class Workers(ThreadedSessions[Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
     `stop` ends what still runs on the server."""
 
     driver_error = DriverError
+    close_timeout_s = 30.0
 
     def __init__(
         self,
@@ -171,71 +128,42 @@ class Workers(InsertingSessions[Session]):
         count_rows: Callable[[], int],
         seed: int,
     ) -> None:
-        super().__init__(workload, count_rows)
-        self._connect, self.gate, self.seed = connect, gate, seed
-        self._gatekeeper, self._stop = gatekeeper, stop
-        self._workers: list[_Worker] = []
+        super().__init__(connect, workload, count_rows, seed)
+        self.gate, self._gatekeeper, self._stop_all = gate, gatekeeper, stop
 
     @property
     def ids(self) -> list[int]:
         """Ids of the server's sessions, one per connection."""
-        return [worker.session.spid for worker in self._workers]
-
-    @property
-    def first(self) -> Session:
-        return self._workers[0].session
-
-    def _add(self) -> None:
-        self._workers.append(_Worker(self._connect()))
+        return [worker.connection.spid for worker in self._workers]
 
     def _words(self, error: BaseException) -> str:
         return words_of(error)
 
-    def gather(self) -> None:
-        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
-        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
+    def _close_gate(self) -> None:
+        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=connecting.text(self.gate)))
         if answer is None or answer < 0:
             raise RunFailed(f"can't close the start gate: sp_getapplock answers {answer}")
-        for number, worker in enumerate(self._workers, start=1):
-            worker.send(call(self.workload, self.gate, self.seed, number))
-        await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
 
     def _all_at_gate(self) -> bool:
-        question = _AT_GATE.format(sessions=tsql.integers(self.ids))
+        question = _AT_GATE.format(sessions=connecting.integers(self.ids))
         return bool(self._gatekeeper.value(question) == len(self._workers))
-
-    def _raise_if_one_passed(self) -> None:
-        self._raise_if_one_failed()
-        if any(worker.loop is not None for worker in self._workers):
-            raise RunFailed("a connection did not wait at the start gate")
 
     def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
-        self._gatekeeper.execute(_OPEN_GATE.format(gate=tsql.text(self.gate)))
+        self._gatekeeper.execute(_OPEN_GATE.format(gate=connecting.text(self.gate)))
 
-    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until every loop is done; call `on_poll` a few times a second.
+    def _loop(self, connection: Session, number: int) -> Loop:
+        started_us, finished_us, done, found = connection.rows(call(self.workload, self.gate, self.seed, number))[0]
+        return Loop(
+            started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
+        )
 
-        Raises RunFailed with the server's words as soon as one connection fails.
-        """
-        while any(worker.working for worker in self._workers):
-            next((worker for worker in self._workers if worker.working), self._workers[0]).join_for(POLL_S)
-            self._raise_if_one_failed()
-            on_poll()
-        self._raise_if_one_failed()
-        return [worker.loop for worker in self._workers if worker.loop is not None]
+    def _failed(self, error: Exception) -> str:
+        said = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
+        return f"a connection failed: {said}"
 
-    def _raise_if_one_failed(self) -> None:
-        for worker in self._workers:
-            if worker.problem:
-                raise RunFailed(worker.problem)
+    def _stop(self, working: Sequence[Session]) -> None:  # noqa: ARG002 - all of them
+        self._stop_all()
 
-    def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
-        workers, self._workers = self._workers, []
-        if any(worker.working for worker in workers):
-            with contextlib.suppress(Exception):
-                self._stop()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for worker in workers:
-            worker.close(max(0.0, deadline - time.monotonic()))
+    def _disconnect(self, connection: Session) -> None:
+        connection.close()

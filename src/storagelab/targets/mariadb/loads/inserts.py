@@ -7,13 +7,177 @@ partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Sequence
+
+import pymysql
+
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
-from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.layout import Layout, execute
+from storagelab.targets.inserting import ThreadedSessions
+from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
+from storagelab.targets.mariadb.layout import TABLE, Layout, execute
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.mariadb.workload import Workers, procedure
+from storagelab.targets.steps import Loop, rows_per_report
+
+# --- workload --------------------------------------------------------------------------------------------------------
+#
+# The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together.
+
+
+PROGRESS = "storagelab_rows"
+"""The user variable in which a session publishes how many rows it has committed."""
+
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read. Not MD5, which MySQL has moved into a component by 9.7.
+_KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
+_ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
+_INSERT = "INSERT INTO {table} () VALUES ();"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+            SET reads_due = reads_due + reads_per_row;
+            WHILE reads_due >= 1 DO
+                SET found = NULL;
+                -- Apart, or every row would be compared with another key.
+                SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+                SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
+                SET reads_due = reads_due - 1, reads_done = reads_done + 1;
+                SET reads_found = reads_found + COALESCE(found = 42, 0);
+            END WHILE;"""
+
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count BIGINT, rows_per_transaction BIGINT, rows_per_report BIGINT,
+    seed BIGINT, worker BIGINT, reads_per_row DOUBLE)
+    COMMENT '{ownership}'
+BEGIN
+    DECLARE done, gate, reads_done, reads_found, found BIGINT DEFAULT 0;
+    DECLARE wanted BINARY(16);
+    DECLARE reads_due DOUBLE DEFAULT 0;
+    DECLARE started_s DECIMAL(20, 6);
+    SET @{progress} = 0;
+    -- All connections wait here until the gate's holder lets them go together.
+    SELECT count(*) INTO gate FROM {schema}.gate;
+    COMMIT;
+    SET started_s = UNIX_TIMESTAMP(SYSDATE(6));
+    SET autocommit = 0;
+    WHILE done < row_count DO
+            {insert}{reads}
+        SET done = done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT;
+            IF done % rows_per_report = 0 THEN
+                SET @{progress} = done;
+            END IF;
+        END IF;
+    END WHILE;
+    COMMIT;
+    SET autocommit = 1, @{progress} = done;
+    SELECT started_s, UNIX_TIMESTAMP(SYSDATE(6)), reads_done, reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
+    """The statement that creates the procedure; `schema` is quoted already."""
+    table = f"{schema}.{TABLE}"
+    mixed = workload.with_reads
+    return _PROCEDURE.format(
+        schema=schema, ownership=ownership, progress=PROGRESS,
+        insert=(_INSERT_KNOWN_KEY if mixed else _INSERT).format(table=table),
+        reads=_READS.format(table=table) if mixed else "",
+    )  # fmt: skip
+
+
+_AT_THE_GATE = "Waiting for table metadata lock"
+
+
+def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
+    """The call sent to each connection; `worker` is its number."""
+    rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
+    values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
+    return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
+
+
+class Workers(ThreadedSessions[Connection]):
+    """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
+    still runs at the end."""
+
+    driver_error = pymysql.MySQLError
+    close_timeout_s = 5.0
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        workload: InsertLoad,
+        schema: str,
+        other: Connection,
+        count_rows: Callable[[], int],
+        seed: int,
+    ) -> None:
+        super().__init__(connect, workload, count_rows, seed)
+        self.schema, self._other = schema, other
+        self._gatekeeper: Connection | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """The server's ids of the connections."""
+        return [worker.connection.thread_id() for worker in self._workers]
+
+    @property
+    def _gate(self) -> Connection:
+        """An extra connection, since one that has locked a table may read no other."""
+        assert self._gatekeeper is not None, "the connections are not open"
+        return self._gatekeeper
+
+    def open(self) -> None:
+        self._gatekeeper = self._connect()
+        super().open()
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
+
+    def _close_gate(self) -> None:
+        ask(self._gate, f"LOCK TABLES {self.schema}.gate WRITE")
+
+    def _all_at_gate(self) -> bool:
+        ids = ", ".join(map(str, self.ids))
+        standing = f"SELECT count(*) FROM information_schema.processlist WHERE state = %s AND id IN ({ids})"
+        return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
+
+    def release(self) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        ask(self._gate, "UNLOCK TABLES")
+
+    def _loop(self, connection: Connection, number: int) -> Loop:
+        started_s, finished_s, done, found = map(
+            str, ask(connection, call(self.workload, self.schema, self.seed, number))[0]
+        )
+        return Loop(
+            started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found)
+        )
+
+    def _failed(self, error: Exception) -> str:
+        lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
+        return f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}"
+
+    def _stop(self, working: Sequence[Connection]) -> None:
+        for connection in working:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                ask(self._other, f"KILL {int(connection.thread_id())}")
+        close(self._gatekeeper)
+
+    def _disconnect(self, connection: Connection) -> None:
+        close(connection)
+
+    def close(self) -> None:
+        super().close()
+        close(self._gatekeeper)
+
+
+_LOST = (2006, 2013, 1927, 1053)
+"""Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
+
 
 _RANDOM_COLUMNS = """
     c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),

@@ -9,34 +9,34 @@ from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import own_transactions_by_sysbench, words_of_client
-from storagelab.targets.generators.scripts import own_transactions
-from storagelab.targets.mariadb import clients as programs
+from storagelab.targets.generators.programs import (
+    Clients,
+    own_transactions,
+    own_transactions_by_sysbench,
+    words_of_client,
+)
+from storagelab.targets.mariadb import reaching as programs
 from storagelab.targets.mariadb.connecting import Connection
-from storagelab.targets.mariadb.generated import GeneratedTables
+from storagelab.targets.mariadb.generated import MariaDBTables
 from storagelab.targets.mariadb.layout import ALL_MARK
-from storagelab.targets.mariadb.reaching import Reaching
 from storagelab.targets.programs import installation
 
 
-class Tables(GeneratedTables[Sql]):
+class Tables(MariaDBTables[Sql]):
     """The tables of one cell."""
 
     mark = ALL_MARK
 
-    def fill(self, own: Connection, reach: Reaching) -> None:
-        clients = reach.clients()
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         program = programs.find(clients.beside)
-        command = programs.command(program, reach.address, self.prefix)
-        for what, file in programs.files_of(self.load, reach.site):
-            said = clients.run(command, *installation(program), reads=file)
+        for what, file in programs.files_of(self.load, site):
+            said = clients.run([str(program), *clients.options["mariadb"]], *installation(program), reads=file)
             if said.returncode != 0:
                 raise RunFailed(f"{what} failed: {words_of_client(said)}")
-        self.spread_out(own)
+        self.finish(own)
 
-    def program(self, reach: Reaching, seed: int) -> Program:
-        transactions = own_transactions(self.load, reach.site)
-        return own_transactions_by_sysbench(reach.clients(), self.server(reach), self.load, transactions, seed)
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        return own_transactions_by_sysbench(clients, self.load, own_transactions(self.load, site), seed)
 
     def check(self, site: Site, beside: Path | None) -> str:
         version = sysbench.version()

@@ -9,14 +9,13 @@ from storagelab.model.loads.pgbench import SPREAD, Pgbench
 from storagelab.targets import Site
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients, by_pgbench
-from storagelab.targets.generators.scripts import pgbench_scripts
-from storagelab.targets.postgres import clients as programs
+from storagelab.targets.generators.programs import Clients, by_pgbench, pgbench_scripts
+from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 
 
-class Tables(GeneratedTables[Pgbench]):
+class Tables(PostgresTables[Pgbench]):
     """The tables of one cell."""
 
     unit_bytes = 17 * 2**20

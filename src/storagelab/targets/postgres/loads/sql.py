@@ -10,11 +10,17 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients, by_pgbench, words_of_client
-from storagelab.targets.generators.scripts import check_stays_inside, content_of, own_transactions
-from storagelab.targets.postgres import clients as programs
+from storagelab.targets.generators.programs import (
+    Clients,
+    by_pgbench,
+    check_stays_inside,
+    own_files,
+    own_transactions,
+    words_of_client,
+)
+from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import GeneratedTables
+from storagelab.targets.postgres.generated import PostgresTables
 
 _OTHER_VERSION = (
     "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
@@ -25,7 +31,7 @@ Step = tuple[str, str, list[str], Path]
 """What it is, its program, its options, and its file."""
 
 
-class Tables(GeneratedTables[Sql]):
+class Tables(PostgresTables[Sql]):
     """The tables of one cell."""
 
     @property
@@ -40,9 +46,7 @@ class Tables(GeneratedTables[Sql]):
             if said.returncode != 0:
                 words = words_of_client(said)
                 raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
-        self.spread_out(own)
-        self.place(own)
-        own.execute("VACUUM ANALYZE")
+        self.finish(own)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = programs.find("pgbench", clients.beside)
@@ -57,19 +61,14 @@ class Tables(GeneratedTables[Sql]):
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     """What fills `database` with what the user has. Raises PreflightError for a file that can't be used."""
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
-    if load.restore is not None:
-        path = site.place(load.restore, "workload.restore")
-        if not path.exists():
-            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
-        if path.suffix == ".sql":
-            check_stays_inside(path, load.restore, "workload.restore", _ELSEWHERE, "dump by pg_dump without --create")
-            yield f"restoring {load.restore}", "psql", by_psql, path
-        else:
-            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
-            yield f"restoring {load.restore}", "pg_restore", options, path
-    for number, name in enumerate(load.setup, 1):
-        key = f"workload.setup[{number}]"
-        content_of(name, key, site)
-        path = site.place(name, key)
-        check_stays_inside(path, name, key, _ELSEWHERE, "what makes a database is left to storagelab")
-        yield f"setup by {name}", "psql", by_psql, path
+    by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
+    for what, name, key, path in own_files(load, site):
+        is_dump = name == load.restore and key == "workload.restore"
+        if is_dump and not path.exists():
+            raise PreflightError(f"{path} does not exist", key=key, hint="name a dump of pg_dump")
+        if is_dump and path.suffix != ".sql":
+            yield what, "pg_restore", by_restore, path
+            continue
+        hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
+        check_stays_inside(path, name, key, _ELSEWHERE, hint)
+        yield what, "psql", by_psql, path

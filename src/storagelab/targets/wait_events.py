@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from storagelab.model.waits import NO_EVENT, Category
+from storagelab.model.durability import Durability
+from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 
 class Kind(NamedTuple):
@@ -66,7 +67,7 @@ def io(kind: Kind, resource: str) -> Event:
 UNKNOWN = Event(NOTHING)
 
 
-class Vocabulary:
+class WaitEvents:
     """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, to match
     part of its name, so a wait of a later version lands in a sensible place too.
 
@@ -88,3 +89,17 @@ class Vocabulary:
         if name not in self._known:
             self._known[name] = next((event for rule, event in self._rules if rule.search(name)), UNKNOWN)
         return self._known[name]
+
+
+# --- knowledge -------------------------------------------------------------------------------------------------------
+#
+# What an engine's module `known` says: what can be told without its driver.
+
+
+class Known(NamedTuple):
+    """`judge` gives the verdict on durability, by the settings that a server shows and its version's text."""
+
+    judge: Callable[[Mapping[str, str], str], Durability]
+    benign: BenignList | None = None
+    note_on_files: Callable[[int], str] | None = None
+    """A caution for comparisons of numbers of data files, by the major version."""

@@ -66,7 +66,7 @@ def test_a_setting_that_gives_a_server_more_to_do_is_refused_by_key(scratch, eng
 @pytest.mark.parametrize(("engine", "settings"), each(HARMLESS))
 def test_a_setting_that_does_not_is_none_of_them(engine, settings):
     ((name, value),) = settings.items()
-    assert value == "" or engine_in(ENGINES[engine].folder).power(name, value) is None
+    assert value == "" or engine_in(ENGINES[engine].folder).privilege(name, value) is None
 
 
 @pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets import vocabulary as v
+from storagelab.targets import wait_events as v
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
-from storagelab.targets.vocabulary import UNKNOWN, Event, Vocabulary, io
+from storagelab.targets.wait_events import UNKNOWN, Event, WaitEvents, io
 
 DOCS = Path(__file__).parent.parent / "docs"
 EVENT = re.compile(r"\b(?:IO|IPC|LWLock|Lock|BufferPin|Timeout|Client):\w+|\b(?:io|synch)/[\w/]+\w")
 
 
 def test_a_new_wait_takes_one_line():
-    meaning = Vocabulary({**postgres.LISTED, "IO:NewOf19": io(v.LOG_WRITE, "the log's new file")}, {}, str.casefold)
+    meaning = WaitEvents({**postgres.LISTED, "IO:NewOf19": io(v.LOG_WRITE, "the log's new file")}, {}, str.casefold)
     assert (meaning("IO:newof19").category, meaning("IO:NewOf19").analogue) == ("commit", "WRITELOG")
 
 
 def test_the_first_rule_that_fits_decides_on_a_wait_without_a_line():
-    meaning = Vocabulary({}, {"^a": Event(v.LATCH, "first"), "a": Event(v.LOCK, "second")})
+    meaning = WaitEvents({}, {"^a": Event(v.LATCH, "first"), "a": Event(v.LOCK, "second")})
     assert [meaning(name).resource for name in ("ab", "ba", "ab")] == ["first", "second", "first"]
     assert meaning("nothing") == meaning(NO_EVENT) == UNKNOWN
 

@@ -23,11 +23,11 @@ FLAG = "--allow-commands"
 # An absolute path, or one that climbs out; also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
-PowerOf = Callable[[str, Scalar], str | None]
+PrivilegeOf = Callable[[str, Scalar], str | None]
 """What a setting of this name and value makes its server do, by the engine's own knowledge; None = nothing special."""
 
 
-class Power(Frozen):
+class PrivilegedSetting(Frozen):
     setting: str
     value: Scalar
     does: str
@@ -46,18 +46,18 @@ def by_value(value: Scalar) -> str | None:
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
-def powers(plan: Plan, of_engine: Callable[[Config], PowerOf]) -> tuple[Power, ...]:
+def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[PrivilegedSetting, ...]:
     """Every such setting of all cells, once."""
-    found: dict[Power, None] = {}
+    found: dict[PrivilegedSetting, None] = {}
     for config in (cell.config for cell in plan.cells):
         for name, value in config.target.settings.items():
             does = of_engine(config)(name, value) if value != "" else None
             if does is not None:
-                found[Power(setting=name, value=value, does=does)] = None
+                found[PrivilegedSetting(setting=name, value=value, does=does)] = None
     return tuple(found)
 
 
-def refuse(found: tuple[Power, ...]) -> None:
+def refuse(found: tuple[PrivilegedSetting, ...]) -> None:
     """Refuses such settings. Raises a PreflightError that lists all of them."""
     if not found:
         return

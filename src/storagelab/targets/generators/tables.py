@@ -1,0 +1,84 @@
+"""The tables of a generator's load, the same for every engine: who makes and fills them, and what works on them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from storagelab.errors import RunFailed
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.sysbench import Sysbench
+from storagelab.targets import Site
+from storagelab.targets.generators import sysbench
+from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.programs import Clients, by_sysbench, inputs_of_sysbench, own_script
+from storagelab.targets.parts import C
+from storagelab.targets.places import Places
+
+L = TypeVar("L", bound=GeneratedLoad)
+
+
+class GeneratedTables(Places, Generic[C, L]):
+    """Added to an engine's layout; each kind of load says how its tables are filled, and what works on them."""
+
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
+
+    @property
+    def load(self) -> L:
+        return cast("L", self.config.workload)
+
+    @property
+    def session_options(self) -> dict[str, str]:
+        """Settings of the sessions that make and use the tables."""
+        return {}
+
+    @property
+    def spread_if_not_said(self) -> tuple[str, ...]:
+        """The tables that are spread over data files if the spec names none."""
+        return ()
+
+    @abstractmethod
+    def fill(self, own: C, clients: Clients, site: Site) -> None:
+        """Have the tables made and filled. Raises RunFailed with the words of whoever does it."""
+
+    @abstractmethod
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        """The generator that works on them."""
+
+    @abstractmethod
+    def check(self, site: Site, beside: Path | None) -> str:
+        """Checks that everything needed is there, the server's own programs in the folder `beside`; describes the generator.
+        Raises PreflightError."""
+
+    @abstractmethod
+    def finish(self, own: C) -> None:
+        """Spread filled tables over the data files."""
+
+    def make(self, own: C, reach: Any) -> None:
+        self.create(own)
+        self.fill(own, reach.clients(self.session_options), reach.site)
+
+
+class SysbenchTables(GeneratedTables[C, Sysbench]):
+    """sysbench's tables: sysbench makes them, and each is spread over the data files."""
+
+    @property
+    def spread_if_not_said(self) -> tuple[str, ...]:
+        return self.load.table_names
+
+    def fill(self, own: C, clients: Clients, site: Site) -> None:
+        command = sysbench.initialise(clients.options["sysbench"], self.load)
+        said = clients.in_folder(command, inputs_of_sysbench(own_script(self.load, site)))
+        if said.returncode != 0:
+            words = sysbench.words(said.stdout + said.stderr, self.load.script)
+            raise RunFailed(f"sysbench can't make its tables: {words}")
+        self.finish(own)
+
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        return by_sysbench(clients, self.load, own_script(self.load, site), seed)
+
+    def check(self, site: Site, beside: Path | None) -> str:  # noqa: ARG002 - sysbench is no program of the server's
+        own_script(self.load, site)
+        return sysbench.version()
