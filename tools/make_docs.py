@@ -125,7 +125,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
             what = "a size" if spelled.unit == "bytes" else "a time"
             takes = f'{what} such as `"{spelled.example}"`; in plain {spelled.unit}: `{name}`'
         shown = spelled.path.rpartition(".")[2] if spelled else name
-        rows.append([f"`{shown}`", takes, _default(name, field), field.description or ""])
+        rows.append([f"`{shown}`", takes, _default(name, field), " ".join((field.description or "").split())])
     return table(["key", "takes", "default", "meaning"], rows)
 
 

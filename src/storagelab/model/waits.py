@@ -44,9 +44,11 @@ class EventTicks(Frozen):
     session was put on a CPU while the event was being read: a rough measure of how many waits ended."""
 
     wait_type: str
-    analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
+    analogue: str = ""
+    """The SQL Server wait type that a DBA would look for."""
     category: Category = "other"
-    in_io: bool = Field(False, description="the engine counts CPU time inside this call as part of the wait")
+    in_io: bool = False
+    """The engine counts CPU time inside this call as part of the wait."""
     blocked: Count = Field(0, ge=0)
     runnable: Count = Field(0, ge=0)
     unknown: Count = Field(0, ge=0)
@@ -68,13 +70,15 @@ class SampledWaits(Frozen):
     connections: Count = Field(ge=1)
     elapsed_s: Figure = Field(ge=0)
     busy_s: Figure = Field(ge=0)
-    passes: Count = Field(ge=0, description="how many times all sessions were sampled")
+    passes: Count = Field(ge=0)
+    """How many times all sessions were sampled."""
     events: tuple[EventTicks, ...]
     cpu_s: Figure | None = None
     runqueue_s: Figure | None = None
     voluntary_switches: Count | None = None
     involuntary_switches: Count | None = None
-    cpus: Count | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
+    cpus: Count | None = Field(None, ge=1)
+    """CPUs of the server's machine, where the sampler shares them."""
     no_split_reason: str = ""
 
 

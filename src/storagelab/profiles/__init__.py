@@ -33,10 +33,10 @@ class Figure(Frozen):
     value: Scalar
     label: Label
     source: str = Field(min_length=1)
-    bounds: tuple[int | float, int | float] | None = Field(
-        None, description="the least and the most that a fit may choose"
-    )
-    fitted_on: tuple[str, ...] = Field((), description="the numbers of the published figures it was fitted on")
+    bounds: tuple[int | float, int | float] | None = None
+    """The least and the most that a fit may choose."""
+    fitted_on: tuple[str, ...] = ()
+    """The numbers of the published figures it was fitted on."""
 
 
 class Group(BaseModel):
@@ -69,7 +69,8 @@ class _Profile(Frozen):
 
 
 class _Drive(_Profile):
-    price_usd: Figure | None = Field(None, description="the price of one; for sizing only, no simulation depends on it")
+    price_usd: Figure | None = None
+    """The price of one; for sizing only, no simulation depends on it."""
 
 
 class FlashProfile(_Drive):
@@ -78,7 +79,8 @@ class FlashProfile(_Drive):
     kind: Literal["flash"]
     geometry: Group
     formats: dict[str, Figure] = Field(min_length=1)
-    factory_format: Figure | None = Field(None, description="its format when new; required if there are several")
+    factory_format: Figure | None = None
+    """Its format when new; required if there are several."""
     timing: Group
     cleaning: Group
     trim: Figure
@@ -168,8 +170,10 @@ class ServerProfile(_Profile):
     """A database server."""
 
     kind: Literal["server"]
-    costs: dict[str, Figure] = Field(description="what operations cost, in time, bytes or number")
-    switches: dict[str, Figure] = Field(description="how operations are done; a spec's omissions default to these")
+    costs: dict[str, Figure]
+    """What operations cost, in time, bytes or number."""
+    switches: dict[str, Figure]
+    """How operations are done; a spec's omissions default to these."""
 
 
 Profile = FlashProfile | DiskProfile | DeviceProfile

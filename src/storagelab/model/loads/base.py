@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Type
 from pydantic import Field
 
 from storagelab.errors import SpecError
-from storagelab.model.values import Frozen, LeftOut
+from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
@@ -45,7 +45,7 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Load(Frozen, ABC):
+class Load(Described, ABC):
     """What a run does."""
 
     kind: str
@@ -118,7 +118,8 @@ def of_class(load: Load, wanted: type[L]) -> L:
 class DatabaseLoad(Load):
     """A load of several connections on a database."""
 
-    connections: int = Field(16, ge=1, le=4096, description="Sessions that work at the same time.")
+    connections: int = Field(16, ge=1, le=4096)
+    """Sessions that work at the same time."""
 
     @property
     def sessions(self) -> int:
@@ -135,36 +136,24 @@ class GeneratedLoad(DatabaseLoad):
     )  # fmt: skip
     own_database: ClassVar[bool] = False
     """Whether it needs a database of its own on a server that already runs, because it makes whatever it likes."""
-    threads: int = Field(1, ge=1, le=1024, description="Threads of the generator, which share its connections.")
-    duration_s: float = Field(
-        60.0,
-        ge=0.001,
-        lt=1e6,
-        description="Length of the part of a run that counts. A warm-up comes before it.",
-    )
-    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = Field(
-        0.0,
-        description="Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take "
-        '`"auto"`: until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`.',
-    )
+    threads: int = Field(1, ge=1, le=1024)
+    """Threads of the generator, which share its connections."""
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6)
+    """Length of the part of a run that counts. A warm-up comes before it."""
+    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
+    """Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take `"auto"`:
+    until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`."""
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
-    ] = Field(None, description='With `warm_up = "auto"`: the run begins to count after this time, settled or not.')
-    transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
-        None,
-        ge=1,
-        le=10**10,
-        description="Transactions of each connection, instead of a set time. All of them count.",
-    )
-    rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(
-        None,
-        gt=0,
-        le=1e9,
-        description="Transactions a second that the generator begins, over all connections, at random moments whether or not "
-        "earlier ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a "
-        "standstill counts. A run that falls behind its rate is `unverified`.",
-    )
+    ] = None
+    """With `warm_up = "auto"`: the run begins to count after this time, settled or not."""
+    transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
+    """Transactions of each connection, instead of a set time. All of them count."""
+    rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(None, gt=0, le=1e9)
+    """Transactions a second that the generator begins, over all connections, at random moments whether or not earlier
+    ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a standstill
+    counts. A run that falls behind its rate is `unverified`."""
 
     @property
     def longest_warm_up_s(self) -> float:

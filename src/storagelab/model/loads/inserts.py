@@ -20,10 +20,10 @@ class InsertLoad(DatabaseLoad):
     module = "inserts"
     with_reads: ClassVar[bool] = False
     """Whether connections read rows between their inserts."""
-    rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
-    rows_per_transaction: int = Field(
-        1_000, ge=1, le=10**9, description="Rows that a connection inserts between two commits."
-    )
+    rows_per_connection: int = Field(20_000, ge=1, le=10**10)
+    """Rows that each connection inserts."""
+    rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
+    """Rows that a connection inserts between two commits."""
 
     @property
     def rows(self) -> int:
@@ -71,12 +71,8 @@ class Mixed(InsertLoad):
 
     with_reads = True
     kind: Literal["mixed"] = "mixed"
-    read_fraction: float = Field(
-        ge=0,
-        le=0.99,
-        description="The share of point reads among all operations. A connection reads random rows that it inserted itself.",
-        examples=[0.5],
-    )
+    read_fraction: float = Field(ge=0, le=0.99, examples=[0.5])
+    """The share of point reads among all operations. A connection reads random rows that it inserted itself."""
 
     @property
     def reads_per_row(self) -> float:

@@ -24,22 +24,22 @@ class RawIo(Load):
 
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
-    operation: Literal["read", "write", "mixed"] = Field(
-        description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."
-    )
-    read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = Field(
-        None, description="Mixed requests only: the share of reads."
-    )
-    pattern: Literal["random", "sequential"] = Field(
-        description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."
-    )
-    block_bytes: int = Field(
-        ge=512, le=2**30, description="Size of a request, in whole sectors of 512 bytes.", examples=[8192]
-    )
-    threads: int = Field(1, ge=1, le=1024, description="Threads that send requests.")
-    outstanding: int = Field(1, ge=1, le=1024, description="Requests that each thread keeps in progress.")
-    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="Length of a run, including the warm-up.")
-    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="Time at the beginning of a run that is not counted.")
+    operation: Literal["read", "write", "mixed"]
+    """What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."""
+    read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
+    """Mixed requests only: the share of reads."""
+    pattern: Literal["random", "sequential"]
+    """Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."""
+    block_bytes: int = Field(ge=512, le=2**30, examples=[8192])
+    """Size of a request, in whole sectors of 512 bytes."""
+    threads: int = Field(1, ge=1, le=1024)
+    """Threads that send requests."""
+    outstanding: int = Field(1, ge=1, le=1024)
+    """Requests that each thread keeps in progress."""
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6)
+    """Length of a run, including the warm-up."""
+    warm_up_s: float = Field(0.0, ge=0, lt=1e6)
+    """Time at the beginning of a run that is not counted."""
 
     @property
     def work(self) -> Work:

@@ -10,21 +10,20 @@ from pydantic import BeforeValidator, Field
 from storagelab.errors import SpecError
 from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
 from storagelab.model.loads.sysbench import whole_seconds
-from storagelab.model.values import Frozen, LeftOut
+from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 
-class WeightedFile(Frozen):
+class WeightedFile(Described):
     """A file with one kind of transaction, and how often it is picked against the others."""
 
-    file: str = Field(
-        min_length=1,
-        description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where "
-        "sysbench runs it, only `\\set NAME random(LEAST, MOST)` and `\\set NAME NUMBER` may stand in it besides SQL.",
-    )
-    weight: int = Field(1, ge=1, le=10**9, description="How often it is picked against the others.")
+    file: str = Field(min_length=1)
+    r"""A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where sysbench runs
+    it, only `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER` may stand in it besides SQL."""
+    weight: int = Field(1, ge=1, le=10**9)
+    """How often it is picked against the others."""
 
 
 class Sql(GeneratedLoad):
@@ -34,31 +33,20 @@ class Sql(GeneratedLoad):
     less_data = "let workload.setup and workload.restore make less"
     own_database = True
     kind: Literal["sql"] = "sql"
-    setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        (),
-        description="Files of SQL that make and fill the tables, run by psql or mariadb in this order.",
-        examples=[["schema.sql"]],
-    )
-    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(
-        None,
-        min_length=1,
-        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of "
-        "mariadb-dump.",
-    )
+    setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field((), examples=[["schema.sql"]])
+    """Files of SQL that make and fill the tables, run by psql or mariadb in this order."""
+    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(None, min_length=1)
+    """A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of
+    mariadb-dump."""
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
-        description="What transactions do: files of SQL, as pgbench runs them, with weights.",
-        examples=[[{"file": "order.sql", "weight": 9}]],
+        examples=[[{"file": "order.sql", "weight": 9}]]
     )
-    protocol: Literal["simple", "extended", "prepared"] = Field(
-        "simple", description="How queries reach the server, as pgbench's option of that name. PostgreSQL only."
-    )
-    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
-        None,
-        gt=0,
-        lt=1e6,
-        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted. "
-        "PostgreSQL only.",
-    )
+    """What transactions do: files of SQL, as pgbench runs them, with weights."""
+    protocol: Literal["simple", "extended", "prepared"] = "simple"
+    """How queries reach the server, as pgbench's option of that name. PostgreSQL only."""
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
+    """With a rate: transactions that would begin later than this after their moment are skipped, and counted.
+    PostgreSQL only."""
 
     @property
     def data(self) -> Data:
