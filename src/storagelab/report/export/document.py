@@ -1,8 +1,7 @@
 """The export's form, field by field: the only place that names them. Pure.
 
-`as_json` makes these dictionaries, and the type checker compares it with them. From them, `make docs` writes the JSON schema
-beside this file and the tables of docs/reference/export.md. Within schema 1 fields may be added; none is renamed, removed or
-changed in meaning.
+`as_json` fills these forms. From them, `make docs` writes the JSON schema beside this file and the tables of
+docs/reference/export.md. Within schema 1 fields may be added; none is renamed, removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def _describe_inherited(form: Any, schema: dict[str, Any]) -> None:
 def json_schema() -> Mapping[str, Any]:
     """The form as a JSON schema (2020-12)."""
     schema = _schema_of(Document)
-    for form in (RunForm, CellForm, LoadForm, FindingsForm):
+    for form in (RunForm, LoadForm, FindingsForm):
         _describe_inherited(form, schema["$defs"][form.__name__])
     _describe_inherited(Document, schema)
     opening = {

@@ -274,13 +274,7 @@ class Summary(TypedDict):
 
 
 @with_config(FORM)
-class BurnIn(TypedDict):
-    burn_in: NotRequired[list[RunForm]]
-    """Only if the spec has a burn-in: its runs, from which nothing is concluded."""
-
-
-@with_config(FORM)
-class CellForm(BurnIn):
+class CellForm(TypedDict):
     cell_id: Annotated[str, Field(min_length=1)]
     """Its id, the same in every run of the same spec."""
     levels: Levels
@@ -291,5 +285,7 @@ class CellForm(BurnIn):
     """The spec's tables with this cell's levels put in and defaults filled in."""
     runs: list[RunForm]
     """Every stored run by repetition and attempt, failed ones too, without those of a burn-in."""
+    burn_in: NotRequired[list[RunForm]]
+    """Only if the spec has a burn-in: its runs, from which nothing is concluded."""
     summary: Summary
     """Figures over the usable runs ([below](#its-summary))."""
