@@ -138,8 +138,8 @@ def _with_cpu_time(folder: Path, experiment: Experiment) -> tuple[tuple[Run, ...
     before, sent = _cpu_s(), list[Slice | None]()
     deal = Dealer.deal
 
-    def noting(dealer: Dealer, *, ahead: bool = False) -> Slice | None:
-        sent.append(deal(dealer, ahead=ahead))
+    def noting(dealer: Dealer) -> Slice | None:
+        sent.append(deal(dealer))
         return sent[-1]
 
     with mock.patch.object(Dealer, "deal", noting):

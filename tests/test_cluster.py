@@ -94,21 +94,6 @@ def test_every_task_is_done_once(two):
     assert len(set(jobs.pids.values())) <= 2
 
 
-def test_the_next_task_waits_at_a_worker_that_is_busy_and_is_dealt_again_if_that_worker_is_gone(two):
-    jobs = Noting("a 2", "b 2", "c", "d", "e", "f")
-    jobs.ahead = True
-    executor, _ = on(two)
-
-    def kill() -> None:
-        until(lambda: len(executor._sent) == 4, timeout_s=60)
-        two.processes[1].kill()
-
-    threading.Timer(0.0, kill).start()
-    executor.execute(jobs)
-    assert sorted(jobs.told_of) == list("abcdef")
-    assert len(jobs.lost_for) == 1, "what had not begun is not lost"
-
-
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
     with pytest.raises(RuntimeError, match=r"LookupError: there is no [ab]") as raised:
         on(two, Texts(refuse))[0].execute(Noting("a", "b"))
@@ -267,9 +252,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     executor, said = on(two, Texts(fill_the_disk))
     refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
 
-    def deal(*, ahead: bool = False, host: str = "") -> str | None:  # there is work until the host has had some
-        if ahead:
-            return None
+    def deal(host: str = "") -> str | None:  # there is work until the host has had some
         if not jobs.tasks and not any(refused in line for line in said):
             jobs.tasks.append("more 0.1")
         return jobs.tasks.pop(0) if jobs.tasks else None

@@ -88,17 +88,6 @@ def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
     )
 
 
-def test_slices_are_dealt_ahead_while_many_runs_are_left_but_none_of_the_last_ones():
-    dealer = Dealer([block_of(number, 40) for number in range(9)], 2)
-    at_work = [dealer.deal(), dealer.deal()]
-    ahead = []
-    while (slice_ := dealer.deal(ahead=True)) is not None:
-        ahead.append(slice_)
-    assert len(ahead) >= 2
-    assert len({slice_.number for slice_ in at_work + ahead}) == len(at_work + ahead), "a block has one slice at a time"
-    assert Dealer([block_of(number, 1) for number in range(9)], 2).deal(ahead=True) is None
-
-
 def test_thousands_of_blocks_are_dealt_in_a_second():
     dealer = Dealer([block_of(number, 5) for number in range(4_000)], 64)
     began, runs = time.process_time(), 0

@@ -32,12 +32,10 @@ class Noting:
         self.ended_tasks = list[str]()
         self.then: dict[str, Callable[[int], None]] = {}
         self.pids: dict[str, int] = {}
-        self.ahead = False
-        """Whether tasks may be dealt ahead."""
         self.told_together = list[int]()
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> str | None:
-        return self.tasks.pop(0) if self.tasks and ahead <= self.ahead else None
+    def deal(self, host: str = "") -> str | None:
+        return self.tasks.pop(0) if self.tasks else None
 
     @property
     def over(self) -> bool:

@@ -358,27 +358,3 @@ def test_the_state_says_whose_it_is_and_where_it_stands(tmp_path):
     header = json.loads(saved.read_bytes().partition(b"\n")[0])
     assert header["runs_done"] == 3
     assert len(header["bytes"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "inside"),
-    [
-        (None, "glibc.malloc.hugetlb=1"),
-        ("glibc.malloc.check=3", "glibc.malloc.check=3:glibc.malloc.hugetlb=1"),
-        ("glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
-    ],
-)
-def test_processes_that_simulate_are_started_with_large_memory_pages_unless_the_user_says_otherwise(
-    before, inside, monkeypatch
-):
-    if before is None:
-        monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    else:
-        monkeypatch.setenv("GLIBC_TUNABLES", before)
-    with executors.large_pages():
-        told = subprocess.run(
-            [sys.executable, "-c", "import os; print(os.environ['GLIBC_TUNABLES'])"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    assert told.stdout.strip() == inside
-    assert os.environ.get("GLIBC_TUNABLES") == before

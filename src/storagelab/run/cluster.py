@@ -1,8 +1,7 @@
 """Runs work on a cluster of Dask's. Only this module, `joining` and `roll_call` know Dask.
 
-Each thread of a worker has a task to do and, while many are left, the next one waiting there, so that it does not stand still
-while an answer is on its way here and a task on its way back. If a worker is lost, fails or hangs, its tasks are dealt again,
-to others; what it may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
+Each thread of a worker has one task at a time. If a worker is lost, fails or hangs, its tasks are given to others; what it
+may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class _Sent(Generic[T]):
     task: T
     worker: _Worker
     future: Future
-    since_s: float | None = None
-    """When it began; None while it waits at its worker."""
+    since_s: float
+    """When it was sent."""
     given_up: bool = False
     """It took too long: whatever it still sends is ignored."""
 
@@ -67,12 +66,7 @@ class _Worker:
     """Its host's name, where tasks are dealt by it."""
     welcome: bool = False
     at_work: list[str] = field(default_factory=list)
-    """Keys of what was sent to it, what it hangs at included, in the order of sending, in which it works."""
-
-    @property
-    def waiting(self) -> list[str]:
-        """Keys of what it has not begun."""
-        return self.at_work[self.slots :]
+    """Keys of what was sent to it, what it hangs at included."""
 
 
 class Cluster(Generic[T, News]):
@@ -178,22 +172,17 @@ class Cluster(Generic[T, News]):
     # --- dealing -----------------------------------------------------------------------------------------------------
 
     def _deal(self, jobs: Jobs[T, News]) -> bool:
-        """Send a task to each free thread, then one to wait there. Whether there is anything to wait for."""
+        """Send a task to each free thread. Whether there is anything to wait for."""
         nothing = False
-        for ahead in (False, True):
-            for worker in self._workers.values():
-                while (
-                    worker.welcome
-                    and len(worker.at_work) < (1 + ahead) * worker.slots
-                    and not (ahead and self._hangs(worker))
-                ):
-                    task = jobs.deal(ahead=ahead, host=worker.host)
-                    if task is None and not self._fleet:
-                        return len(self._sent) > self._hanging
-                    if task is None:
-                        nothing = True
-                        break  # another host may have one
-                    self._send(worker, task)
+        for worker in self._workers.values():
+            while worker.welcome and len(worker.at_work) < worker.slots:
+                task = jobs.deal(worker.host)
+                if task is None and not self._fleet:
+                    return len(self._sent) > self._hanging
+                if task is None:
+                    nothing = True
+                    break  # another host may have one
+                self._send(worker, task)
         return not nothing or len(self._sent) > self._hanging or not jobs.over
 
     def _hangs(self, worker: _Worker) -> bool:
@@ -204,9 +193,8 @@ class Cluster(Generic[T, News]):
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         slot = {RESOURCE: 1} if self._fleet else None
         future = self._submit(worker.address, key, self._errand, task, slot)
-        self._sent[key] = _Sent(task, worker, future)
+        self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
         worker.at_work.append(key)
-        self._note_begun(worker)
         events, fetchers = self._events, self._fetchers
 
         def fetch(ended: Future) -> None:
@@ -214,19 +202,6 @@ class Cluster(Generic[T, News]):
                 fetchers.submit(lambda: events.put(("answered", key, heard(ended, self._errand, task, worker.host))))
 
         future.add_done_callback(fetch)
-
-    def _note_begun(self, worker: _Worker) -> None:
-        for key in worker.at_work[: worker.slots]:
-            if self._sent[key].since_s is None:
-                self._sent[key].since_s = self._clock.now_s
-
-    def _take_back(self, jobs: Jobs[T, News], worker: _Worker) -> None:
-        """What waits there goes to others."""
-        for key in worker.waiting:
-            sent = self._sent.pop(key)
-            worker.at_work.remove(key)
-            sent.future.cancel()
-            jobs.ended(sent.task)
 
     def _submit(
         self, address: str, key: str, errand: Errand[E, Any], task: E, resources: Mapping[str, int] | None = None
@@ -268,7 +243,7 @@ class Cluster(Generic[T, News]):
         return heard
 
     def _answered(self, jobs: Jobs[T, News], answers: Sequence[tuple[str, Answer[News] | BaseException]]) -> None:
-        over = [(sent, answer) for key, answer in answers if (sent := self._over(jobs, key, answer)) is not None]
+        over = [(sent, answer) for key, answer in answers if (sent := self._over(key)) is not None]
         good = [answer for _, answer in over if isinstance(answer, Answer) and not answer.machine]
         if news := [one for answer in good for one in answer.news]:
             jobs.told(*news)
@@ -280,16 +255,13 @@ class Cluster(Generic[T, News]):
                 self._check_for_workers()
             jobs.ended(sent.task)
 
-    def _over(self, jobs: Jobs[T, News], key: str, answer: Answer[News] | BaseException) -> _Sent[T] | None:
+    def _over(self, key: str) -> _Sent[T] | None:
         """What was sent and is over; None if it was dealt again meanwhile."""
         sent = self._sent.get(key)
         if sent is None:
             return None
-        if failure(answer):
-            self._take_back(jobs, sent.worker)
         del self._sent[key]
         sent.worker.at_work.remove(key)
-        self._note_begun(sent.worker)
         if not sent.given_up:
             return sent
         self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
@@ -302,9 +274,7 @@ class Cluster(Generic[T, News]):
             self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
             for key in worker.at_work:
                 sent = self._sent.pop(key)
-                if sent.since_s is None:
-                    jobs.ended(sent.task)
-                elif not sent.given_up:
+                if not sent.given_up:
                     jobs.lost(sent.task, f"its worker {address} is gone")
         for address in self._refused.keys() - threads.keys():
             del self._refused[address]
@@ -383,11 +353,9 @@ class Cluster(Generic[T, News]):
     def _look_at_clock(self, jobs: Jobs[T, News]) -> None:
         if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
-        begun = [(sent, sent.since_s) for sent in self._sent.values() if sent.since_s is not None and not sent.given_up]
-        for sent, since_s in begun:
-            if self._clock.now_s - since_s > self._limit_s:
+        for sent in [one for one in self._sent.values() if not one.given_up]:
+            if self._clock.now_s - sent.since_s > self._limit_s:
                 sent.given_up = True
-                self._take_back(jobs, sent.worker)
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
                 self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
                 jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +16,6 @@ _SLICES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
 large enough that loading the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 is as good for few
 processes, but with 9 blocks on 8 processes the last block would begin too late."""
-_WORTH_AHEAD = 2
-"""A slice is dealt ahead while slices have so many runs. Later, it might wait for a process while another has nothing."""
 ATTEMPTS = 3
 """A run is given up after this many processes ended at it."""
 
@@ -81,59 +77,31 @@ class Dealer:
 
     def __init__(self, todo: Sequence[Slice], processes: int) -> None:
         self.processes = processes
-        self._left: dict[int, Slice] = {}
+        self._left = {slice_.number: slice_ for slice_ in todo}
         """Block -> its runs not dealt yet."""
-        self._runs_left = 0
         self._in_work: dict[int, _InWork] = {}
-        self._offered: list[tuple[int, int, int]] = []
-        """A heap of blocks that may be dealt, those with the most runs left first: (-runs, number of the offer, block).
-        Entries that no longer hold are skipped."""
-        self._offers = itertools.count()
         self._losses: dict[tuple[int, int], int] = {}
         """Block and position of a run -> how many processes died at it."""
-        for slice_ in todo:
-            self._put(slice_)
 
-    def deal(self, *, ahead: bool = False) -> Slice | None:
-        """A slice to begin now, for a process that is free; None if no block is. `ahead`: a slice to begin later, for a
-        process that is not free yet; None also if so few runs are left that it may be wanted elsewhere sooner."""
+    def deal(self) -> Slice | None:
+        """A slice for a process that is free; None if no block is."""
+        idle = [number for number in self._left if number not in self._in_work]
+        if not idle:
+            return None
         runs = self._runs()
-        if ahead and (runs < _WORTH_AHEAD or len(self._left) <= self.processes):
-            return None
-        number = self._next()
-        if number is None:
-            return None
-        chosen = self._left.pop(number)
-        self._runs_left -= len(chosen.wanted)
-        dealt, rest = chosen.split(runs)
+        # A single process makes whole blocks, one after the other.
+        number = idle[0] if self.processes == 1 else max(idle, key=lambda one: len(self._left[one].wanted))
+        dealt, rest = self._left.pop(number).split(runs)
         self._in_work[number] = _InWork.of(dealt)
         if rest.wanted:
-            self._put(rest)
+            self._left[number] = rest
         return dealt
 
-    def _next(self) -> int | None:
-        """The idle block with the most runs left; for a single process the first one, as it makes whole blocks."""
-        if self.processes == 1:
-            return next((number for number in self._left if number not in self._in_work), None)
-        while self._offered:
-            runs, _, number = heapq.heappop(self._offered)
-            if number not in self._in_work and number in self._left and len(self._left[number].wanted) == -runs:
-                return number
-        return None
-
-    def _put(self, left: Slice) -> None:
-        self._left[left.number] = left
-        self._runs_left += len(left.wanted)
-        self._offer(left.number)
-
-    def _offer(self, number: int) -> None:
-        if number in self._left and number not in self._in_work:
-            heapq.heappush(self._offered, (-len(self._left[number].wanted), next(self._offers), number))
-
     def _runs(self) -> int:
+        runs_left = sum(len(slice_.wanted) for slice_ in self._left.values())
         if self.processes == 1 or len(self._left) <= self.processes:
-            return self._runs_left  # no reason to hand blocks to other processes
-        return max(1, self._runs_left // (_SLICES * self.processes))
+            return runs_left  # no reason to hand blocks to other processes
+        return max(1, runs_left // (_SLICES * self.processes))
 
     def told_of(self, run: Run) -> None:
         """Take note of a finished run. The last run of a slice frees its process and its block."""
@@ -141,12 +109,11 @@ class Dealer:
         del unreported[run.sequence]
         if not unreported:
             del self._in_work[run.block]
-            self._offer(run.block)
 
     def freed(self, dealt: Slice) -> None:
         """The process of this slice is free again. Its unreported runs, if any, are dealt again: they were not begun."""
         if (slice_ := self._taken_back(dealt)) is not None:
-            self._put(slice_)
+            self._left[slice_.number] = slice_
 
     def _taken_back(self, dealt: Slice) -> Slice | None:
         """All runs left of the block, if some of this slice are unreported; they are out of work from now on."""
@@ -157,10 +124,7 @@ class Dealer:
         del self._in_work[block]
         slice_ = in_work.left
         rest = self._left.pop(block, None)
-        if rest is None:
-            return slice_
-        self._runs_left -= len(rest.wanted)
-        return slice_._replace(wanted=slice_.wanted | rest.wanted)
+        return slice_ if rest is None else slice_._replace(wanted=slice_.wanted | rest.wanted)
 
     def lost(self, dealt: Slice) -> Slice | None:
         """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
@@ -171,7 +135,7 @@ class Dealer:
         at = block, min(whole.wanted)
         self._losses[at] = self._losses.get(at, 0) + 1
         if self._losses[at] < ATTEMPTS:
-            self._put(whole)
+            self._left[block] = whole
             return None
         self._in_work[block] = _InWork.of(whole)
         return whole

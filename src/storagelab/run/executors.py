@@ -13,8 +13,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -24,8 +23,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from storagelab.machine.kills import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
-_TUNABLES = "GLIBC_TUNABLES"
-_LARGE_PAGES = "glibc.malloc.hugetlb"
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
@@ -43,9 +40,8 @@ Work = Callable[[Task, Callable[[News], None]], None]
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Task | None:
-        """A task to begin now; None if there is none at present. `ahead`: a task to begin when the one before it ends.
-        `host`: whose it will be, where that matters."""
+    def deal(self, host: str = "") -> Task | None:
+        """A task to begin now; None if there is none at present. `host`: whose it will be, where that matters."""
         ...
 
     @property
@@ -175,7 +171,7 @@ class Processes(Generic[Task, News]):
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
-        with uninterrupted(), large_pages(), theirs:
+        with uninterrupted(), theirs:
             # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent must act on it.
             resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -231,28 +227,6 @@ class _Worker(Generic[Task]):
         if self.process.exitcode is None:  # its pipe is closed, but it still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
-
-
-@contextmanager
-def large_pages() -> Iterator[None]:
-    """Processes started in this context get their memory in large pages if the C library can do that."""
-    before = os.environ.get(_TUNABLES)
-    os.environ.update(tunables())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_TUNABLES]
-        else:
-            os.environ[_TUNABLES] = before
-
-
-def tunables() -> dict[str, str]:
-    """The environment for a process that simulates: memory in large pages. Maps of drives and leaves gain from them because
-    each access goes to another place. They save a tenth of the time; other and older C libraries ignore the variable."""
-    before = os.environ.get(_TUNABLES, "")
-    value = before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
-    return {_TUNABLES: value}
 
 
 # --- in the other process --------------------------------------------------------------------------------------------

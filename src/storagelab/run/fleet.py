@@ -73,9 +73,8 @@ class _Campaign:
     def over(self) -> bool:
         return self._dealer.ended
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:
-        """Nothing is dealt ahead: it would wait at one host while another may need it, or for a turn."""
-        dealt = None if ahead else self._dealer.deal(host, self._executor.hosts)
+    def deal(self, host: str = "") -> Slice | None:
+        dealt = self._dealer.deal(host, self._executor.hosts)
         if dealt is None:
             return None
         self._listener.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)

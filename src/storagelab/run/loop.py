@@ -35,8 +35,8 @@ _BUDGET_S = 5.0
 costs next to nothing."""
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and its large
-pages save a tenth of the time."""
+"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and
+a run that uses up the memory ends it and not storagelab."""
 
 
 class Listener(Protocol):
@@ -182,14 +182,14 @@ class _Campaign:
     def over(self) -> bool:
         return self._dealer.ended and self._rounds is None
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:  # noqa: ARG002 - any host will do
+    def deal(self, host: str = "") -> Slice | None:  # noqa: ARG002 - any host will do
         if self._dealer.ended and self._rounds is not None:
             todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
             self._dealer = Dealer(todo, self._executor.at_once)
             if not todo:
                 self._rounds = None
         self._dealer.processes = self._executor.at_once
-        dealt = self._dealer.deal(ahead=ahead)
+        dealt = self._dealer.deal()
         return dealt if dealt is None or not self._carried else self._packed(dealt)
 
     def _packed(self, dealt: Slice) -> Slice:
