@@ -6,10 +6,10 @@ import json
 import os
 from pathlib import Path
 
-from storagelab.run import messages, worker
+from storagelab.run import errands, messages
 
 WAYS = ("pickle", "error", "another cell", "nan", "huge")
-_honest = worker.simulate
+_honest = errands.simulate
 
 
 class Bomb(Exception):
@@ -42,4 +42,4 @@ def simulate(message: bytes) -> object:
 
 
 if os.environ.get("ROGUE"):
-    worker.simulate = simulate  # type: ignore[assignment]
+    errands.simulate = simulate  # type: ignore[assignment]

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-from storagelab.run import errands, messages, worker
+from storagelab.run import errands, messages
 
 LARGE_BYTES = 6_000_000
 
@@ -29,9 +29,9 @@ def burst(file: str, spared: int) -> None:
 
 
 def simulate(message: bytes) -> object:
-    """As `worker.simulate`, and then changed in the way that the environment names."""
+    """As `errands.simulate`, and then changed in the way that the environment names."""
     way = os.environ["ROGUE"]
-    answer = worker.simulate(message)
+    answer = errands.simulate(message)
     if way == "pickle":
         return pickle.dumps(Bomb(os.environ["BOMB"]))
     if way == "error":
@@ -68,5 +68,5 @@ class Rogue(errands.SimulatedRuns):
 
 
 def as_it_likes(message: bytes) -> object:
-    do: Callable[[bytes], object] = simulate if os.environ.get("ROGUE") else worker.simulate
+    do: Callable[[bytes], object] = simulate if os.environ.get("ROGUE") else errands.simulate
     return do(message)

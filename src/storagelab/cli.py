@@ -118,14 +118,11 @@ def run_(
 
     The findings go to the terminal, the HTML report into the folder of results.
     """
-    from storagelab.verbs import elsewhere, race, run
+    from storagelab.verbs import elsewhere, run
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
-    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
-    if not run.run(
-        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
-        elsewhere=cluster,
-    ):  # fmt: skip
+    raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
+    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster)):
         raise typer.Exit(1)
 
 
@@ -241,9 +238,9 @@ def gather_(
 
     Its verdict is for hosts like these: layouts are compared within each host.
     """
-    from storagelab.verbs import gather
+    from storagelab.verbs import run
 
-    gather.gather(folders, results)
+    run.gather(folders, results)
 
 
 @app.command("export")
@@ -381,7 +378,7 @@ def _say_version() -> None:
 
 def main() -> None:
     """Run the command line. No other place turns errors into messages and exit codes."""
-    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a fifth of a
+    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a tenth of a
     # report's time.
     gc.set_threshold(200_000, 50, 50)
     stopping = Interruptible()

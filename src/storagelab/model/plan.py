@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -135,10 +134,7 @@ class PlannedRun(Frozen):
 
 @dataclass(frozen=True)
 class PlannedBlock:
-    """The runs that follow one preparation of the drives, in order, and their cells.
-
-    It is sent with each of its slices, so it is packed once, and a process that gets it again has it at once.
-    """
+    """The runs that follow one preparation of the drives, in order, and their cells."""
 
     runs: tuple[PlannedRun, ...]
     cells: dict[str, Cell]
@@ -153,37 +149,6 @@ class PlannedBlock:
 
     def cell_of(self, planned: PlannedRun) -> Cell:
         return self.cells[planned.cell_id]
-
-    @cached_property
-    def packed(self) -> bytes:
-        """As JSON. `unpacked` is the other way round."""
-        runs = tuple(tuple(getattr(planned, name) for name in _OF_RUN) for planned in self.runs)
-        return _Packed(runs=runs, cells=tuple(self.cells.values())).model_dump_json().encode()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return unpacked, (self.packed,)
-
-
-_OF_RUN = tuple(PlannedRun.model_fields)
-
-
-class _Packed(Frozen):
-    """A block with runs as rows: a third of the bytes, and of the time."""
-
-    runs: tuple[tuple[int, int, str, int, int], ...]
-    cells: tuple[Cell, ...]
-
-
-@lru_cache(16)
-def unpacked(packed: bytes) -> PlannedBlock:
-    """Raises ValueError if that is no block."""
-    read = _Packed.model_validate_json(packed)
-    cells = {cell.cell_id: cell for cell in read.cells}
-    rows = (dict[str, Any](zip(_OF_RUN, run, strict=True)) for run in read.runs)
-    runs = tuple(PlannedRun.model_construct(**row) for row in rows)
-    if not runs or any(run.cell_id not in cells for run in runs):
-        raise ValueError("a block needs runs, and a cell for each")
-    return PlannedBlock(runs, cells)
 
 
 MANY_RUNS = 5_000

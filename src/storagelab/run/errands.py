@@ -1,4 +1,5 @@
-"""The errands of a campaign's workers: how slices and questions are told to them, and what their answers must hold.
+"""What a campaign's workers are asked to do: how slices and questions are sent to them, what their answers must hold, and the
+functions that do it there, which take bytes and return bytes.
 
 What this machine knows of a run does not come back: only its outcome does, and it is checked against the slice that was sent.
 """
@@ -12,9 +13,9 @@ from datetime import datetime
 from pydantic import Field, TypeAdapter, field_validator
 
 from storagelab.model.measurement import Measurement, Run, Status, host_of
-from storagelab.model.plan import Cell, PlannedRun, unpacked
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.values import MOST, Frozen
-from storagelab.run import messages
+from storagelab.run import fleet, loop, messages
 from storagelab.run.dealing import Slice
 from storagelab.run.fleet import Asked, Found
 from storagelab.run.loop import Made
@@ -22,7 +23,6 @@ from storagelab.run.messages import NoMessage
 from storagelab.targets import Site
 from storagelab.targets.states import Carried, is_packed
 
-_WORKER = "storagelab.run.worker"
 _MOST_WORK = 2**63 - 1
 _SLICE_PARTS = 3
 
@@ -79,6 +79,7 @@ def _check(measurement: Measurement) -> None:
 
 
 _OUTCOMES = TypeAdapter(tuple[Outcome, ...])
+_BLOCK = TypeAdapter(PlannedBlock)
 
 
 # --- slices ----------------------------------------------------------------------------------------------------------
@@ -87,7 +88,9 @@ _OUTCOMES = TypeAdapter(tuple[Outcome, ...])
 def slice_message(task: Slice, campaign: str = "") -> bytes:
     budget_s = task.budget_s if math.isfinite(task.budget_s) else None
     head = _SliceHead.model_construct(wanted=task.wanted, site=task.site, budget_s=budget_s, campaign=campaign)
-    return messages.packed(head.model_dump_json().encode(), task.block.packed, Carried(task.state.kept()).packed())
+    return messages.packed(
+        head.model_dump_json().encode(), _BLOCK.dump_json(task.block), Carried(task.state.kept()).packed()
+    )
 
 
 def slice_in(message: bytes) -> tuple[Slice, str]:
@@ -95,7 +98,9 @@ def slice_in(message: bytes) -> tuple[Slice, str]:
     parts = messages.unpacked(message)
     if len(parts) != _SLICE_PARTS:
         raise NoMessage("it is no slice")
-    head, block = _SliceHead.model_validate_json(parts[0]), unpacked(parts[1])
+    head, block = _SliceHead.model_validate_json(parts[0]), _BLOCK.validate_json(parts[1])
+    if not block.runs or any(run.cell_id not in block.cells for run in block.runs):
+        raise NoMessage("a block needs runs, and a cell for each")
     budget_s = math.inf if head.budget_s is None else head.budget_s
     return Slice(block, head.wanted, head.site, Carried(parts[2]), budget_s), head.campaign
 
@@ -123,7 +128,7 @@ def _runs_in(part: bytes, task: Slice) -> tuple[Run, ...]:
 class SimulatedRuns:
     """Runs of a slice, made by any worker. The state of its drives travels there and back."""
 
-    entry = f"{_WORKER}:simulate"
+    entry = f"{__name__}:simulate"
 
     def message(self, task: Slice) -> bytes:
         return slice_message(task)
@@ -138,7 +143,7 @@ class SimulatedRuns:
 class MeasuredRun:
     """A run of a real server, made on its host. `campaign` is unlike those that the worker served before."""
 
-    entry = f"{_WORKER}:measure"
+    entry = f"{__name__}:measure"
 
     def __init__(self, campaign: str) -> None:
         self._campaign = campaign
@@ -161,25 +166,64 @@ class MeasuredRun:
 class LookAround:
     """The checks of `run` and `doctor` on a host."""
 
-    entry = f"{_WORKER}:look_around"
+    entry = f"{__name__}:look_around"
 
     def message(self, task: Asked) -> bytes:
         return messages.packed(task.model_dump_json().encode())
 
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[Found, ...]:  # noqa: ARG002 - of any host
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         (told,) = parts
         return (Found.model_validate_json(told),)
 
 
-class CleanUp:
+class CleanUp(LookAround):
     """Removes the templates of a campaign that is over."""
 
-    entry = f"{_WORKER}:clean_up"
+    entry = f"{__name__}:clean_up"
 
-    def message(self, task: Asked) -> bytes:
-        return messages.packed(task.model_dump_json().encode())
-
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[str, ...]:  # noqa: ARG002 - of any host
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         if parts:
             raise NoMessage("it has more to say than was asked")
         return ("",)
+
+
+# --- on a worker, where Dask finds these functions by their names ----------------------------------------------------
+
+
+def simulate(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        news: list[loop.News] = []
+        loop.make_elsewhere(slice_in(message)[0], news.append)
+        (made,) = news
+        assert isinstance(made, Made)
+        assert isinstance(made.state, Carried)
+        return [outcomes(made.runs), made.state.packed()]
+
+    return messages.answer_of(do)
+
+
+def measure(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        runs: list[Run] = []
+        task, campaign = slice_in(message)
+        fleet.make_on_host(campaign, task, runs.append)
+        return [outcomes(runs)]
+
+    return messages.answer_of(do)
+
+
+def look_around(message: bytes) -> bytes:
+    return messages.answer_of(lambda: [fleet.look_around(_asked(message)).model_dump_json().encode()])
+
+
+def clean_up(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        fleet.clean_up(_asked(message))
+        return []
+
+    return messages.answer_of(do)
+
+
+def _asked(message: bytes) -> Asked:
+    (asked,) = messages.unpacked(message)
+    return Asked.model_validate_json(asked)

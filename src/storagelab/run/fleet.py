@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError
 from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import Frozen
 from storagelab.run.dealing import Slice
 from storagelab.run.executors import Executor
@@ -33,17 +33,10 @@ from storagelab.targets import (
     volumes_locked,
 )
 
+if TYPE_CHECKING:
+    from storagelab.run.progress import RunProgress
+
 # --- dealing, where the store is -------------------------------------------------------------------------------------
-
-
-class Listener(Protocol):
-    """Receives events, to show them."""
-
-    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
-        """A host gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
-        ...
-
-    def stored(self, run: Run) -> None: ...
 
 
 def make_rounds(
@@ -51,7 +44,7 @@ def make_rounds(
     todo: Sequence[Round],
     store: Store,
     site: Site,
-    listener: Listener,
+    listener: RunProgress,
     executor: Executor[Slice, Run],
     at_once: int,
 ) -> None:
@@ -64,7 +57,7 @@ class _Campaign:
     """All rounds, dealt to an executor run by run. Only this class writes the store and calls the listener."""
 
     def __init__(
-        self, plan: Plan, dealer: RoundDealer, executor: Executor[Slice, Run], store: Store, listener: Listener
+        self, plan: Plan, dealer: RoundDealer, executor: Executor[Slice, Run], store: Store, listener: RunProgress
     ) -> None:
         self._dealer, self._executor, self._store, self._listener = dealer, executor, store, listener
         self._cells = {cell.cell_id: cell for cell in plan.cells}

@@ -33,7 +33,7 @@ from storagelab.model.measurement import name_of_host
 from storagelab.model.values import Frozen
 from storagelab.run import data_only, local_cluster
 from storagelab.run.local_cluster import unencrypted
-from storagelab.run.messages import words
+from storagelab.run.messages import answer_of, words
 from storagelab.version import __version__
 
 _ANSWER_S = 10.0
@@ -184,7 +184,7 @@ class Introduction(Frozen):
 class Introducing:
     """The errand of a new worker."""
 
-    entry = "storagelab.run.worker:introduce"
+    entry = f"{__name__}:introduce"
 
     def message(self, task: None) -> bytes:  # noqa: ARG002 - nothing to tell
         return b""
@@ -192,6 +192,11 @@ class Introducing:
     def news(self, task: None, host: str, parts: Sequence[bytes]) -> tuple[Introduction, ...]:  # noqa: ARG002
         (told,) = parts
         return (Introduction.model_validate_json(told),)
+
+
+def introduce(_: bytes) -> bytes:
+    """On a worker."""
+    return answer_of(lambda: [introduction().model_dump_json().encode()])
 
 
 def introduction() -> Introduction:

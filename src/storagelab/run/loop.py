@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab import profiles
 from storagelab.errors import RunFailed, StoreError
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.plan import Plan, PlannedRun
 from storagelab.run.dealing import Dealer, Slice, pending
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
@@ -29,6 +29,10 @@ from storagelab.targets import Preflight, Site, open_block, remove_templates
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.states import Carried, InFile, Kept
 
+if TYPE_CHECKING:
+    from storagelab.run.progress import RunProgress
+    from storagelab.run.race import Racing
+
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
 """How long a slice takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
@@ -37,18 +41,6 @@ _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
 """Work that takes at least this long gets its own process even if there is only one: it starts in a second, and
 a run that uses up the memory ends it and not storagelab."""
-
-
-class Listener(Protocol):
-    """Receives events, to show them."""
-
-    def started(self, planned: PlannedRun, cell: Cell) -> None: ...
-
-    def work_done(self, planned: PlannedRun, amount: int) -> None:
-        """The work of the run done so far, in the unit of its workload."""
-        ...
-
-    def stored(self, run: Run) -> None: ...
 
 
 class Began(NamedTuple):
@@ -90,31 +82,21 @@ def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float
     return _BUDGET_S + run_s
 
 
-class Rounds(Protocol):
-    """Decides on further runs when all others are made."""
-
-    def told_of(self, run: Run) -> None: ...
-
-    def further(self) -> Plan:
-        """The plan so far, with more runs at its end if there are to be more."""
-        ...
-
-
 def run_all(
     plan: Plan,
     store: Store,
     site: Site,
-    listener: Listener,
+    listener: RunProgress,
     *,
     again: bool = False,
     jobs: int = 1,
-    rounds: Rounds | None = None,
+    rounds: Racing | None = None,
     elsewhere: Executor[Slice, News] | None = None,
 ) -> None:
     """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others, or
     `elsewhere`, by `make_elsewhere`.
 
-    Then make those that `rounds` adds, until it adds none.
+    Then make those of each further round of a race (`rounds`), until it has none.
     """
     todo = slices(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if portable(plan) else 1
@@ -167,8 +149,8 @@ class _Campaign:
         executor: Executor[Slice, News],
         store: Store,
         site: Site,
-        listener: Listener,
-        rounds: Rounds | None,
+        listener: RunProgress,
+        rounds: Racing | None,
         *,
         carried: bool,
     ) -> None:

@@ -23,7 +23,7 @@ from storagelab.stopping import Interruptible
 from storagelab.targets import Site
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import site_of
-from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
+from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside
 from storagelab.words.numbers import bytes_, plural
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def make(
                 hosts = _muster(experiment, plan, site, elsewhere, limit_s, allow_commands=allow_commands)
             except PreflightError as error:
                 raise error.of(experiment.source) from error
-        with writing(folder, experiment) as store:
+        with Store.writing(folder, experiment) as store:
             if hosts is not None:
                 _make_rounds(plan, store, site, hosts, stopping, again=again)
             runs = stored.of_plan(folder / FILE_NAME, plan, store.runs())
@@ -84,7 +84,7 @@ def make(
 
 
 def _stored(experiment: Experiment, plan: Plan, folder: Path) -> tuple[Run, ...]:
-    """What is stored of this experiment. Another one's is none of our business yet: `writing` says what is wrong."""
+    """What is stored of this experiment. Another one's is refused when the store is opened to write."""
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         if store.experiment().sha256 == experiment.sha256:
             return stored.of_plan(folder / FILE_NAME, plan, store.runs())

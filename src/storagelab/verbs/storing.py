@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console
 
-from storagelab.model.plan import Experiment
 from storagelab.run.progress import RunProgress
-from storagelab.run.store import Store, StoreChanged
-from storagelab.spec import reading
+from storagelab.run.store import Store
 from storagelab.stopping import Interruptible
-
-
-@contextlib.contextmanager
-def writing(folder: Path, experiment: Experiment) -> Iterator[Store]:
-    """The store of the experiment. Raises StoreChanged, with what changed, if it is another's."""
-    try:
-        with Store.writing(folder, experiment) as store:
-            yield store
-    except StoreChanged as error:
-        changes = reading.differences(error.stored.canonical, experiment.canonical)
-        raise StoreChanged(error.file, error.stored, changes) from None
 
 
 def tell_if_set_aside(store: Store, console: Console) -> None:
