@@ -25,7 +25,7 @@ from storagelab.model.measurement import Run, host_of
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
 from storagelab.run.errands import MeasuredRun
-from storagelab.run.fleet import make_rounds
+from storagelab.run.fleet import Rounds
 from storagelab.run.joining import Reach
 from storagelab.run.rounds import rounds_of, share_out
 from storagelab.run.store import Store
@@ -232,7 +232,7 @@ def campaign(three: FleetOfHosts, folder: Path, listener: Watching, errand=None,
     with Store.writing(folder, experiment) as store:
         todo = rounds_of(plan, store.runs())
         share_out(todo, HOSTS)
-        make_rounds(plan, todo, store, site_at(Path()), listener, executor, at_once=3)
+        Rounds(plan, todo, 3, store, site_at(Path()), listener).make(executor)
         return experiment, plan, store.runs(), said
 
 

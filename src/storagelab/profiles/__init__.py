@@ -112,8 +112,13 @@ class FlashProfile(_Drive):
         return worst * of_entries / float(self.drivers[driver].ram_divisor.value)
 
 
-class _Plain(_Drive):
-    """A drive that can be used in only one way."""
+class DeviceProfile(_Drive):
+    """A drive that can be used in only one way: its groups of figures are those that the core declares for its kind."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, Group] = Field(init=False)
+
+    kind: str
 
     @property
     def formats(self) -> dict[str, Figure]:
@@ -125,36 +130,11 @@ class _Plain(_Drive):
         """The driver versions: none that matter."""
         return {}
 
-
-class DiskProfile(_Plain):
-    """A disk."""
-
-    kind: Literal["disk"]
-    platters: Group
-    arm: Group
-    electronics: Group
-
-    @property
-    def sectors(self) -> tuple[int, ...]:
-        """The sector size, in bytes."""
-        return (int(self.platters.sector_bytes.value),)
-
-    def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
-        """What the host can write into."""
-        return int(self.platters.usable_bytes.value)
-
-
-class DeviceProfile(_Plain):
-    """A drive of another kind: its groups of figures are those that its file in crates/sim/src/devices declares."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-    __pydantic_extra__: dict[str, Group] = Field(init=False)
-
-    kind: str
-
     @property
     def _host(self) -> Group:
-        return (self.__pydantic_extra__ or {})["host"]
+        """What the host sees of it."""
+        groups = self.__pydantic_extra__ or {}
+        return groups["platters" if self.kind == "disk" else "host"]
 
     @property
     def sectors(self) -> tuple[int, ...]:
@@ -176,12 +156,7 @@ class ServerProfile(_Profile):
     """How operations are done; a spec's omissions default to these."""
 
 
-Profile = FlashProfile | DiskProfile | DeviceProfile
-
-
-def _model_of(kind: str) -> type[Profile]:
-    models: dict[str, type[Profile]] = {"flash": FlashProfile, "disk": DiskProfile}
-    return models.get(kind, DeviceProfile)
+Profile = FlashProfile | DeviceProfile
 
 
 def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Figure]]:
@@ -293,7 +268,7 @@ def _checked_drive(content: dict[str, object]) -> Profile:
     kind = content.get("kind")
     if kind not in kinds():
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
-    profile = _checked(content, _model_of(str(kind)))
+    profile = _checked(content, FlashProfile if kind == "flash" else DeviceProfile)
     if not isinstance(profile, FlashProfile):
         return profile
     if OPERATING_SYSTEM in profile.formats:

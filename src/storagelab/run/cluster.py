@@ -1,4 +1,4 @@
-"""Runs work on a cluster of Dask's. Only this module, `joining` and `roll_call` know Dask.
+"""Runs work on a cluster of Dask's. Only this module, `joining` and `asking` know Dask.
 
 Each thread of a worker has one task at a time. If a worker is lost, fails or hangs, its tasks are given to others; what it
 may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.

@@ -39,28 +39,20 @@ if TYPE_CHECKING:
 # --- dealing, where the store is -------------------------------------------------------------------------------------
 
 
-def make_rounds(
-    plan: Plan,
-    todo: Sequence[Round],
-    store: Store,
-    site: Site,
-    listener: RunProgress,
-    executor: Executor[Slice, Run],
-    at_once: int,
-) -> None:
-    """Make what is left of each round, at most so many runs `at_once`, and append each run as it ends. The executor works by
-    `make_on_host`. Relative paths of `site` are the hosts' own."""
-    executor.execute(_Campaign(plan, RoundDealer(todo, at_once, site), executor, store, listener))
-
-
-class _Campaign:
-    """All rounds, dealt to an executor run by run. Only this class writes the store and calls the listener."""
+class Rounds:
+    """All rounds, given to an executor run by run, at most so many `at_once`. The executor works by `make_on_host`; relative
+    paths of `site` are the hosts' own. Only this class writes the store and calls the progress."""
 
     def __init__(
-        self, plan: Plan, dealer: RoundDealer, executor: Executor[Slice, Run], store: Store, listener: RunProgress
+        self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: Site, progress: RunProgress
     ) -> None:
-        self._dealer, self._executor, self._store, self._listener = dealer, executor, store, listener
+        self._dealer, self._store, self._progress = RoundDealer(todo, at_once, site), store, progress
         self._cells = {cell.cell_id: cell for cell in plan.cells}
+
+    def make(self, executor: Executor[Slice, Run]) -> None:
+        """Make what is left of each round, and append each run as it ends."""
+        self._executor = executor
+        executor.execute(self)
 
     @property
     def over(self) -> bool:
@@ -70,14 +62,14 @@ class _Campaign:
         dealt = self._dealer.deal(host, self._executor.hosts)
         if dealt is None:
             return None
-        self._listener.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)
+        self._progress.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)
         return dealt.slice
 
     def told(self, *news: Run) -> None:
         self._store.append(*news)
         for run in news:
             self._dealer.told_of(run)
-            self._listener.stored(run)
+            self._progress.stored(run)
 
     def ended(self, task: Slice) -> None:
         self._dealer.freed(task)

@@ -109,9 +109,8 @@ def run_all(
         if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
             executor = Processes(make_slice, at_once)
     _remove_states(store.folder, but={_state_file(store.folder, slice_.number) for slice_ in todo})
-    campaign = _Campaign(plan, todo, executor, store, site, listener, rounds, carried=elsewhere is not None)
     try:
-        executor.execute(campaign)
+        _Campaign(plan, store, site, listener, rounds).make(todo, executor, carried=elsewhere is not None)
     finally:
         with uninterrupted():
             remove_templates(plan, site)
@@ -142,23 +141,16 @@ def slices(
 class _Campaign:
     """All blocks, dealt to an executor in slices. Only this class writes the store and calls the listener."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        todo: Sequence[Slice],
-        executor: Executor[Slice, News],
-        store: Store,
-        site: Site,
-        listener: RunProgress,
-        rounds: Racing | None,
-        *,
-        carried: bool,
-    ) -> None:
+    def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
+        self._plan, self._store, self._site = plan, store, site
+        self._listener, self._rounds = listener, rounds
+        self._cells = {cell.cell_id: cell for cell in plan.cells}
+
+    def make(self, todo: Sequence[Slice], executor: Executor[Slice, News], *, carried: bool) -> None:
         """`carried`: the drives' state goes with each slice and comes back with its runs."""
         self._dealer, self._executor = Dealer(todo, executor.at_once), executor
-        self._carried, self._texts = carried, _profiles_of(plan, site) if carried else None
-        self._cells = {cell.cell_id: cell for cell in plan.cells}
-        self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
+        self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
+        executor.execute(self)
 
     @property
     def over(self) -> bool:

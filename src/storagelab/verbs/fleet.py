@@ -27,8 +27,8 @@ from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside
 from storagelab.words.numbers import bytes_, plural
 
 if TYPE_CHECKING:
+    from storagelab.run.asking import Present
     from storagelab.run.joining import Reach
-    from storagelab.run.roll_call import Present
 
 KEY = "--executor"
 
@@ -120,18 +120,18 @@ def _make_rounds(
         )
         progress.workers = lambda: min(executor.at_once, hosts.at_once)
         with saying_what_is_stored(stopping, progress, before):
-            fleet.make_rounds(plan, todo, store, site, progress, executor, hosts.at_once)
+            fleet.Rounds(plan, todo, hosts.at_once, store, site, progress).make(executor)
         if distinct(cell.config for cell in plan.cells):
             _remove_templates(plan, site, hosts, progress.say)
 
 
 def _remove_templates(plan: Plan, site: Site, hosts: Mustered, say: Callable[[str], None]) -> None:
     """On each host that is there at the end; workers may have been restarted meanwhile."""
-    from storagelab.run import roll_call
+    from storagelab.run import asking
 
-    there = roll_call.present(hosts.reach, say, hosts.limit_s).address_of
+    there = asking.present(hosts.reach, say, hosts.limit_s).address_of
     left = {host: there[host] for host in hosts.address_of if host in there}
-    told = roll_call.ask_each(
+    told = asking.ask_each(
         hosts.reach, left, errands.CleanUp(), Asked(plan=plan, site=site, allow_commands=True), say, hosts.limit_s
     )
     for host in hosts.address_of:
@@ -170,13 +170,13 @@ def _muster(
     if reach.address is None:
         hint = "name it: --scheduler tls://HOST:8786; without --executor, runs are made on this machine"
         raise _refused("measured runs need the scheduler of their hosts", hint, "--scheduler")
-    from storagelab.run import roll_call
+    from storagelab.run import asking
 
-    there = roll_call.present(reach, screen.say, limit_s)
+    there = asking.present(reach, screen.say, limit_s)
     wanted = experiment.fleet.hosts if experiment.fleet else ()
     for name, why in there.others.items():
         screen.say(f"worker {name} takes no part: {why}")
-    _check_who_is_there(there, wanted, roll_call.START)
+    _check_who_is_there(there, wanted, asking.START)
     hosts = {host: there.address_of[host] for host in wanted or there.address_of}
     if len(hosts) > experiment.repetitions:
         raise PreflightError(
@@ -184,7 +184,7 @@ def _muster(
             key="repetitions", hint=f"set it to {2 * len(hosts)} or more: two rounds of each host show which host is odd",
         )  # fmt: skip
     asked = Asked(plan=plan.model_copy(update={"runs": ()}), site=site, allow_commands=allow_commands)
-    answers = roll_call.ask_each(reach, hosts, errands.LookAround(), asked, screen.say, limit_s)
+    answers = asking.ask_each(reach, hosts, errands.LookAround(), asked, screen.say, limit_s)
     found = {
         host: one if isinstance(one, Found) else Found(preflight=None, refusal=str(one))
         for host, one in answers.items()

@@ -8,7 +8,7 @@ from typing import TypeVar
 from storagelab import profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
-from storagelab.profiles import DeviceProfile, DiskProfile, FlashProfile, Profile, Shelf
+from storagelab.profiles import DeviceProfile, FlashProfile, Profile, Shelf
 
 T = TypeVar("T", str, int)
 
@@ -57,7 +57,7 @@ def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
 def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
-    if drive.order is not None and not isinstance(profile, DiskProfile):
+    if drive.order is not None and profile.kind != "disk":
         hint = f"Leave it out: {profile.title} has no queue to put in order."
         raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
     if not isinstance(profile, FlashProfile):
@@ -90,7 +90,7 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
     return {"format": profile.made_in, **history}
 
 
-def _plain(key: str, drive: DriveConfig, profile: DiskProfile | DeviceProfile) -> dict[str, object]:
+def _plain(key: str, drive: DriveConfig, profile: DeviceProfile) -> dict[str, object]:
     """A disk, or a drive of another kind: nothing of it can be chosen but a disk's order."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
