@@ -19,8 +19,7 @@ from storagelab.__main__ import INTERRUPTED
 from storagelab.findings.campaigns import Gate
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.report.export import document
-from storagelab.spec.keys import TOP_LEVEL, schema_of
-from storagelab.spec.written import Written
+from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 
 RECORD = Path(__file__).parent / "golden" / "surface.json"
 Schema = Mapping[str, Any]

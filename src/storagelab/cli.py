@@ -18,16 +18,8 @@ import typer
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
+from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import LARGEST_SCALE
-from storagelab.options import (
-    DEFAULT_RESULTS,
-    AllowCommandsOption,
-    FitOption,
-    NameArgument,
-    OutputOption,
-    ResultsOption,
-    SpecArgument,
-)
 from storagelab.stopping import Interruptible
 from storagelab.version import __version__
 
@@ -38,6 +30,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+# --- what several verbs take ------------------------------------------------------------------------------------------
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
+ResultsOption = Annotated[
+    Path,
+    typer.Option(
+        "--results",
+        envvar="STORAGELAB_RESULTS",
+        help="Folder that holds the results, one subfolder for each experiment.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+]
+FitOption = Annotated[
+    FitKind,
+    typer.Option(
+        "--fit",
+        help="robust: leave the odd runs of steady cells out of means and verdicts; least-squares: count all runs.",
+    ),
+]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
+]
+DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 

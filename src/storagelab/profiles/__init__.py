@@ -268,7 +268,11 @@ def _checked_drive(content: dict[str, object]) -> Profile:
     kind = content.get("kind")
     if kind not in kinds():
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
-    profile = _checked(content, FlashProfile if kind == "flash" else DeviceProfile)
+    groups = {one.path.partition(".")[0] for one in figures_of(str(kind))}
+    for name in sorted(content.keys() - groups - _Drive.model_fields.keys() - {"kind"}):
+        raise ValueError(f"{dotted((name,))}: {_PLAIN['extra_forbidden']}")
+    models: dict[object, type[Profile]] = {"flash": FlashProfile}
+    profile = _checked(content, models.get(kind, DeviceProfile))
     if not isinstance(profile, FlashProfile):
         return profile
     if OPERATING_SYSTEM in profile.formats:

@@ -13,7 +13,7 @@ from storagelab.errors import StoreError
 from storagelab.model.config import Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
-from storagelab.run.earlier import config_of_today, measurement_of_today
+from storagelab.model.workload import KINDS
 from storagelab.targets.durability import judged
 
 _LISTED = 5
@@ -107,3 +107,39 @@ def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError
         f"  {still} `storagelab export --salvage {file.parent.name}`\n"
         "  nothing in it has changed; to measure again, move it away"
     )
+
+
+# --- what earlier versions stored -------------------------------------------------------------------------------------
+
+
+_KEYS = {name for member in KINDS.values() for name in member.model_fields}
+
+
+def config_of_today(config: Any) -> Any:
+    """A stored configuration with only the keys of its kind of workload."""
+    match config:
+        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
+            kind = said if keys.get("block_bytes") is None else "raw-io"
+            unused = _KEYS - KINDS[kind].model_fields.keys()
+            used = {name: value for name, value in keys.items() if name not in unused}
+            return {**config, "workload": {"kind": kind, **used}}
+    return config
+
+
+def measurement_of_today(text: str, kind: str) -> str:
+    """A stored measurement of a workload of that kind, with its work under the name of its unit."""
+    if KINDS[kind].raw_io:
+        measurement = json.loads(text)
+        match measurement:
+            case {"rows": int(requests)}:
+                return json.dumps({**measurement, "rows": None, "requests": requests})
+    return text
+
+
+def experiment_of_today(experiment: Any) -> Any:
+    """A stored experiment. A race that began in small worlds is read as an experiment of all repetitions, most of them not
+    made: its runs are shown, and only the layouts that ran are compared."""
+    match experiment:
+        case {"race": {"small": small, **race}}:
+            return {**experiment, "race": None if small else race}
+    return experiment

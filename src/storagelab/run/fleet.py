@@ -18,8 +18,7 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import Frozen
 from storagelab.run.dealing import Slice
 from storagelab.run.executors import Executor
-from storagelab.run.loop import make_slice
-from storagelab.run.making import failed_run
+from storagelab.run.loop import failed_run, make_slice
 from storagelab.run.rounds import Round, RoundDealer
 from storagelab.run.store import Store
 from storagelab.targets import (

@@ -24,8 +24,7 @@ from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run import opening
-from storagelab.run.damage import Shared, damaged, read_run, reason_of
-from storagelab.run.earlier import experiment_of_today
+from storagelab.run.damage import Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, reading
 from storagelab.version import __version__
 

@@ -14,6 +14,7 @@ from storagelab.spec.keys import (
     HEADER,
     Parts,
     Tables,
+    Written,
     dotted,
     error_for,
     known_paths,
@@ -23,7 +24,6 @@ from storagelab.spec.keys import (
     value_with_unit,
     without_unit,
 )
-from storagelab.spec.written import Written
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
 _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {

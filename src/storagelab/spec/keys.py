@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from storagelab.errors import SpecError
+from storagelab.model.config import Config
 from storagelab.model.hints import choices, cut, nearest, shown
+from storagelab.model.values import Frozen
+from storagelab.model.workload import KINDS
 from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
-from storagelab.spec.written import Written
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -26,6 +30,29 @@ Parts = tuple[str | int, ...]
 """A place in a spec: names of tables and keys, and positions in lists, counted from 0."""
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _left_out(field: FieldInfo) -> FieldInfo:
+    """The same for a key that may be missing."""
+    optional = copy(field)
+    optional.default = None
+    return optional
+
+
+def _any_workload() -> type[BaseModel]:
+    """A level can change the kind of the load, so a spec may have the keys of every kind, and each is checked by itself.
+    `rules` checks that a key belongs to the kind of a cell."""
+    fields = dict[str, Any]()
+    for member in KINDS.values():
+        for name, field in member.model_fields.items():
+            # A key of several kinds takes here what it takes in the first of them; raw I/O, the last, takes the least.
+            fields.setdefault(name, (field.annotation, _left_out(field)))
+    fields["kind"] = (Literal[tuple(KINDS)], None)
+    return create_model("AnyWorkload", __base__=Frozen, **fields)
+
+
+_AnyWorkload = _any_workload()
+Written: type[Config] = create_model("Written", __base__=Config, workload=(_AnyWorkload, _AnyWorkload()))
 
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""

@@ -29,6 +29,7 @@ from storagelab.spec.keys import (
     TOP_LEVEL,
     Parts,
     Tables,
+    Written,
     checked,
     dotted,
     error_for,
@@ -38,7 +39,6 @@ from storagelab.spec.keys import (
     unknown_key,
     with_unit_read,
 )
-from storagelab.spec.written import Written
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")

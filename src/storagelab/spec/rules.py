@@ -13,8 +13,7 @@ from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.workload import KINDS
-from storagelab.spec.keys import Problem, Tables, checked, error_for, validated
-from storagelab.spec.written import Written
+from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")

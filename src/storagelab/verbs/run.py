@@ -14,7 +14,7 @@ from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.words.race import course_text
-from storagelab.run import dealing, gathering, loop, stored
+from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
@@ -176,7 +176,7 @@ def gather(folders: Sequence[Path], results: Path) -> None:
     if len({folder.resolve() for folder in folders}) < 2:
         raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
     parts = [stored.read(folder.resolve().name, folder.resolve().parent, whole=True) for folder in folders]
-    whole = gathering.gathered(parts)
+    whole = stored.gathered(parts)
     plan, folder = matrix.expand(whole.experiment), results / whole.experiment.name
     with contextlib.suppress(NothingStored), Store.reading(folder):
         raise StoreError(f"{folder} has results already\n  choose another folder with --results")

@@ -16,8 +16,7 @@ from typing_extensions import TypedDict, get_original_bases
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order
 from storagelab.report.export.findings_form import FindingsForm, LoadForm
-from storagelab.report.export.form import FORM, Level
-from storagelab.report.export.run_form import CellForm, RunForm
+from storagelab.report.export.run_form import FORM, CellForm, Level, RunForm
 
 SCHEMA: Literal[1] = 1
 

@@ -12,7 +12,7 @@ from storagelab.findings.cautions import kinds
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
-from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
+from storagelab.report.export.run_form import FORM, Interval, Level, Levels, Table, dumped
 
 
 def _facts(schema: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""The export's form of a cell and its runs. Pure."""
+"""The export's form of a cell and its runs, and what all forms have in common. Pure."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field, WithJsonSchema, with_config
+from pydantic import ConfigDict, Field, GetPydanticSchema, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from storagelab.findings.reached import Reached
@@ -12,7 +12,22 @@ from storagelab.model.durability import Commits, Deciding
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Status
 from storagelab.model.waits import Category, Method
-from storagelab.report.export.form import FORM, Amount, Count, Interval, Levels, Table, dumped
+
+FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+def dumped(model: Any) -> GetPydanticSchema:
+    """The form of a value that is dumped from this model."""
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(model))
+
+
+_SCALAR = {"type": ["string", "number", "boolean"]}
+Level = Annotated[object, WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]})]
+Levels = dict[str, Level]
+Amount = Annotated[float | None, Field(ge=0)]
+Count = Annotated[int | None, Field(ge=0)]
+Interval = Annotated[list[float] | None, Field(min_length=2, max_length=2)]
+Table = Annotated[object, WithJsonSchema({"type": "object"})]
 
 
 @with_config(FORM)
