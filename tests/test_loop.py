@@ -272,7 +272,7 @@ def test_what_breaks_in_a_process_breaks_the_campaign(tmp_path, monkeypatch):
         return [one._replace(block=replace(one.block, cells={})) for one in slices(*given, **also)]
 
     monkeypatch.setattr(loop, "slices", without_cells)
-    with pytest.raises(ValueError, match="a cell for each"):
+    with pytest.raises(KeyError, match="c0"):
         make(tmp_path, jobs=2)
 
 

@@ -119,7 +119,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
     rows = []
     for name, field in fields:
         pattern = f"{place}.{name}".replace(".NAME.", ".*.")
-        spelled = keys.spelled_with_unit(pattern)
+        spelled = next((one for one in keys.WITH_UNIT if one.path + one.ending == pattern), None)
         takes = _takes(properties[name], keys.schema_of(model))
         if spelled:
             what = "a size" if spelled.unit == "bytes" else "a time"

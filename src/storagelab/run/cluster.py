@@ -102,6 +102,7 @@ class Cluster(Generic[T, News]):
 
     @property
     def hosts(self) -> Mapping[str, bool]:
+        """The hosts of the fleet that are not lost: whether each is there now, or may come back."""
         there = {one.host: one for one in self._workers.values() if one.welcome}
         now = time.monotonic()
         self._seen |= dict.fromkeys(self._fleet & there.keys(), now)
@@ -192,24 +193,28 @@ class Cluster(Generic[T, News]):
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         slot = {RESOURCE: 1} if self._fleet else None
-        future = self._submit(worker.address, key, self._errand, task, slot)
+        future = self._ask("answered", worker.address, key, self._errand, task, worker.host, slot)
         self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
         worker.at_work.append(key)
+
+    def _ask(
+        self, kind: str, address: str, key: str, errand: Errand[E, Any], task: E, host: str = "",
+        resources: Mapping[str, int] | None = None,
+    ) -> Future:  # fmt: skip
+        """Send a worker a task. Its answer is an event of this kind: of the key, or of who the worker is."""
+        try:
+            future = submitted(self._client, address, key, errand, task, resources)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._gone(error) from None
         events, fetchers = self._events, self._fetchers
+        which = key if kind == "answered" else address
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):  # it has been shut down
-                fetchers.submit(lambda: events.put(("answered", key, heard(ended, self._errand, task, worker.host))))
+                fetchers.submit(lambda: events.put((kind, which, heard(ended, errand, task, host))))
 
         future.add_done_callback(fetch)
-
-    def _submit(
-        self, address: str, key: str, errand: Errand[E, Any], task: E, resources: Mapping[str, int] | None = None
-    ) -> Future:
-        try:
-            return submitted(self._client, address, key, errand, task, resources)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._gone(error) from None
+        return future
 
     def _gone(self, why: object) -> _Lost:
         reason = next(iter(str(why).splitlines()), "")
@@ -299,15 +304,8 @@ class Cluster(Generic[T, News]):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
             return
-        asked = self._submit(address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
+        asked = self._ask("identity", address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
         self._workers[address] = _Worker(address, slots, asked)
-        events, fetchers = self._events, self._fetchers
-
-        def fetch(ended: Future) -> None:
-            with contextlib.suppress(RuntimeError):
-                fetchers.submit(lambda: events.put(("identity", address, heard(ended, _INTRODUCING, None, ""))))
-
-        asked.add_done_callback(fetch)
 
     def _meet(self, address: str, told: Answer[Introduction] | BaseException) -> None:
         worker = self._workers.get(address)

@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -68,11 +68,6 @@ class Executor(Protocol[Task, Told]):
         """How many tasks it can do side by side at present."""
         ...
 
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        """The hosts that tasks are dealt to by name and that are not lost: whether each is there now, or may come back."""
-        ...
-
     def execute(self, jobs: Jobs[Task, Told]) -> None:
         """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised here."""
         ...
@@ -87,10 +82,6 @@ class Here(Generic[Task, News]):
     @property
     def at_once(self) -> int:
         return 1
-
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        return {}
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         while (task := jobs.deal()) is not None:
@@ -109,10 +100,6 @@ class Processes(Generic[Task, News]):
     @property
     def at_once(self) -> int:
         return self._count
-
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        return {}
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""

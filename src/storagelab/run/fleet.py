@@ -17,7 +17,6 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import Frozen
 from storagelab.run.dealing import Slice
-from storagelab.run.executors import Executor
 from storagelab.run.loop import failed_run, make_slice
 from storagelab.run.rounds import Round, RoundDealer
 from storagelab.run.store import Store
@@ -33,6 +32,7 @@ from storagelab.targets import (
 )
 
 if TYPE_CHECKING:
+    from storagelab.run.cluster import Cluster
     from storagelab.run.progress import RunProgress
 
 # --- dealing, where the store is -------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Rounds:
         self._dealer, self._store, self._progress = RoundDealer(todo, at_once, site), store, progress
         self._cells = {cell.cell_id: cell for cell in plan.cells}
 
-    def make(self, executor: Executor[Slice, Run]) -> None:
+    def make(self, executor: Cluster[Slice, Run]) -> None:
         """Make what is left of each round, and append each run as it ends."""
         self._executor = executor
         executor.execute(self)

@@ -260,25 +260,22 @@ def _make_or_check(connection: opening.Connection, file: Path, experiment: Exper
     if stored.sha256 != experiment.sha256:
         raise StoreChanged(file, stored, experiment)
     if stored.race != experiment.race:
+        kind, options = _kind_and_options(stored)
         raise StoreError(
-            f"{file}: it holds {_kind(stored)}\n"
-            f"  go on with that: storagelab run SPEC{_options(stored)}\n"
+            f"{file}: it holds {kind}\n"
+            f"  go on with that: storagelab run SPEC{options}\n"
             "  or keep these results elsewhere with --results: runs of a race and of all repetitions are never mixed"
         )
 
 
-def _kind(experiment: Experiment) -> str:
+def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
+    """What a store of the experiment holds, and the options that go on with it."""
     if experiment.race is None:
-        return "results of all repetitions, not of a race"
-    within = experiment.race.within
-    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
-
-
-def _options(experiment: Experiment) -> str:
-    if experiment.race is None:
-        return ""
-    within = experiment.race.within
-    return " --find-best" + (f" --within {100 * within:g}%" if within else "")
+        return "results of all repetitions, not of a race", ""
+    if not experiment.race.within:
+        return "a race without a margin", " --find-best"
+    margin = f"{100 * experiment.race.within:g}"
+    return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
 
 
 def _experiment(connection: opening.Connection, file: Path) -> Experiment:

@@ -34,7 +34,6 @@ from storagelab.spec.keys import (
     dotted,
     error_for,
     problems,
-    put,
     split_path,
     unknown_key,
     with_unit_read,
@@ -83,20 +82,6 @@ def parse(text: str, source: str) -> Experiment:
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """What changed between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
     return list(_differences(old, new, ()))
-
-
-def at_scale(experiment: Experiment, scale: int) -> Experiment:
-    """The same experiment in smaller or larger simulated worlds. It is another spec, with a hash of its own."""
-    sets = {"target.scale": scale}
-    canonical = put(experiment.canonical, sets)
-    return experiment.model_copy(
-        update={
-            "text": f"# with target.scale = {scale}:\n{experiment.text}",
-            "sha256": _sha256(canonical),
-            "canonical": canonical,
-            "base": put(experiment.base, sets),
-        }
-    )
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:

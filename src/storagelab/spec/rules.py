@@ -4,7 +4,7 @@ and each engine and load takes only its own keys."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
+from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
 from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated
 
@@ -19,18 +20,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 _STABLE_NAMES = "/dev/disk/by-id/"
 _FOR_DATABASES = "is for databases, and target.engine is raw-io"
-_FOR_RAW_IO = "is for raw I/O, and target.engine is {engine}", 'Leave it out, or set engine = "raw-io" in [target].'
+_FOR_RAW_IO = "is for raw I/O, and target.engine is"
+_LEAVE_OUT = 'Leave it out, or set engine = "raw-io" in [target].'
 _GENERATORS = ", ".join(f'"{kind}"' for kind, load in KINDS.items() if load.generated)
-
-
-class Rule(NamedTuple):
-    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * is each volume's name, and
-    `broken` then takes the volume, too. Texts may name the {engine}, its {title}, the {load} and the volume's {name}."""
-
-    key: str
-    broken: Callable[..., bool]
-    problem: str
-    hint: str = "Leave it out."
 
 
 class Foreign(NamedTuple):
@@ -55,12 +47,12 @@ _ONLY_SIMULATED = Foreign(
         *(f"volumes.*.{key}" for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote"})),
         "between_runs.format_drives", "between_runs.move_files",
     ),
-    "is for simulated servers, and target.engine is {engine}",
+    "is for simulated servers, and target.engine is {config.target.engine}",
     'Leave it out, or simulate all of it: engine = "simulated" in [target].',
 )  # fmt: skip
 _ONLY_REAL = Foreign(
     (*_OF_REAL_SERVERS, "volumes.*.remote", "between_runs.pause_s"),
-    "is for real servers, and target.engine is {engine}",
+    "is for real servers, and target.engine is {config.target.engine}",
 )
 _PLACES = _ONLY_REAL._replace(keys=("volumes.*.path", "volumes.*.device"))
 _OF_DATABASES = Foreign(
@@ -75,7 +67,7 @@ _OF_DRIVES = Foreign(
 )
 _OF_GENERATORS = Foreign(
     ("layout.spread", "layout.tables", "layout.indexes", "layout.temp"),
-    "is for loads of a generator, and workload.kind is {load}",
+    "is for loads of a generator, and workload.kind is {load.kind}",
     f"Leave it out, or set workload.kind to {_GENERATORS}.",
 )
 
@@ -87,7 +79,8 @@ _OF_EVERY_CELL = (
          "Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out."),
 )  # fmt: skip
 _OF_VOLUMES = (
-    Rule("volumes.*.device", lambda _, volume: volume.device is not None, *_FOR_RAW_IO),
+    Rule("volumes.*.device", lambda _, volume: volume.device is not None,
+         f"{_FOR_RAW_IO} {{config.target.engine}}", _LEAVE_OUT),
     Rule("volumes.*.path", lambda _, volume: volume.path is None,
          "is missing; it must be text in quotes", 'Add to the spec:\n    [volumes.{name}]\n    path = "..."'),
     Rule("volumes.*.path", lambda _, volume: not volume.path.strip() or "\0" in volume.path,
@@ -117,7 +110,7 @@ _OF_SERVERS = (
 )  # fmt: skip
 _OF_RUNNING_SERVERS = (
     Rule("target.dsn_env", lambda config: not config.target.attached,
-         "is missing: storagelab starts no {title}",
+         "is missing: storagelab starts no {config.kind.title}",
          'Put its DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'),
     Rule("volumes.*.remote", lambda _, volume: not volume.remote,
          "is missing", "Add remote = true: the path is on the server's machine, and storagelab makes no folder there."),
@@ -140,7 +133,7 @@ _OF_SIMULATED_CELLS = (
     # a volume with a place is for other cells of a spec of raw I/O
     Rule("volumes.*.drives",
          lambda config, volume: volume.drives is None and not (config.target.raw_io and volume.real),
-         "is missing: a simulated volume needs drives", 'Name the drive: drives = ["{drive}"]'),
+         "is missing: a simulated volume needs drives", 'Name the drive: drives = [{drive}]'),
 )  # fmt: skip
 
 
@@ -197,8 +190,7 @@ def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
 
 
 def _for_raw_io(key: str, engine: str) -> SpecError:
-    problem, hint = _FOR_RAW_IO
-    return SpecError(problem.format(engine=engine), key=key, hint=hint)
+    return SpecError(f"{_FOR_RAW_IO} {engine}", key=key, hint=_LEAVE_OUT)
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
@@ -210,18 +202,18 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     else:
         yield from _foreign(config, _ONLY_SIMULATED)
         started = config.kind.starts_server
-        yield from _broken(
+        yield from broken(
             config, (*_OF_VOLUMES, *_OF_SERVERS, *(_OF_STARTED_SERVERS if started else _OF_RUNNING_SERVERS))
         )
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
-    yield from _broken(config, _OF_EVERY_CELL)
+    yield from broken(config, _OF_EVERY_CELL)
 
 
 def _foreign(config: Config, foreign: Foreign) -> Iterator[SpecError]:
     for pattern in foreign.keys:
         for key in _written(config, pattern):
-            yield _error(config, key, foreign.problem, foreign.hint)
+            yield Rule(key, lambda _: True, foreign.problem, foreign.hint).error(config)
 
 
 def _written(config: Config, pattern: str) -> list[str]:
@@ -239,25 +231,6 @@ def _inside(value: Any, part: str) -> list[tuple[str, Any]]:
         return []
     inside = getattr(value, part)
     return [] if inside is None or (part in _HARMLESS_IF_EMPTY and not inside) else [(part, inside)]
-
-
-def _broken(config: Config, rules: Sequence[Rule]) -> Iterator[SpecError]:
-    for rule in rules:
-        if "*" not in rule.key:
-            if rule.broken(config):
-                yield _error(config, rule.key, rule.problem, rule.hint)
-            continue
-        for name, volume in config.volumes.items():
-            if rule.broken(config, volume):
-                yield _error(config, rule.key.replace("*", name), rule.problem, rule.hint, name)
-
-
-def _error(config: Config, key: str, problem: str, hint: str, name: str = "") -> SpecError:
-    about = {
-        "engine": config.target.engine, "title": config.kind.title, "load": config.workload.kind, "name": name,
-        "drive": next(iter(config.drives), ""),
-    }  # fmt: skip
-    return SpecError(problem.format(**about), key=key, hint=hint.format(**about))
 
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:
@@ -279,7 +252,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     yield from _foreign(config, _ONLY_REAL)
     if config.target.raw_io:
         yield from _raw_conflicts(config)
-    yield from _broken(config, _OF_SIMULATED_CELLS)
+    yield from broken(config, _OF_SIMULATED_CELLS)
     yield from _drive_conflicts(config)
     yield from _history_conflicts(config)
 

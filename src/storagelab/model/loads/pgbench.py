@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices, shown
-from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ class Pgbench(GeneratedLoad):
     """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
 
     module, engines = "pgbench", ("postgres",)
+    rules = (
+        Rule("workload.latency_limit_s",
+             lambda config: config.workload.latency_limit_s is not None and config.workload.rate is None,
+             "is for loads with a rate: only those know when a transaction is late", "Set a rate, or leave it out."),
+        Rule("workload.partitions", lambda config: 0 < (config.workload.partitions or 0) < config.layout.data_files,
+             "{load.partitions} partitions can't be spread over {config.layout.data_files} data files",
+             "Raise it to {config.layout.data_files}, or leave it out."),
+    )  # fmt: skip
     less_data = "lower workload.scale"
     rows_made_per_s = 150_000  # measured on two slow cores: 1.5 million in 10 to 15 s
     kind: Literal["pgbench"] = "pgbench"
@@ -96,13 +104,3 @@ class Pgbench(GeneratedLoad):
             if name not in SPREAD:
                 hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
                 yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)
-        if self.latency_limit_s is not None and self.rate is None:
-            hint = "Set a rate, or leave it out."
-            problem = "is for loads with a rate: only those know when a transaction is late"
-            yield SpecError(problem, key="workload.latency_limit_s", hint=hint)
-        if self.partitions is not None and self.partitions < config.layout.data_files:
-            hint = f"Raise it to {config.layout.data_files}, or leave it out."
-            yield SpecError(
-                f"{self.partitions} partitions can't be spread over {config.layout.data_files} data files",
-                key="workload.partitions", hint=hint,
-            )  # fmt: skip

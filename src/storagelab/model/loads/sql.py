@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
-from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple, broken
 from storagelab.model.loads.sysbench import whole_seconds
 from storagelab.model.values import Described, LeftOut
 
@@ -30,6 +30,10 @@ class Sql(GeneratedLoad):
     """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
 
     module, engines = "sql", ("postgres", "mariadb")
+    rules = (
+        Rule("workload.setup", lambda config: not config.workload.setup and config.workload.restore is None,
+             "is missing: nothing makes the tables", 'setup = ["schema.sql"], or restore.'),
+    )  # fmt: skip
     less_data = "let workload.setup and workload.restore make less"
     own_database = True
     kind: Literal["sql"] = "sql"
@@ -53,27 +57,25 @@ class Sql(GeneratedLoad):
         return Data(None, "your files make")
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
-        """A database of the user's own."""
-        if not self.setup and self.restore is None:
-            yield SpecError(
-                "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
-            )
         if config.target.engine == "mariadb":
             yield from whole_seconds(self)
-            yield from self._on_mariadb(config)
-        if config.layout.data_files > 1 and not config.layout.spread:
-            hint = 'Name the big tables: spread = ["orders"] in [layout].'
-            yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
+            yield from broken(config, _ON_MARIADB)
+        yield from broken(config, _OF_FILES)
 
-    def _on_mariadb(self, config: Config) -> Iterator[SpecError]:
-        """What sysbench, which runs the transactions there, can't do; and where the server leaves other tables."""
-        for name in ("protocol", "latency_limit_s"):
-            if name in self.model_fields_set:
-                hint = "Leave it out: on mariadb sysbench runs the transactions."
-                yield SpecError("is for pgbench, which knows postgres only", key=f"workload.{name}", hint=hint)
-        if config.target.attached and config.data_volumes and not config.layout.spread:
-            hint = 'Name the big tables: spread = ["orders"] in [layout]; or leave [volumes] out.'
-            problem = (
-                "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume"
-            )
-            yield SpecError(problem, key="layout.spread", hint=hint)
+
+_SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
+_ON_MARIADB = (
+    *(
+        Rule(f"workload.{name}", lambda config, name=name: name in config.workload.model_fields_set,
+             "is for pgbench, which knows postgres only", "Leave it out: on mariadb sysbench runs the transactions.")
+        for name in ("protocol", "latency_limit_s")
+    ),
+    Rule("layout.spread",
+         lambda config: config.target.attached and bool(config.data_volumes) and not config.layout.spread,
+         "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume",
+         f"{_SPREAD}; or leave [volumes] out."),
+)  # fmt: skip
+_OF_FILES = (
+    Rule("layout.spread", lambda config: config.layout.data_files > 1 and not config.layout.spread,
+         "is missing: there are several data files", f"{_SPREAD}."),
+)  # fmt: skip

@@ -170,11 +170,11 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
-    fields: dict[str, Value] = {
-        "provenance": cell.provenance, "connections": cell.connections, "data_files": cell.data_files,
-        "runs_planned": cell.runs_planned, "runs_ok": cell.runs_ok, "runs_unverified": cell.runs_unverified,
-        "runs_failed": cell.runs_failed, "explained": cell.explained, "verdict": _verdict(findings, cell.cell_id),
-    }  # fmt: skip
+    names = (
+        "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "explained",
+    )  # fmt: skip
+    fields: dict[str, Value] = {name: getattr(cell, name) for name in names}
+    fields["verdict"] = _verdict(findings, cell.cell_id)
     if cell.elapsed_s is not None:
         spread = cell.elapsed_s
         fields |= _with_ends("mean", spread.mean, "_s")
