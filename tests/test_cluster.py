@@ -32,17 +32,17 @@ from real_cluster import Machines, Wire, machines
 
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
-from storagelab.run.errands import SimulatedRuns
 from storagelab.run.joining import Reach
+from storagelab.run.requests import SimulatedRuns
 
 pytestmark = pytest.mark.slow
 
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, errand=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines | Wire, request=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
-    return Cluster(errand or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
+    return Cluster(request or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
 
 
 def test_results_are_those_of_one_process_byte_for_byte(two, tmp_path, straight, monkeypatch):
-    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a slice is one run: the drives travel between all of them
+    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a batch is one run: the drives travel between all of them
     assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == list(range(12))
     assert results(tmp_path) == straight
     assert list((tmp_path / loop.STATE_FOLDER).iterdir()) == []
@@ -148,7 +148,7 @@ def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another
     (why,) = jobs.lost_for
     assert why.startswith("its worker tcp://127.0.0.1:")
     assert why.endswith("is gone")
-    assert any("its slice is dealt again" in line for line in said)
+    assert any("its batch is scheduled again" in line for line in said)
 
 
 def _kill_when_busy(cluster: Machines, executor: Cluster) -> None:
@@ -218,8 +218,8 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
     executor.execute(jobs)
     assert sorted(jobs.told_of) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a slice")
-    assert any("hangs: no answer in 5 s; its slice is dealt again" in line for line in said)
+    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a batch")
+    assert any("hangs: no answer in 5 s; its batch is scheduled again" in line for line in said)
     assert any("answers again" in line for line in said)
 
 
@@ -252,12 +252,12 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     executor, said = on(two, Texts(fill_the_disk))
     refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
 
-    def deal(host: str = "") -> str | None:  # there is work until the host has had some
+    def assign(host: str = "") -> str | None:  # there is work until the host has had some
         if not jobs.tasks and not any(refused in line for line in said):
             jobs.tasks.append("more 0.1")
         return jobs.tasks.pop(0) if jobs.tasks else None
 
-    jobs.deal = deal
+    jobs.assign = assign
     executor.execute(jobs)
     two.end(host)
     assert sorted(set(jobs.told_of) - {"more"}) == NAMES

@@ -25,7 +25,7 @@ NAMES = list("abcdefgh")
 
 
 class Noting:
-    """Jobs that record news and losses; lost work is dealt again. `then` reacts to a piece of news."""
+    """Jobs that record news and losses; lost work is scheduled again. `then` reacts to a piece of news."""
 
     def __init__(self, *tasks: str) -> None:
         self.tasks, self.told_of, self.lost_for = list(tasks), list[str](), list[str]()
@@ -34,7 +34,7 @@ class Noting:
         self.pids: dict[str, int] = {}
         self.told_together = list[int]()
 
-    def deal(self, host: str = "") -> str | None:
+    def assign(self, host: str = "") -> str | None:
         return self.tasks.pop(0) if self.tasks else None
 
     @property

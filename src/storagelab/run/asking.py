@@ -17,7 +17,7 @@ from distributed import Client, Future
 from storagelab.errors import PreflightError
 from storagelab.run.data_only import told_by
 from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
-from storagelab.run.messages import LARGEST_BYTES, Answer, Errand, NoMessage, read, words
+from storagelab.run.messages import LARGEST_BYTES, Answer, NoMessage, Request, read, words
 
 _FETCH_S = 60.0
 _SOON_S, _LOOK_S = 5.0, 0.05
@@ -30,15 +30,20 @@ News = TypeVar("News")
 
 
 def submitted(
-    client: Client, address: str, key: str, errand: Errand[T, Any], task: T, resources: Mapping[str, int] | None = None
+    client: Client,
+    address: str,
+    key: str,
+    request: Request[T, Any],
+    task: T,
+    resources: Mapping[str, int] | None = None,
 ) -> Future:
     """Sends a worker the name of its function and a message. Dask's own pickle of them names nothing but Python's own
     functions, so the scheduler needs no storagelab."""
-    entry = Task(None, pkgutil.resolve_name, errand.entry)
+    entry = Task(None, pkgutil.resolve_name, request.entry)
     return client.submit(
         operator.call,
         entry,
-        errand.message(task),
+        request.message(task),
         key=key,
         workers=[address],
         pure=False,
@@ -66,12 +71,12 @@ def _size_of(future: Future) -> int:
     return 0
 
 
-def heard(future: Future, errand: Errand[T, News], task: T, host: str) -> Answer[News] | BaseException:
+def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answer[News] | BaseException:
     """A worker's answer, or the error. One that can't be had is as good as cancelled."""
     try:
         if future.status not in ("finished", "error"):
             return CancelledError()
-        return read(errand, task, host, future.result(timeout=_FETCH_S))
+        return read(request, task, host, future.result(timeout=_FETCH_S))
     except (OSError, TimeoutError) as error:
         if future.status == "error":
             return error
@@ -139,12 +144,12 @@ def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Pres
 
 
 def ask_each(
-    reach: Reach, address_of: Mapping[str, str], errand: Errand[T, Any], task: T, say: Callable[[str], None],
+    reach: Reach, address_of: Mapping[str, str], request: Request[T, Any], task: T, say: Callable[[str], None],
     patience_s: float,
 ) -> dict[str, object]:  # fmt: skip
     """What each host reports on the task: its one piece of news, or an error."""
     with joined(reach) as client:
-        told = _ask(client, tuple(address_of.values()), errand, task, say, patience_s)
+        told = _ask(client, tuple(address_of.values()), request, task, say, patience_s)
     return {host: _news(told[address]) for host, address in address_of.items()}
 
 
@@ -161,14 +166,14 @@ def _news(told: Answer[Any] | BaseException) -> object:
 def _ask(
     client: Client,
     addresses: Sequence[str],
-    errand: Errand[T, Any],
+    request: Request[T, Any],
     task: T,
     say: Callable[[str], None],
     patience_s: float,
 ) -> dict[str, Answer[Any] | BaseException]:
     """The answer of each worker, or an error. A worker amid another campaign's run answers when that is over."""
     asked: dict[str, Future] = {
-        address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", errand, task)
+        address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", request, task)
         for address in addresses
     }
     began, told = time.monotonic(), False
@@ -178,7 +183,7 @@ def _ask(
             told = True
         time.sleep(_LOOK_S)
     return {
-        address: heard(future, errand, task, "") if future.done() else TimeoutError(f"no answer in {patience_s:.0f} s")
+        address: heard(future, request, task, "") if future.done() else TimeoutError(f"no answer in {patience_s:.0f} s")
         for address, future in asked.items()
     }
 

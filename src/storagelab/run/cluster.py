@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError
 from storagelab.run.asking import failure, heard, introduction_in, no_slot, submitted
 from storagelab.run.executors import Jobs
 from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
-from storagelab.run.messages import Answer, Errand, words
+from storagelab.run.messages import Answer, Request, words
 
 _INTRODUCING = Introducing()
 _LOOK_S = 1.0
@@ -34,7 +34,7 @@ _AWAY_S = 60.0
 _FETCHERS = 16
 _MOST_THREADS = 1024
 _TOGETHER = 256
-"""At most so many answers are heard before tasks are dealt again."""
+"""At most so many answers are heard before tasks are scheduled again."""
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -63,7 +63,7 @@ class _Worker:
     asked: Future
     """Who it is."""
     host: str = ""
-    """Its host's name, where tasks are dealt by it."""
+    """Its host's name, where tasks go by it."""
     welcome: bool = False
     at_work: list[str] = field(default_factory=list)
     """Keys of what was sent to it, what it hangs at included."""
@@ -74,7 +74,7 @@ class Cluster(Generic[T, News]):
 
     def __init__(
         self,
-        errand: Errand[T, News],
+        request: Request[T, News],
         reach: Reach,
         say: Callable[[str], None],
         *,
@@ -82,9 +82,9 @@ class Cluster(Generic[T, News]):
         tick_s: float = 0.5,
         fleet: Collection[str] = (),
     ) -> None:
-        """`errand`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
-        hosts to which tasks are dealt by name, one at a time to each; without it, all workers are alike."""
-        self._errand, self._reach, self._limit_s, self._tick_s = errand, reach, limit_s, tick_s
+        """`request`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
+        hosts that get tasks by name, one at a time to each; without it, all workers are alike."""
+        self._request, self._reach, self._limit_s, self._tick_s = request, reach, limit_s, tick_s
         self._tell = say
         self._fleet, self._seen = fleet, dict[str, float]()
         self._workers: dict[str, _Worker] = {}
@@ -163,21 +163,21 @@ class Cluster(Generic[T, News]):
         looking = threading.Thread(target=_look, args=(client, self._events, done), daemon=True)
         looking.start()
         try:
-            while self._deal(jobs):
+            while self._assign(jobs):
                 self._hear(jobs)
                 self._look_at_clock(jobs)
         finally:
             done.set()
             self._fetchers.shutdown(wait=False, cancel_futures=True)
 
-    # --- dealing -----------------------------------------------------------------------------------------------------
+    # --- scheduling -----------------------------------------------------------------------------------------------------
 
-    def _deal(self, jobs: Jobs[T, News]) -> bool:
+    def _assign(self, jobs: Jobs[T, News]) -> bool:
         """Send a task to each free thread. Whether there is anything to wait for."""
         nothing = False
         for worker in self._workers.values():
             while worker.welcome and len(worker.at_work) < worker.slots:
-                task = jobs.deal(worker.host)
+                task = jobs.assign(worker.host)
                 if task is None and not self._fleet:
                     return len(self._sent) > self._hanging
                 if task is None:
@@ -193,17 +193,17 @@ class Cluster(Generic[T, News]):
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         slot = {RESOURCE: 1} if self._fleet else None
-        future = self._ask("answered", worker.address, key, self._errand, task, worker.host, slot)
+        future = self._ask("answered", worker.address, key, self._request, task, worker.host, slot)
         self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
         worker.at_work.append(key)
 
     def _ask(
-        self, kind: str, address: str, key: str, errand: Errand[E, Any], task: E, host: str = "",
+        self, kind: str, address: str, key: str, request: Request[E, Any], task: E, host: str = "",
         resources: Mapping[str, int] | None = None,
     ) -> Future:  # fmt: skip
         """Send a worker a task. Its answer is an event of this kind: of the key, or of who the worker is."""
         try:
-            future = submitted(self._client, address, key, errand, task, resources)
+            future = submitted(self._client, address, key, request, task, resources)
         except (OSError, RuntimeError, ValueError) as error:
             raise self._gone(error) from None
         events, fetchers = self._events, self._fetchers
@@ -211,7 +211,7 @@ class Cluster(Generic[T, News]):
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):  # it has been shut down
-                fetchers.submit(lambda: events.put((kind, which, heard(ended, errand, task, host))))
+                fetchers.submit(lambda: events.put((kind, which, heard(ended, request, task, host))))
 
         future.add_done_callback(fetch)
         return future
@@ -239,7 +239,7 @@ class Cluster(Generic[T, News]):
                         raise self._gone(what)
 
     def _heard(self) -> list[tuple[str, Any, Any]]:
-        """What has come, but not so much that dealing waits long."""
+        """What has come, but not so much that scheduling waits long."""
         heard = []
         with contextlib.suppress(queue.Empty):
             heard.append(self._events.get(timeout=self._tick_s))
@@ -261,7 +261,7 @@ class Cluster(Generic[T, News]):
             jobs.ended(sent.task)
 
     def _over(self, key: str) -> _Sent[T] | None:
-        """What was sent and is over; None if it was dealt again meanwhile."""
+        """What was sent and is over; None if it was scheduled again meanwhile."""
         sent = self._sent.get(key)
         if sent is None:
             return None
@@ -269,14 +269,14 @@ class Cluster(Generic[T, News]):
         sent.worker.at_work.remove(key)
         if not sent.given_up:
             return sent
-        self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
+        self._say(f"worker {sent.worker.address} answers again: another worker has its task")
         return None
 
     def _see(self, jobs: Jobs[T, News], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
             worker = self._workers.pop(address)
             self._refused = {other: why for other, why in self._refused.items() if why != _second(worker.host)}
-            self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
+            self._say(f"worker {address} is gone{'; its batch is scheduled again' if worker.at_work else ''}")
             for key in worker.at_work:
                 sent = self._sent.pop(key)
                 if not sent.given_up:
@@ -355,8 +355,8 @@ class Cluster(Generic[T, News]):
             if self._clock.now_s - sent.since_s > self._limit_s:
                 sent.given_up = True
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
-                self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
-                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
+                self._say(f"worker {address} hangs: no answer in {limit}; its batch is scheduled again")
+                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a batch")
 
 
 def _second(host: str) -> str:

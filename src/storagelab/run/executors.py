@@ -40,7 +40,7 @@ Work = Callable[[Task, Callable[[News], None]], None]
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
-    def deal(self, host: str = "") -> Task | None:
+    def assign(self, host: str = "") -> Task | None:
         """A task to begin now; None if there is none at present. `host`: whose it will be, where that matters."""
         ...
 
@@ -58,7 +58,7 @@ class Jobs(Protocol[Task, Heard]):
         ...
 
     def lost(self, task: Task, why: str) -> None:
-        """The process that did this task is gone. Its unreported part may be dealt again."""
+        """The process that did this task is gone. Its unreported part may be scheduled again."""
         ...
 
 
@@ -84,7 +84,7 @@ class Here(Generic[Task, News]):
         return 1
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
-        while (task := jobs.deal()) is not None:
+        while (task := jobs.assign()) is not None:
             self._work(task, jobs.told)
             jobs.ended(task)
 
@@ -105,10 +105,10 @@ class Processes(Generic[Task, News]):
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
         self._kills = Kills("the campaign began")
         try:
-            self._deal(jobs)
+            self._assign(jobs)
             while any(worker.task is not None for worker in self._workers):
                 self._hear(jobs)
-                self._deal(jobs)
+                self._assign(jobs)
         finally:
             with uninterrupted():
                 for worker in self._workers:
@@ -142,11 +142,11 @@ class Processes(Generic[Task, News]):
                     ended, worker.task = worker.task, None
                     jobs.ended(ended)
 
-    def _deal(self, jobs: Jobs[Task, News]) -> None:
+    def _assign(self, jobs: Jobs[Task, News]) -> None:
         """Start all processes before the first one gets its task; a process takes its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
-        while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
+        while len(self._workers) - len(idle) < self._count and (task := jobs.assign()) is not None:
             worker = idle.pop() if idle else self._start()
             worker.give(task)
             given.append(worker)

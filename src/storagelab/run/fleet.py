@@ -1,4 +1,4 @@
-"""The runs of real servers on the hosts of a fleet: what is dealt to hosts, and what is done there.
+"""The runs of real servers on the hosts of a fleet: which host gets which, and what is done there.
 
 Each run is a task of its own, so that what is measured is stored as soon as it is. Volumes' paths, credentials and servers
 are each host's own; relative paths start at the folder in which its worker was started.
@@ -16,9 +16,9 @@ from storagelab.machine.doctor import Ability
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import Frozen
-from storagelab.run.dealing import Slice
-from storagelab.run.loop import failed_run, make_slice
-from storagelab.run.rounds import Round, RoundDealer
+from storagelab.run.loop import failed_run, make_batch
+from storagelab.run.rounds import Round, RoundSchedule
+from storagelab.run.scheduling import Batch
 from storagelab.run.store import Store
 from storagelab.targets import (
     Preflight,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
     from storagelab.run.progress import RunProgress
 
-# --- dealing, where the store is -------------------------------------------------------------------------------------
+# --- scheduling, where the store is -------------------------------------------------------------------------------------
 
 
 class Rounds:
@@ -45,36 +45,36 @@ class Rounds:
     def __init__(
         self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: Site, progress: RunProgress
     ) -> None:
-        self._dealer, self._store, self._progress = RoundDealer(todo, at_once, site), store, progress
+        self._schedule, self._store, self._progress = RoundSchedule(todo, at_once, site), store, progress
         self._cells = {cell.cell_id: cell for cell in plan.cells}
 
-    def make(self, executor: Cluster[Slice, Run]) -> None:
+    def make(self, executor: Cluster[Batch, Run]) -> None:
         """Make what is left of each round, and append each run as it ends."""
         self._executor = executor
         executor.execute(self)
 
     @property
     def over(self) -> bool:
-        return self._dealer.ended
+        return self._schedule.ended
 
-    def deal(self, host: str = "") -> Slice | None:
-        dealt = self._dealer.deal(host, self._executor.hosts)
-        if dealt is None:
+    def assign(self, host: str = "") -> Batch | None:
+        scheduled = self._schedule.assign(host, self._executor.hosts)
+        if scheduled is None:
             return None
-        self._progress.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)
-        return dealt.slice
+        self._progress.scheduled(scheduled.planned, self._cells[scheduled.planned.cell_id], host, scheduled.instead_of)
+        return scheduled.batch
 
     def told(self, *news: Run) -> None:
         self._store.append(*news)
         for run in news:
-            self._dealer.told_of(run)
+            self._schedule.told_of(run)
             self._progress.stored(run)
 
-    def ended(self, task: Slice) -> None:
-        self._dealer.freed(task)
+    def ended(self, task: Batch) -> None:
+        self._schedule.freed(task)
 
-    def lost(self, task: Slice, why: str) -> None:
-        given_up = self._dealer.lost(task)
+    def lost(self, task: Batch, why: str) -> None:
+        given_up = self._schedule.lost(task)
         for position, attempt in given_up.wanted.items() if given_up is not None else ():
             planned = task.block.runs[position]
             reason = f"{why}; this was the third worker to end at this run"
@@ -87,7 +87,7 @@ _swept: set[tuple[str, int]] = set()
 """Campaigns and their blocks for which this process has removed what killed ones left."""
 
 
-def make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
+def make_on_host(campaign: str, work: Batch, tell: Callable[[Run], None]) -> None:
     """Make a run on this host. `campaign` distinguishes this one from those that the host's worker served before.
 
     Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone.
@@ -98,7 +98,7 @@ def make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> Non
         if (campaign, work.number) not in _swept:
             sweep(plan, work.site)
             _swept.add((campaign, work.number))
-        make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+        make_batch(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
     if any(run.status == "failed" for run in runs):
         preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:

@@ -42,7 +42,7 @@ _SETTINGS = "ca-file", "client.cert", "client.key"
 _ENDING_S = 10.0
 _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
 _QUIET = {
-    "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
+    "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a batch are large on purpose
     "distributed.diagnostics.computations.nframes": 0,  # no lines of our programs are sent along
 }
 logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
@@ -182,7 +182,7 @@ class Introduction(Frozen):
 
 
 class Introducing:
-    """The errand of a new worker."""
+    """The request of a new worker."""
 
     entry = f"{__name__}:introduce"
 

@@ -117,7 +117,7 @@ class RunProgress:
         self._show()
         self._check()
 
-    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
+    def scheduled(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
         """A host of a fleet gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
         if self._rounds.get(host) != planned.repetition or instead_of:
             taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""

@@ -10,7 +10,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.model.plan import Plan, Race
 from storagelab.model.values import share_of
 from storagelab.run import loop
-from storagelab.run.dealing import Slice
+from storagelab.run.scheduling import Batch
 from storagelab.spec.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ class Elsewhere(NamedTuple):
 
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
-    ) -> Cluster[Slice, loop.News]:
+    ) -> Cluster[Batch, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
         with _dask():
-            from storagelab.run import cluster, errands
+            from storagelab.run import cluster, requests
         reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(errands.SimulatedRuns(), reach, say, limit_s=limit_s)
+        return cluster.Cluster(requests.SimulatedRuns(), reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
         """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""

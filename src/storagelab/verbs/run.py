@@ -14,7 +14,7 @@ from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.words.race import course_text
-from storagelab.run import dealing, loop, stored
+from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
@@ -113,13 +113,13 @@ class _Here(NamedTuple):
                 attempts = store.attempts()
                 race = self.racing(self._stored(store, 0)) if self.asked.race is not None else None
                 plan = plan if race is None else race.course.plan
-        return bool(dealing.pending(plan, attempts, again=self.asked.again))
+        return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: Racing | None) -> None:
         """Make the runs that are left, of a race as many rounds as it takes."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.course.plan
-        pending = dealing.pending(plan, store.attempts(), again=again)
+        pending = scheduling.pending(plan, store.attempts(), again=again)
         before = len(plan.runs) - len(pending)
         if race is not None:
             failed_before = [planned for planned in pending if planned not in race.course.possible]
