@@ -15,7 +15,6 @@ from typing import Any
 import typer.main
 
 from storagelab import cli, errors
-from storagelab.__main__ import INTERRUPTED
 from storagelab.findings.campaigns import Gate
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.report.export import document

@@ -20,7 +20,7 @@ from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import LARGEST_SCALE
-from storagelab.stopping import Interruptible
+from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
 app = typer.Typer(
@@ -409,11 +409,11 @@ def main() -> None:
             else:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - it is told or raised again
         # Whatever goes wrong once it was asked to stop comes of stopping amid something, such as a library's loading.
         if stopping.asked:
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
         _fail(error)
 
 
@@ -428,7 +428,7 @@ def _fail(error: Exception) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         case OSError():
             screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
-            sys.exit(2)
+            sys.exit(StoragelabError.exit_code)
         case _:
             raise error
 

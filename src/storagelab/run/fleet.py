@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storagelab import targets
 from storagelab.errors import PreflightError
 from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability
@@ -20,16 +21,6 @@ from storagelab.run.loop import failed_run, make_batch
 from storagelab.run.rounds import Round, RoundSchedule
 from storagelab.run.scheduling import Batch
 from storagelab.run.store import Store
-from storagelab.targets import (
-    Preflight,
-    Site,
-    preflight,
-    remove_templates,
-    server_abilities,
-    sweep,
-    try_starting,
-    volumes_locked,
-)
 
 if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
@@ -43,7 +34,7 @@ class Rounds:
     paths of `site` are the hosts' own. Only this class writes the store and calls the progress."""
 
     def __init__(
-        self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: Site, progress: RunProgress
+        self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: targets.Site, progress: RunProgress
     ) -> None:
         self._schedule, self._store, self._progress = RoundSchedule(todo, at_once, site), store, progress
         self._cells = {cell.cell_id: cell for cell in plan.cells}
@@ -94,13 +85,13 @@ def make_on_host(campaign: str, work: Batch, tell: Callable[[Run], None]) -> Non
     """
     plan = Plan(cells=tuple(work.block.cells.values()), runs=())
     runs: list[Run] = []
-    with volumes_locked(plan, work.site):  # run by run: another worker of this campaign may share the volumes, in turns
+    with targets.volumes_locked(plan, work.site):  # another worker may share them, in turns
         if (campaign, work.number) not in _swept:
-            sweep(plan, work.site)
+            targets.sweep(plan, work.site)
             _swept.add((campaign, work.number))
         make_batch(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
     if any(run.status == "failed" for run in runs):
-        preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
+        targets.preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:
         tell(run)
 
@@ -109,7 +100,7 @@ class Asked(Frozen):
     """What each host is asked before anything starts."""
 
     plan: Plan
-    site: Site
+    site: targets.Site
     allow_commands: bool
     """Settings may run programs and load code."""
 
@@ -117,7 +108,7 @@ class Asked(Frozen):
 class Found(Frozen):
     """What a host says: what its check found and what it can measure, or why it can't make the runs."""
 
-    preflight: Preflight | None
+    preflight: targets.Preflight | None
     abilities: tuple[Ability, ...] = ()
     refusal: str = ""
 
@@ -127,17 +118,17 @@ def look_around(asked: Asked) -> Found:
     volumes: dict[str, Path] = {}
     try:
         experiment = Experiment(name=asked.site.experiment)
-        found = preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
-        with volumes_locked(asked.plan, asked.site):
+        found = targets.preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
+        with targets.volumes_locked(asked.plan, asked.site):
             pass  # nobody else is there
-        try_starting(asked.plan, asked.site)
+        targets.try_starting(asked.plan, asked.site)
         for cell in asked.plan.cells:
             volumes |= asked.site.volume_paths(cell.config)
     except PreflightError as error:
         return Found(preflight=None, refusal=str(error))
-    return Found(preflight=found, abilities=(*server_abilities(), *doctor.abilities(volumes, None)))
+    return Found(preflight=found, abilities=(*targets.server_abilities(), *doctor.abilities(volumes, None)))
 
 
 def clean_up(asked: Asked) -> None:
     """Remove the templates of a campaign that is over."""
-    remove_templates(asked.plan, asked.site)
+    targets.remove_templates(asked.plan, asked.site)

@@ -24,25 +24,9 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.waits import conservation, normalise
+from storagelab.report.export import findings_form as concluded
+from storagelab.report.export import run_form as stored
 from storagelab.report.export.document import SCHEMA, Opening
-from storagelab.report.export.findings_form import (
-    AnswerForm,
-    CautionForm,
-    ComparisonForm,
-    EffectForm,
-    FindingsForm,
-    LoadForm,
-    RaceForm,
-)
-from storagelab.report.export.run_form import (
-    CheckForm,
-    DurabilityForm,
-    Measured,
-    Planned,
-    SeriesForm,
-    Wait,
-    WaitingTask,
-)
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.headline import headline
@@ -160,11 +144,11 @@ def _config(config: Config) -> Json:
 def _run(run: Run) -> Json:
     """One run; a failed one has its status and reason and no figures."""
     measured = _NOT_MEASURED if run.measurement is None or run.status == "failed" else _measured(run.measurement)
-    return {**_filled(Planned, run), **measured}
+    return {**_filled(stored.Planned, run), **measured}
 
 
 _NOT_MEASURED: Json = {
-    **dict.fromkeys(Measured.__annotations__), "connection_s": [], "latency_s": {}, "waits": [], "waiting_tasks": [],
+    **dict.fromkeys(stored.Measured.__annotations__), "connection_s": [], "latency_s": {}, "waits": [], "waiting_tasks": [],
     "counters": {}, "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [],
 }  # fmt: skip
 
@@ -174,7 +158,7 @@ def _measured(measured: Measurement) -> Json:
     audit = conservation(waits) if waits is not None else None
     rows = normalise(waits) if waits is not None else ()
     return _filled(
-        Measured,
+        stored.Measured,
         measured,
         rows=measured.work.amount,
         rows_per_s=measured.work_per_s,
@@ -182,13 +166,13 @@ def _measured(measured: Measurement) -> Json:
         available_s=audit and audit.available_s,
         explained=audit and audit.explained,
         latency_s=latencies.figures_s(measured.latency) if measured.latency is not None else {},
-        waits=[_filled(Wait, row, counted=row.method == "counter") for row in rows],
+        waits=[_filled(stored.Wait, row, counted=row.method == "counter") for row in rows],
         waiting_tasks=[
-            _filled(WaitingTask, task, resource=masked(task.resource.text)) for task in measured.waiting_tasks
+            _filled(stored.WaitingTask, task, resource=masked(task.resource.text)) for task in measured.waiting_tasks
         ],
-        series=_filled(SeriesForm, measured.series),
-        checks=[_filled(CheckForm, check) for check in measured.checks],
-        durability=durability and _filled(DurabilityForm, durability),
+        series=_filled(stored.SeriesForm, measured.series),
+        checks=[_filled(stored.CheckForm, check) for check in measured.checks],
+        durability=durability and _filled(stored.DurabilityForm, durability),
     )
 
 
@@ -240,27 +224,31 @@ def _findings(findings: Findings) -> Json:
     found = answer(findings)
     lines = [masked(line.text) for line in answer_lines(findings, found)]
     return _filled(
-        FindingsForm,
+        concluded.FindingsForm,
         findings,
         ("verdict", "compared", "headline", "sentences", "answer"),
         headline=masked(headline(findings)),
         sentences=plain(sentences(findings)),
-        answer=_filled(AnswerForm, found, lines=lines, doubts=list(found.cautions)),
+        answer=_filled(concluded.AnswerForm, found, lines=lines, doubts=list(found.cautions)),
         race=findings.race and _race(findings.race),
         left_out=[{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         loads=[
-            _filled(LoadForm, one, ("load", "cells", "verdict", "best", "tied", "fastest")) for one in findings.loads
+            _filled(concluded.LoadForm, one, ("load", "cells", "verdict", "best", "tied", "fastest"))
+            for one in findings.loads
         ],
-        comparisons=[_ratio(ComparisonForm, one) for one in findings.comparisons],
-        effects=[_ratio(EffectForm, one) for one in findings.effects],
-        cautions=[_filled(CautionForm, one, text=masked(caution_sentence(one, findings))) for one in findings.cautions],
-        speed_ups=[_ratio(EffectForm, one) for one in findings.speed_ups],
+        comparisons=[_ratio(concluded.ComparisonForm, one) for one in findings.comparisons],
+        effects=[_ratio(concluded.EffectForm, one) for one in findings.effects],
+        cautions=[
+            _filled(concluded.CautionForm, one, text=masked(caution_sentence(one, findings)))
+            for one in findings.cautions
+        ],
+        speed_ups=[_ratio(concluded.EffectForm, one) for one in findings.speed_ups],
     )
 
 
 def _race(race: RaceSummary) -> Json:
     left = [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left]
-    return _filled(RaceForm, race, left=left, small=None)
+    return _filled(concluded.RaceForm, race, left=left, small=None)
 
 
 def _ratio(form: type, one: Comparison | Effect) -> Json:
