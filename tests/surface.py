@@ -19,6 +19,7 @@ from storagelab.findings.campaigns import Gate
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.report.export import document
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
+from storagelab.stopping import INTERRUPTED
 
 RECORD = Path(__file__).parent / "golden" / "surface.json"
 Schema = Mapping[str, Any]
