@@ -43,14 +43,16 @@ def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: 
 def saying_how_far() -> Iterator[Tell]:
     """Says on stderr how far checks have come that take more than a second: in one line that moves on a terminal, in a line
     now and then elsewhere."""
-    course = _Course()
+    shown = _Shown()
     try:
-        yield course.tell
+        yield shown.tell
     finally:
-        course.end()
+        shown.end()
 
 
-class _Course:
+class _Shown:
+    """How far the checks have come, as it is shown."""
+
     def __init__(self) -> None:
         self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
         self._console = screen.err()
