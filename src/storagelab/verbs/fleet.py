@@ -22,8 +22,7 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.stopping import Interruptible
 from storagelab.targets import Site
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import site_of
-from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside
+from storagelab.verbs.planning import saying_what_is_stored, site_of, tell_if_set_aside
 from storagelab.words.numbers import bytes_, plural
 
 if TYPE_CHECKING:

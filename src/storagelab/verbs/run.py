@@ -22,8 +22,7 @@ from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import look_at, saying_how_far, site_of
-from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside
+from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import Course
