@@ -270,7 +270,9 @@ def _checked_drive(content: dict[str, object]) -> Profile:
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
     groups = {one.path.partition(".")[0] for one in figures_of(str(kind))}
     for name in sorted(content.keys() - groups - _Drive.model_fields.keys() - {"kind"}):
-        raise ValueError(f"{dotted((name,))}: {_PLAIN['extra_forbidden']}")
+        inside = content[name]
+        if not (isinstance(inside, dict) and all(isinstance(one, dict) for one in inside.values())):
+            raise ValueError(f"{dotted((name,))}: {_PLAIN['extra_forbidden']}")
     models: dict[object, type[Profile]] = {"flash": FlashProfile}
     profile = _checked(content, models.get(kind, DeviceProfile))
     if not isinstance(profile, FlashProfile):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,31 +79,55 @@ class Schedule:
 
     def __init__(self, todo: Sequence[Batch], processes: int) -> None:
         self.processes = processes
-        self._left = {batch.number: batch for batch in todo}
+        self._left: dict[int, Batch] = {}
         """Block -> its runs not scheduled yet."""
+        self._runs_left = 0
         self._in_work: dict[int, _InWork] = {}
+        self._offered: list[tuple[int, int, int]] = []
+        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, number of the offer, block).
+        Entries that no longer hold are skipped."""
+        self._offers = itertools.count()
         self._losses: dict[tuple[int, int], int] = {}
         """Block and position of a run -> how many processes died at it."""
+        for batch in todo:
+            self._put(batch)
 
     def assign(self) -> Batch | None:
         """A batch for a process that is free; None if no block is."""
-        idle = [number for number in self._left if number not in self._in_work]
-        if not idle:
+        runs, number = self._runs(), self._next()
+        if number is None:
             return None
-        runs = self._runs()
-        # A single process makes whole blocks, one after the other.
-        number = idle[0] if self.processes == 1 else max(idle, key=lambda one: len(self._left[one].wanted))
-        scheduled, rest = self._left.pop(number).split(runs)
+        chosen = self._left.pop(number)
+        self._runs_left -= len(chosen.wanted)
+        scheduled, rest = chosen.split(runs)
         self._in_work[number] = _InWork.of(scheduled)
         if rest.wanted:
-            self._left[number] = rest
+            self._put(rest)
         return scheduled
 
+    def _next(self) -> int | None:
+        """The idle block with the most runs left; for a single process the first one, as it makes whole blocks."""
+        if self.processes == 1:
+            return next((number for number in self._left if number not in self._in_work), None)
+        while self._offered:
+            runs, _, number = heapq.heappop(self._offered)
+            if number not in self._in_work and number in self._left and len(self._left[number].wanted) == -runs:
+                return number
+        return None
+
+    def _put(self, left: Batch) -> None:
+        self._left[left.number] = left
+        self._runs_left += len(left.wanted)
+        self._offer(left.number)
+
+    def _offer(self, number: int) -> None:
+        if number in self._left and number not in self._in_work:
+            heapq.heappush(self._offered, (-len(self._left[number].wanted), next(self._offers), number))
+
     def _runs(self) -> int:
-        runs_left = sum(len(batch.wanted) for batch in self._left.values())
         if self.processes == 1 or len(self._left) <= self.processes:
-            return runs_left  # no reason to hand blocks to other processes
-        return max(1, runs_left // (_BATCHES * self.processes))
+            return self._runs_left  # no reason to hand blocks to other processes
+        return max(1, self._runs_left // (_BATCHES * self.processes))
 
     def told_of(self, run: Run) -> None:
         """Take note of a finished run. The last run of a batch frees its process and its block."""
@@ -109,11 +135,12 @@ class Schedule:
         del unreported[run.sequence]
         if not unreported:
             del self._in_work[run.block]
+            self._offer(run.block)
 
     def freed(self, scheduled: Batch) -> None:
         """The process of this batch is free again. Its unreported runs, if any, are scheduled again: they were not begun."""
         if (batch := self._taken_back(scheduled)) is not None:
-            self._left[batch.number] = batch
+            self._put(batch)
 
     def _taken_back(self, scheduled: Batch) -> Batch | None:
         """All runs left of the block, if some of this batch are unreported; they are out of work from now on."""
@@ -124,7 +151,10 @@ class Schedule:
         del self._in_work[block]
         batch = in_work.left
         rest = self._left.pop(block, None)
-        return batch if rest is None else batch._replace(wanted=batch.wanted | rest.wanted)
+        if rest is None:
+            return batch
+        self._runs_left -= len(rest.wanted)
+        return batch._replace(wanted=batch.wanted | rest.wanted)
 
     def lost(self, scheduled: Batch) -> Batch | None:
         """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often at one run,
@@ -135,7 +165,7 @@ class Schedule:
         at = block, min(whole.wanted)
         self._losses[at] = self._losses.get(at, 0) + 1
         if self._losses[at] < ATTEMPTS:
-            self._left[block] = whole
+            self._put(whole)
             return None
         self._in_work[block] = _InWork.of(whole)
         return whole
