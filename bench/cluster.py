@@ -1,4 +1,4 @@
-"""Measures what a cluster costs: a slice, two workers against two processes, and a client with many workers."""
+"""Measures what a cluster costs: a batch, two workers against two processes, and a client with many workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -26,11 +27,11 @@ from storagelab.console import Screen
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.run import cluster, joining, loop
-from storagelab.run.dealing import Dealer, Slice
-from storagelab.run.errands import SimulatedRuns
 from storagelab.run.executors import Executor
-from storagelab.run.messages import Errand
+from storagelab.run.messages import Request
 from storagelab.run.progress import RunProgress
+from storagelab.run.requests import SimulatedRuns
+from storagelab.run.scheduling import Batch, Schedule
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
 from storagelab.targets import Site
@@ -58,13 +59,14 @@ Elsewhere = Executor[Any, Any]
 
 def figures(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
     """Every figure of a cluster, each as soon as it is measured."""
-    yield from _slices(folder, _article_a(SMALLEST, 1 if quick else 3))
+    yield from _batches(folder, _article_a(SMALLEST, 1 if quick else 3))
     yield from _against_processes(folder, _article_a(SCALE, 2 if quick else 5), 2 if quick else max(3, pairs // 3))
     yield from _many_workers(folder, 20.0 if quick else WATCHED_S)
 
 
 def _article_a(scale: int, repetitions: int) -> Experiment:
-    return reading.at_scale(reading.load(ARTICLE_A), scale).model_copy(update={"repetitions": repetitions})
+    text = re.sub(r"(?m)^scale = \d+", f"scale = {scale}", ARTICLE_A.read_text("utf-8"))
+    return reading.parse(text, str(ARTICLE_A)).model_copy(update={"repetitions": repetitions})
 
 
 def _load() -> str:
@@ -72,9 +74,9 @@ def _load() -> str:
 
 
 def _cluster(
-    errand: Errand[Slice, Any] = _SIMULATED, address: str | None = None, workers: int = WORKERS
+    request: Request[Batch, Any] = _SIMULATED, address: str | None = None, workers: int = WORKERS
 ) -> cluster.Cluster[Any, Any]:
-    return cluster.Cluster(errand, joining.Reach(address, workers), lambda _: None, limit_s=3600.0)
+    return cluster.Cluster(request, joining.Reach(address, workers), lambda _: None, limit_s=3600.0)
 
 
 def _made(folder: Path, experiment: Experiment, elsewhere: Elsewhere | None) -> tuple[Run, ...]:
@@ -111,12 +113,12 @@ def digest(runs: tuple[Run, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-# --- a slice ---------------------------------------------------------------------------------------------------------
+# --- a batch ---------------------------------------------------------------------------------------------------------
 
 
-def _slices(folder: Path, experiment: Experiment) -> Iterator[Figure]:
-    """With a slice for each run and one worker, so that it and its client have a core each: the time of the worker beside its
-    runs; and the CPU time of all processes, client and scheduler included, that slices of several runs do without."""
+def _batches(folder: Path, experiment: Experiment) -> Iterator[Figure]:
+    """With a batch for each run and one worker, so that it and its client have a core each: the time of the worker beside its
+    runs; and the CPU time of all processes, client and scheduler included, that batches of several runs do without."""
     _, few, few_cpu_s = _with_cpu_time(folder, experiment)
     with mock.patch.object(loop, "_BUDGET_S", 0.0):
         single, many, cpu_s = _with_cpu_time(folder, experiment)
@@ -124,25 +126,25 @@ def _slices(folder: Path, experiment: Experiment) -> Iterator[Figure]:
     run_ms = 1000 * sum(ended - began for began, ended in times) / len(times)
     each_ms = 1000 * (times[-1][1] - times[0][0]) / len(times) - run_ms
     yield Figure(
-        "a slice's time at a worker beside its runs", each_ms, "ms", "below 20 ms", each_ms < 20,
-        remark=f"{len(single)} slices of one run, which took {run_ms:.0f} ms, drives loaded in each; {_load()}",
+        "a batch's time at a worker beside its runs", each_ms, "ms", "below 20 ms", each_ms < 20,
+        remark=f"{len(single)} batches of one run, which took {run_ms:.0f} ms, drives loaded in each; {_load()}",
     )  # fmt: skip
     yield Figure(
-        "a slice's CPU time in all processes beside its runs", each_ms, "ms", "for the record", None,
-        remark=f"{cpu_s:.1f} s with {many} slices, {few_cpu_s:.1f} s with {few} slices of the same runs",
+        "a batch's CPU time in all processes beside its runs", each_ms, "ms", "for the record", None,
+        remark=f"{cpu_s:.1f} s with {many} batches, {few_cpu_s:.1f} s with {few} batches of the same runs",
     )  # fmt: skip
 
 
 def _with_cpu_time(folder: Path, experiment: Experiment) -> tuple[tuple[Run, ...], int, float]:
-    """All runs, made by a cluster, in how many slices, and the CPU time of this process and the cluster's."""
-    before, sent = _cpu_s(), list[Slice | None]()
-    deal = Dealer.deal
+    """All runs, made by a cluster, in how many batches, and the CPU time of this process and the cluster's."""
+    before, sent = _cpu_s(), list[Batch | None]()
+    assign = Schedule.assign
 
-    def noting(dealer: Dealer, *, ahead: bool = False) -> Slice | None:
-        sent.append(deal(dealer, ahead=ahead))
+    def noting(schedule: Schedule) -> Batch | None:
+        sent.append(assign(schedule))
         return sent[-1]
 
-    with mock.patch.object(Dealer, "deal", noting):
+    with mock.patch.object(Schedule, "assign", noting):
         runs = _made(folder, experiment, _cluster(workers=1))
     return runs, sum(one is not None for one in sent), _cpu_s() - before
 
@@ -179,7 +181,7 @@ def _against_processes(folder: Path, experiment: Experiment, pairs: int) -> Iter
 
 
 class _Watched(RunProgress):
-    """The progress that `storagelab run` shows. It notes all slices and the client's CPU time, and stops in time."""
+    """The progress that `storagelab run` shows. It notes all batches and the client's CPU time, and stops in time."""
 
     def watch(self, executor: cluster.Cluster[Any, Any], watched_s: float) -> None:
         self._executor, self._watched_s = executor, watched_s
@@ -218,11 +220,11 @@ def _many_workers(folder: Path, watched_s: float) -> Iterator[Figure]:
     cpu = 100 * (watched.cpu_s[1] - watched.cpu_s[0]) / (high - low)
     rate = watched.runs / (high - low)
     seen = f"{rate:.0f} runs/s stored and shown, watched for {high - low:.0f} s"
-    remark = f"slices of {stand_ins.SLICE_S:g} s, {seen}; {_load()}"
+    remark = f"batches of {stand_ins.SLICE_S:g} s, {seen}; {_load()}"
     yield Figure(f"{STAND_INS} workers that only sleep: busy", busy, "%", "at least 90 %", busy >= 90, remark=remark)
     yield Figure(
         "CPU of their client", cpu, "% of one core", "below 30 %", cpu < 30,
-        remark=f"{cpu / rate * 10:.2f} ms a run, {cpu / rate * 10 * stand_ins.SLICE_S / stand_ins.RUN_S:.1f} ms a slice",
+        remark=f"{cpu / rate * 10:.2f} ms a run, {cpu / rate * 10 * stand_ins.SLICE_S / stand_ins.RUN_S:.1f} ms a batch",
     )  # fmt: skip
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     yield Figure("memory of their client at most", peak_mb, "MB", "below 1000 MB", peak_mb < 1000)

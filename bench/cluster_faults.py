@@ -138,8 +138,8 @@ class _Hosts:
             bomb = self.folder / "bomb"
             self.add(WORKERS[-1], "--preload", "bench.rogue_worker", ROGUE=way, BOMB=str(bomb))
             said = (
-                "; its slice is dealt again" if way == "huge" else "is refused: it"
-            )  # it takes longer than a slice may
+                "; its batch is scheduled again" if way == "huge" else "is refused: it"
+            )  # it takes longer than a batch may
             yield self._figure(f"a worker that forges its answers ({way})", said)
             yield Figure(
                 f"programs of it that were run here ({way})", int(bomb.exists()), "", "none", not bomb.exists()

@@ -1,4 +1,4 @@
-"""Makes a worker of Dask's that loads this module answer slices as ROGUE in its environment says, not as it should."""
+"""Makes a worker of Dask's that loads this module answer batches as ROGUE in its environment says, not as it should."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import os
 from pathlib import Path
 
-from storagelab.run import messages, worker
+from storagelab.run import messages, requests
 
 WAYS = ("pickle", "error", "another cell", "nan", "huge")
-_honest = worker.simulate
+_honest = requests.simulate
 
 
 class Bomb(Exception):
@@ -42,4 +42,4 @@ def simulate(message: bytes) -> object:
 
 
 if os.environ.get("ROGUE"):
-    worker.simulate = simulate  # type: ignore[assignment]
+    requests.simulate = simulate  # type: ignore[assignment]

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from bench.figures import Figure
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Run
-from storagelab.run import executors
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
 
@@ -125,8 +124,7 @@ def _life_size(folder: Path, times: int) -> Iterator[Figure]:
 
 def _one_life_size(folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.life_size", str(folder)]
-    with executors.large_pages():  # as `storagelab run` has it
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if said.returncode != 0:
         raise SystemExit(f"bench: the run at scale 1 failed:\n{said.stderr}")
     told: dict[str, float] = json.loads(said.stdout)
@@ -150,8 +148,7 @@ def _kernel() -> Iterator[Figure]:
 
 
 def _flash() -> Iterator[Figure]:
-    with executors.large_pages():  # as `storagelab run` has it
-        said = _rust_bench("flash_speed", "1")
+    said = _rust_bench("flash_speed", "1")
     for row in _FTL_ROW.finditer(said):
         millions = float(row["millions"])
         yield Figure(

@@ -18,26 +18,26 @@ from distributed import Worker
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import PlannedBlock
-from storagelab.run import errands, messages
-from storagelab.run.dealing import Slice
-from storagelab.run.loop import make_slice
+from storagelab.run import messages, requests
+from storagelab.run.loop import make_batch
+from storagelab.run.scheduling import Batch
 from storagelab.targets import Site
 from storagelab.targets.states import Carried
 
 RUN_S, SLICE_S = 0.5, 5.0
 
 
-class Sleeping(errands.SimulatedRuns):
+class Sleeping(requests.SimulatedRuns):
     """As its parent, for runs that all last `RUN_S`."""
 
     entry = "bench.stand_ins:sleep_elsewhere"
 
 
 def sleep_elsewhere(message: bytes) -> bytes:
-    return messages.answer_of(lambda: _slept(errands.slice_in(message)[0]))
+    return messages.answer_of(lambda: _slept(requests.batch_in(message)[0]))
 
 
-def _slept(work: Slice) -> list[bytes]:
+def _slept(work: Batch) -> list[bytes]:
     state = work.state.read()
     pattern, drives = _ONCE.of(work.block)
     began, at = time.monotonic(), datetime.now(UTC)
@@ -54,7 +54,7 @@ def _slept(work: Slice) -> list[bytes]:
         )  # fmt: skip
         runs.append(run)
     time.sleep(max(0.0, began + len(runs) * RUN_S - time.monotonic()))
-    return [errands.outcomes(runs), Carried(state or drives).packed()]
+    return [requests.outcomes(runs), Carried(state or drives).packed()]
 
 
 class _Once:
@@ -70,7 +70,7 @@ class _Once:
                 told: list[object] = []
                 state = Carried()
                 site = Site(experiment="stand-in", identity="57a4d194", spec_folder=Path())
-                make_slice(Slice(block, {0: 1}, site, state), told.append)
+                make_batch(Batch(block, {0: 1}, site, state), told.append)
                 self._made = next(one for one in told if isinstance(one, Run)), state.read()
         return self._made
 

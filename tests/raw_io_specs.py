@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storagelab.model.measurement import Run
-from storagelab.run.making import make_run
+from storagelab.run.loop import make_run
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import Site, open_block

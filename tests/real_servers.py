@@ -27,7 +27,7 @@ import pytest
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
-from storagelab.run.making import make_run
+from storagelab.run.loop import make_run
 from storagelab.targets import Progress, Site, open_target
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-from storagelab.run import errands, messages, worker
+from storagelab.run import messages, requests
 
 LARGE_BYTES = 6_000_000
 
@@ -29,9 +29,9 @@ def burst(file: str, spared: int) -> None:
 
 
 def simulate(message: bytes) -> object:
-    """As `worker.simulate`, and then changed in the way that the environment names."""
+    """As `requests.simulate`, and then changed in the way that the environment names."""
     way = os.environ["ROGUE"]
-    answer = worker.simulate(message)
+    answer = requests.simulate(message)
     if way == "pickle":
         return pickle.dumps(Bomb(os.environ["BOMB"]))
     if way == "error":
@@ -61,12 +61,12 @@ def _changed(runs: list[dict[str, object]], way: str) -> list[dict[str, object]]
     return runs
 
 
-class Rogue(errands.SimulatedRuns):
+class Rogue(requests.SimulatedRuns):
     """Workers with ROGUE in their environment answer in that way, and others as they should."""
 
     entry = "rogue:as_it_likes"
 
 
 def as_it_likes(message: bytes) -> object:
-    do: Callable[[bytes], object] = simulate if os.environ.get("ROGUE") else worker.simulate
+    do: Callable[[bytes], object] = simulate if os.environ.get("ROGUE") else requests.simulate
     return do(message)

@@ -8,7 +8,7 @@ from real_servers import site_at
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.run.loop import make_slice, slices
+from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
@@ -59,6 +59,6 @@ def run_once(folder: Path, *changes: tuple[str, str], repetitions: int = 1) -> l
     """Every run of `SMALL` with `changes`, made."""
     plan = planned(("repetitions = 2", f"repetitions = {repetitions}"), *changes)
     told: list[object] = []
-    for whole in slices(plan, {}, site_at(folder), folder):
-        make_slice(whole, told.append)
+    for whole in batches(plan, {}, site_at(folder), folder):
+        make_batch(whole, told.append)
     return [item for item in told if isinstance(item, Run)]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from storagelab.model.measurement import Run
-from storagelab.run import errands, messages
-from storagelab.run.dealing import Slice
+from storagelab.run import messages, requests
+from storagelab.run.scheduling import Batch
 
 
 def tell_who(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
@@ -44,7 +44,7 @@ def fill_the_disk(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
     tell_who(task, tell)
 
 
-def fabricate(slow: str, work: Slice, tell: Callable[[Run], None]) -> None:
+def fabricate(slow: str, work: Batch, tell: Callable[[Run], None]) -> None:
     """FABRICATED runs of 0.2 s, which say that 4 data files are the fastest, and that the host `slow` takes 20 % longer."""
     from builders import make_environment, make_measurement, make_run  # only where it is asked for
 
@@ -61,7 +61,7 @@ def fabricate(slow: str, work: Slice, tell: Callable[[Run], None]) -> None:
 FABRICATED_S = {1: 11.0, 4: 9.0}
 
 
-# --- as errands of a cluster's workers -------------------------------------------------------------------------------
+# --- as requests of a cluster's workers -------------------------------------------------------------------------------
 
 
 class Texts:
@@ -90,7 +90,7 @@ def do_texts(message: bytes) -> bytes:
     return messages.answer_of(do)
 
 
-class Fabricated(errands.MeasuredRun):
+class Fabricated(requests.MeasuredRun):
     """`fabricate`; the campaign's name is that of the slow host."""
 
     entry = "some_work:do_fabricate"
@@ -98,9 +98,9 @@ class Fabricated(errands.MeasuredRun):
 
 def do_fabricate(message: bytes) -> bytes:
     def do() -> list[bytes]:
-        work, slow = errands.slice_in(message)
+        work, slow = requests.batch_in(message)
         runs: list[Run] = []
         fabricate(slow, work, runs.append)
-        return [errands.outcomes(runs)]
+        return [requests.outcomes(runs)]
 
     return messages.answer_of(do)

@@ -32,17 +32,17 @@ from real_cluster import Machines, Wire, machines
 
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
-from storagelab.run.errands import SimulatedRuns
 from storagelab.run.joining import Reach
+from storagelab.run.requests import SimulatedRuns
 
 pytestmark = pytest.mark.slow
 
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, errand=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines | Wire, request=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
-    return Cluster(errand or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
+    return Cluster(request or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +94,6 @@ def test_every_task_is_done_once(two):
     assert len(set(jobs.pids.values())) <= 2
 
 
-def test_the_next_task_waits_at_a_worker_that_is_busy_and_is_dealt_again_if_that_worker_is_gone(two):
-    jobs = Noting("a 2", "b 2", "c", "d", "e", "f")
-    jobs.ahead = True
-    executor, _ = on(two)
-
-    def kill() -> None:
-        until(lambda: len(executor._sent) == 4, timeout_s=60)
-        two.processes[1].kill()
-
-    threading.Timer(0.0, kill).start()
-    executor.execute(jobs)
-    assert sorted(jobs.told_of) == list("abcdef")
-    assert len(jobs.lost_for) == 1, "what had not begun is not lost"
-
-
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
     with pytest.raises(RuntimeError, match=r"LookupError: there is no [ab]") as raised:
         on(two, Texts(refuse))[0].execute(Noting("a", "b"))
@@ -116,7 +101,7 @@ def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
 
 
 def test_results_are_those_of_one_process_byte_for_byte(two, tmp_path, straight, monkeypatch):
-    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a slice is one run: the drives travel between all of them
+    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a batch is one run: the drives travel between all of them
     assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == list(range(12))
     assert results(tmp_path) == straight
     assert list((tmp_path / loop.STATE_FOLDER).iterdir()) == []
@@ -163,7 +148,7 @@ def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another
     (why,) = jobs.lost_for
     assert why.startswith("its worker tcp://127.0.0.1:")
     assert why.endswith("is gone")
-    assert any("its slice is dealt again" in line for line in said)
+    assert any("its batch is scheduled again" in line for line in said)
 
 
 def _kill_when_busy(cluster: Machines, executor: Cluster) -> None:
@@ -233,8 +218,8 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
     executor.execute(jobs)
     assert sorted(jobs.told_of) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a slice")
-    assert any("hangs: no answer in 5 s; its slice is dealt again" in line for line in said)
+    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a batch")
+    assert any("hangs: no answer in 5 s; its batch is scheduled again" in line for line in said)
     assert any("answers again" in line for line in said)
 
 
@@ -267,14 +252,12 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     executor, said = on(two, Texts(fill_the_disk))
     refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
 
-    def deal(*, ahead: bool = False, host: str = "") -> str | None:  # there is work until the host has had some
-        if ahead:
-            return None
+    def assign(host: str = "") -> str | None:  # there is work until the host has had some
         if not jobs.tasks and not any(refused in line for line in said):
             jobs.tasks.append("more 0.1")
         return jobs.tasks.pop(0) if jobs.tasks else None
 
-    jobs.deal = deal
+    jobs.assign = assign
     executor.execute(jobs)
     two.end(host)
     assert sorted(set(jobs.told_of) - {"more"}) == NAMES

@@ -8,7 +8,7 @@ import pytest
 from real_browser import started
 from simulated_specs import SMALL
 
-from storagelab.verbs.run import run
+from storagelab.verbs.run import Asked, run
 
 SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
 
@@ -24,7 +24,7 @@ def campaigns(tmp_path_factory):
         text = SPEC.replace('"small"', f'"{name}"').replace("cores = 4", f"cores = {cores}")
         spec = folder / f"{name}.toml"
         spec.write_text(f'{text}"layout.data_files" = [1, 4]\n')
-        assert run(spec, folder / "results", again=False, jobs=1, allow_commands=False)
+        assert run(spec, folder / "results", Asked(jobs=1))
     return folder / "results"
 
 

@@ -32,13 +32,13 @@ pytestmark = pytest.mark.slow
 
 
 class Patient(Cluster):
-    """Deals nothing until two workers are welcome."""
+    """Assigns nothing until two workers are welcome."""
 
     met = False
 
-    def _deal(self, jobs) -> bool:
+    def _assign(self, jobs) -> bool:
         self.met |= self.at_once >= 2
-        return super()._deal(jobs) if self.met else True
+        return super()._assign(jobs) if self.met else True
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment, Race
-from storagelab.run.earlier import config_of_today, experiment_of_today, measurement_of_today
+from storagelab.run.damage import config_of_today, experiment_of_today, measurement_of_today
 
 UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,
           "warm_up_s": 0.0, "read_fraction": None}  # fmt: skip

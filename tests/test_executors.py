@@ -25,19 +25,17 @@ NAMES = list("abcdefgh")
 
 
 class Noting:
-    """Jobs that record news and losses; lost work is dealt again. `then` reacts to a piece of news."""
+    """Jobs that record news and losses; lost work is scheduled again. `then` reacts to a piece of news."""
 
     def __init__(self, *tasks: str) -> None:
         self.tasks, self.told_of, self.lost_for = list(tasks), list[str](), list[str]()
         self.ended_tasks = list[str]()
         self.then: dict[str, Callable[[int], None]] = {}
         self.pids: dict[str, int] = {}
-        self.ahead = False
-        """Whether tasks may be dealt ahead."""
         self.told_together = list[int]()
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> str | None:
-        return self.tasks.pop(0) if self.tasks and ahead <= self.ahead else None
+    def assign(self, host: str = "") -> str | None:
+        return self.tasks.pop(0) if self.tasks else None
 
     @property
     def over(self) -> bool:

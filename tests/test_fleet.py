@@ -1,5 +1,5 @@
 """Measured runs on the hosts of a cluster: real private PostgreSQLs where a server matters, FABRICATED runs where only the
-dealing does."""
+scheduling does."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Run, host_of
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster
-from storagelab.run.errands import MeasuredRun
-from storagelab.run.fleet import make_rounds
+from storagelab.run.fleet import Rounds
 from storagelab.run.joining import Reach
+from storagelab.run.requests import MeasuredRun
 from storagelab.run.rounds import rounds_of, share_out
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
@@ -201,13 +201,13 @@ class Recording(Wire):
 
 
 class Watching:
-    """Listens, and does something beside once a host was dealt so many runs."""
+    """Listens, and does something beside once a host was scheduled so many runs."""
 
-    def __init__(self, host: str = "", dealt: int = 0, then: Callable[[], object] = lambda: None) -> None:
-        self.host, self.left, self.then = host, dealt, then
+    def __init__(self, host: str = "", scheduled: int = 0, then: Callable[[], object] = lambda: None) -> None:
+        self.host, self.left, self.then = host, scheduled, then
         self.taken_over: list[tuple[int, str, str]] = []
 
-    def dealt(self, planned, cell, host, instead_of) -> None:
+    def scheduled(self, planned, cell, host, instead_of) -> None:
         if instead_of:
             self.taken_over.append((planned.repetition, host, instead_of))
         self.left -= host == self.host
@@ -217,12 +217,12 @@ class Watching:
     def stored(self, run: Run) -> None: ...
 
 
-def campaign(three: FleetOfHosts, folder: Path, listener: Watching, errand=None, rounds: int = 6, limit_s=60.0):
+def campaign(three: FleetOfHosts, folder: Path, listener: Watching, request=None, rounds: int = 6, limit_s=60.0):
     spec = SPEC.replace("repetitions = 3", f"repetitions = {rounds}")
     experiment = reading.parse(spec, "files.toml")
     plan, said = matrix.expand(experiment), list[str]()
     executor = Cluster(
-        errand or Fabricated("db2"),
+        request or Fabricated("db2"),
         Reach(three.address, 1),
         said.append,
         limit_s=limit_s,
@@ -232,7 +232,7 @@ def campaign(three: FleetOfHosts, folder: Path, listener: Watching, errand=None,
     with Store.writing(folder, experiment) as store:
         todo = rounds_of(plan, store.runs())
         share_out(todo, HOSTS)
-        make_rounds(plan, todo, store, site_at(Path()), listener, executor, at_once=3)
+        Rounds(plan, todo, 3, store, site_at(Path()), listener).make(executor)
         return experiment, plan, store.runs(), said
 
 
@@ -254,7 +254,7 @@ def test_the_whole_round_of_a_host_that_is_killed_goes_to_another(three, tmp_pat
     monkeypatch.setattr(module, "_AWAY_S", 1.0)
     killing = Watching("db2", 2, lambda: os.kill(three.pid_of("db2"), signal.SIGKILL))
     _, _, runs, said = campaign(three, tmp_path, killing)
-    assert any("is gone; its slice is dealt again" in line for line in said)
+    assert any("is gone; its batch is scheduled again" in line for line in said)
     assert {number for number, _, of in killing.taken_over if of == "db2"} == {2, 5}
     assert hosts_of_rounds(runs)[0] == {"db1"}
     assert all(len(of) == 1 and of != {"db2"} for of in hosts_of_rounds(runs))
@@ -283,7 +283,7 @@ def test_a_host_that_is_killed_amid_a_run_and_comes_back_goes_on_with_its_round(
 
     with open_folder() as folder:
         killing = Watching("db2", 2, kill_and_start)
-        _, _, runs, _ = campaign(three, folder, killing, errand=MeasuredRun("this campaign"), rounds=3)
+        _, _, runs, _ = campaign(three, folder, killing, request=MeasuredRun("this campaign"), rounds=3)
     assert hosts_of_rounds(runs) == [{"db1"}, {"db2"}, {"db3"}]
     assert [run.attempt for run in runs] == [1] * 6
     assert three.left_behind == [], "nor what the killed one had on its volume"
@@ -308,7 +308,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_its_round_made_on_another(thr
 
     try:
         _, _, runs, said = campaign(
-            three, tmp_path, Watching("db3", 2, fill), errand=MeasuredRun("another campaign"), rounds=3
+            three, tmp_path, Watching("db3", 2, fill), request=MeasuredRun("another campaign"), rounds=3
         )
     finally:
         os.kill(pid, signal.SIGKILL)

@@ -21,8 +21,8 @@ from test_interruptions import SPEC, TOO_LONG, Running
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.run.dealing import Slice
 from storagelab.run.fleet import Asked, look_around, make_on_host
+from storagelab.run.scheduling import Slice
 from storagelab.targets import volumes_locked
 from storagelab.targets.states import Carried
 

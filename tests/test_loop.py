@@ -212,12 +212,12 @@ def noting(monkeypatch, defect_at: int | None = None) -> list[int]:
 
 
 def in_slices(folder, runs: int) -> list[Run]:
-    """All runs of the plan in slices of this size, each made by a process that has only the saved state."""
+    """All runs of the plan in batches of this size, each made by a process that has only the saved state."""
     told: list[object] = []
-    for whole in loop.slices(PLAN, {}, site_at(folder), folder):
+    for whole in loop.batches(PLAN, {}, site_at(folder), folder):
         for first in range(0, len(whole.wanted), runs):
-            slice_, _ = whole.split(first)[1].split(runs)
-            loop.make_slice(slice_, told.append)
+            batch, _ = whole.split(first)[1].split(runs)
+            loop.make_batch(batch, told.append)
     return [item for item in told if isinstance(item, Run)]
 
 
@@ -266,13 +266,13 @@ def test_what_failed_is_made_again_when_asked_on_the_drives_that_it_had(tmp_path
 
 
 def test_what_breaks_in_a_process_breaks_the_campaign(tmp_path, monkeypatch):
-    slices = loop.slices
+    batches = loop.batches
 
     def without_cells(*given, **also):
-        return [one._replace(block=replace(one.block, cells={})) for one in slices(*given, **also)]
+        return [one._replace(block=replace(one.block, cells={})) for one in batches(*given, **also)]
 
-    monkeypatch.setattr(loop, "slices", without_cells)
-    with pytest.raises(ValueError, match="a cell for each"):
+    monkeypatch.setattr(loop, "batches", without_cells)
+    with pytest.raises(KeyError, match="c0"):
         make(tmp_path, jobs=2)
 
 
@@ -358,27 +358,3 @@ def test_the_state_says_whose_it_is_and_where_it_stands(tmp_path):
     header = json.loads(saved.read_bytes().partition(b"\n")[0])
     assert header["runs_done"] == 3
     assert len(header["bytes"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "inside"),
-    [
-        (None, "glibc.malloc.hugetlb=1"),
-        ("glibc.malloc.check=3", "glibc.malloc.check=3:glibc.malloc.hugetlb=1"),
-        ("glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
-    ],
-)
-def test_processes_that_simulate_are_started_with_large_memory_pages_unless_the_user_says_otherwise(
-    before, inside, monkeypatch
-):
-    if before is None:
-        monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    else:
-        monkeypatch.setenv("GLIBC_TUNABLES", before)
-    with executors.large_pages():
-        told = subprocess.run(
-            [sys.executable, "-c", "import os; print(os.environ['GLIBC_TUNABLES'])"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    assert told.stdout.strip() == inside
-    assert os.environ.get("GLIBC_TUNABLES") == before

@@ -17,10 +17,9 @@ from rich.console import Console
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check, Measurement
 from storagelab.run import loop
-from storagelab.run.dealing import pending
-from storagelab.run.loop import run_all
-from storagelab.run.making import make_run
+from storagelab.run.loop import make_run, run_all
 from storagelab.run.progress import RunProgress
+from storagelab.run.scheduling import pending
 from storagelab.run.store import Store
 from storagelab.targets import Target
 

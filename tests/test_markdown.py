@@ -13,8 +13,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import normalise
-from storagelab.report.export.as_csv import csv_runs, csv_waits
-from storagelab.report.export.tables import RUN_COLUMNS, WAIT_COLUMNS
+from storagelab.report.export.tables import RUN_COLUMNS, WAIT_COLUMNS, csv_runs, csv_waits
 from storagelab.report.text.markdown import markdown
 
 FILES, LOG = "layout.data_files", "layout.log"

@@ -15,7 +15,7 @@ from storagelab.run.messages import NoMessage, answer_of, packed, read, unpacked
 
 
 class Counting:
-    """An errand whose news are a number."""
+    """A request whose news are a number."""
 
     entry = "somewhere:else"
 

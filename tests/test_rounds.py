@@ -1,4 +1,4 @@
-"""Rounds are dealt to hosts: each host makes whole rounds, as many as the others, and nothing is patched together."""
+"""Rounds are scheduled to hosts: each host makes whole rounds, as many as the others, and nothing is patched together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from real_servers import site_at
 
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import PlannedRun
-from storagelab.run.rounds import Dealt, RoundDealer, rounds_of, share_out
+from storagelab.run.rounds import RoundSchedule, Scheduled, rounds_of, share_out
 
 HOSTS = ("db1", "db2", "db3")
 THERE = dict.fromkeys(HOSTS, True)
@@ -33,20 +33,20 @@ class Hosts:
         self.runs = list(stored)
         todo = rounds_of(PLAN, stored)
         share_out(todo, hosts)
-        self.dealer = RoundDealer(todo, at_once, site_at(tmp_path))
+        self.schedule = RoundSchedule(todo, at_once, site_at(tmp_path))
 
-    def make(self, host: str, present: dict[str, bool] = THERE) -> Dealt | None:
+    def make(self, host: str, present: dict[str, bool] = THERE) -> Scheduled | None:
         """Make the next run of a host, if it gets one."""
-        dealt = self.dealer.deal(host, present)
-        if dealt is not None:
-            self.end(host, dealt)
-        return dealt
+        scheduled = self.schedule.assign(host, present)
+        if scheduled is not None:
+            self.end(host, scheduled)
+        return scheduled
 
-    def end(self, host: str, dealt: Dealt) -> None:
-        (attempt,) = dealt.slice.wanted.values()
-        run = made_on(host, dealt.planned, attempt)
+    def end(self, host: str, scheduled: Scheduled) -> None:
+        (attempt,) = scheduled.batch.wanted.values()
+        run = made_on(host, scheduled.planned, attempt)
         self.runs.append(run)
-        self.dealer.told_of(run)
+        self.schedule.told_of(run)
 
     def make_all(self, *hosts: str, present: dict[str, bool] = THERE) -> None:
         while sum(self.make(host, present) is not None for host in hosts):
@@ -62,7 +62,7 @@ class Hosts:
 def test_each_host_makes_whole_rounds_and_as_many_as_the_others(tmp_path):
     hosts = Hosts(tmp_path)
     hosts.make_all(*HOSTS)
-    assert hosts.dealer.ended
+    assert hosts.schedule.ended
     assert hosts.host_of_round == {1: {"db1"}, 2: {"db2"}, 3: {"db3"}, 4: {"db1"}, 5: {"db2"}, 6: {"db3"}}
     assert [run.attempt for run in hosts.runs] == [1] * 18
 
@@ -71,19 +71,19 @@ def test_a_fast_host_takes_no_round_of_a_slow_one_that_is_there_or_may_come_back
     hosts = Hosts(tmp_path)
     hosts.make_all("db1", present={"db1": True, "db2": True, "db3": False})
     assert len(hosts.runs) == 6
-    assert not hosts.dealer.ended
+    assert not hosts.schedule.ended
 
 
 def test_a_round_of_a_lost_host_is_made_from_its_begin_on_another_and_its_runs_stay(tmp_path):
     hosts = Hosts(tmp_path)
     first = hosts.make("db2")
     assert first is not None
-    second = hosts.dealer.deal("db2", THERE)
+    second = hosts.schedule.assign("db2", THERE)
     assert second is not None
-    assert hosts.dealer.lost(second.slice) is None
+    assert hosts.schedule.lost(second.batch) is None
     left = {"db1": True, "db3": True}
     hosts.make_all("db1", "db3", present=left)
-    assert hosts.dealer.ended
+    assert hosts.schedule.ended
     assert all(len(of) == 1 for of in hosts.host_of_round.values())
     again = [run for run in hosts.runs if run.sequence == first.planned.sequence]
     assert [(host_of(run), run.attempt) for run in again] == [("db2", 1), (host_of(again[1]), 2)]
@@ -100,31 +100,31 @@ def test_a_round_that_is_not_begun_is_taken_over_first_as_the_lost_host_may_come
     assert (taken.planned.repetition, taken.instead_of) == (5, "db2")
     back = hosts.make("db2")
     assert back is not None
-    assert (back.planned.repetition, back.instead_of, list(back.slice.wanted.values())) == (2, "", [1])
+    assert (back.planned.repetition, back.instead_of, list(back.batch.wanted.values())) == (2, "", [1])
 
 
 def test_a_run_that_was_not_begun_is_dealt_to_its_host_again(tmp_path):
     hosts = Hosts(tmp_path)
-    dealt = hosts.dealer.deal("db1", THERE)
-    assert dealt is not None
-    assert hosts.dealer.deal("db1", THERE) is None, "a host makes one run at a time"
-    hosts.dealer.freed(dealt.slice)
-    again = hosts.dealer.deal("db1", THERE)
+    scheduled = hosts.schedule.assign("db1", THERE)
+    assert scheduled is not None
+    assert hosts.schedule.assign("db1", THERE) is None, "a host makes one run at a time"
+    hosts.schedule.freed(scheduled.batch)
+    again = hosts.schedule.assign("db1", THERE)
     assert again is not None
-    assert (again.planned, again.slice.wanted) == (dealt.planned, dealt.slice.wanted)
+    assert (again.planned, again.batch.wanted) == (scheduled.planned, scheduled.batch.wanted)
 
 
 def test_a_run_at_which_three_workers_ended_is_given_up(tmp_path):
-    dealer = Hosts(tmp_path).dealer
+    schedule = Hosts(tmp_path).schedule
     for _ in range(2):
-        dealt = dealer.deal("db1", THERE)
-        assert dealt is not None
-        assert dealer.lost(dealt.slice) is None
-    dealt = dealer.deal("db1", THERE)
-    assert dealt is not None
-    assert dealer.lost(dealt.slice) == dealt.slice
-    dealer.told_of(made_on("db1", dealt.planned, failed="three workers ended"))
-    following = dealer.deal("db1", THERE)
+        scheduled = schedule.assign("db1", THERE)
+        assert scheduled is not None
+        assert schedule.lost(scheduled.batch) is None
+    scheduled = schedule.assign("db1", THERE)
+    assert scheduled is not None
+    assert schedule.lost(scheduled.batch) == scheduled.batch
+    schedule.told_of(made_on("db1", scheduled.planned, failed="three workers ended"))
+    following = schedule.assign("db1", THERE)
     assert following is not None
     assert following.planned == PLAN.runs[1]
 
@@ -134,11 +134,11 @@ def test_hosts_that_share_a_disk_take_turns_run_by_run(tmp_path):
     hosts.make_all(*HOSTS)
     assert [host_of(run) for run in hosts.runs] == [*HOSTS] * 6
     hosts = Hosts(tmp_path, at_once=1)
-    first = hosts.dealer.deal("db1", THERE)
+    first = hosts.schedule.assign("db1", THERE)
     assert first is not None
-    assert hosts.dealer.deal("db2", THERE) is None
+    assert hosts.schedule.assign("db2", THERE) is None
     hosts.end("db1", first)
-    assert hosts.dealer.deal("db1", THERE) is None, "it is another's turn"
+    assert hosts.schedule.assign("db1", THERE) is None, "it is another's turn"
     assert hosts.make("db2") is not None
     assert hosts.make("db1", {"db1": True, "db2": True, "db3": False}) is not None, "who is away is not waited for"
 

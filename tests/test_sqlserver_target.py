@@ -18,7 +18,7 @@ from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
-from storagelab.run.making import _judge
+from storagelab.run.loop import _judge
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.sqlserver.sampler import rows_in
 

@@ -12,7 +12,7 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop
-from storagelab.run.errands import slice_in, slice_message
+from storagelab.run.requests import batch_in, batch_message
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import open_block, states
@@ -74,9 +74,9 @@ def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
             assert opened.needed([0]) == range(1)
 
 
-def made(work: loop.Slice) -> list[str]:
+def made(work: loop.Batch) -> list[str]:
     told: list[object] = []
-    loop.make_elsewhere(slice_in(slice_message(work))[0], told.append)
+    loop.make_elsewhere(batch_in(batch_message(work))[0], told.append)
     (news,) = told
     assert isinstance(news, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)
@@ -87,7 +87,7 @@ def made(work: loop.Slice) -> list[str]:
     "head", [b'{"bytes": [1e999]}', b"[" * 10_000, b'{"bytes": [], "identity": "", "runs_done": 1e999}', b"[]", b"\xff"]
 )
 def test_a_state_that_another_machine_made_up_counts_as_lost(tmp_path, head):
-    (whole,) = loop.slices(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
+    (whole,) = loop.batches(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
     one = whole._replace(wanted={0: 1})
     assert made(one._replace(state=Carried(head + b"\n"))) == made(one._replace(state=Carried()))
 
@@ -97,10 +97,10 @@ def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):
     text = SMALL.replace(*ONE_BLOCK).replace('"iodrive-320"', '"./my.toml"')
     plan = expand(parse(text, str(tmp_path / "small.toml")))
     site = site_at(tmp_path).model_copy(update={"spec_folder": tmp_path})
-    (whole,) = loop.slices(plan, {}, site, tmp_path)
+    (whole,) = loop.batches(plan, {}, site, tmp_path)
     texts = loop._profiles_of(plan, site)
     away = site.model_copy(update={"spec_folder": tmp_path / "nowhere", "texts": texts})
-    (ready_made,) = loop.slices(planned(ONE_BLOCK), {}, site, tmp_path)
+    (ready_made,) = loop.batches(planned(ONE_BLOCK), {}, site, tmp_path)
     found, expected = made(whole._replace(site=away, state=Carried())), made(ready_made._replace(state=Carried()))
     assert len(found) == len(expected) == 4
     assert list(texts) == ["./my.toml"]

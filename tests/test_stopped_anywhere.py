@@ -22,9 +22,8 @@ from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
 from storagelab.report.drawing import runtime
-from storagelab.report.export.as_sqlite import sqlite_file
 from storagelab.report.export.comparisons import campaigns_json, pair_json
-from storagelab.report.export.tables import all_of
+from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.paper import page_of
 from storagelab.report.text.paper import markdown_of, print_paper
 from storagelab.report.text.terminal import print_findings, print_waits

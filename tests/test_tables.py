@@ -11,8 +11,7 @@ from builders import extension_story, make_experiment, make_measurement, make_ru
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import TimeSeries
-from storagelab.report.export.as_sqlite import sqlite_file
-from storagelab.report.export.tables import all_of
+from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.spec.matrix import expand
 
 FILES = "layout.data_files"

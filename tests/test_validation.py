@@ -20,11 +20,11 @@ from storagelab.model.plan import Cell
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
-from storagelab.validation import table, words
+from storagelab.validation import table
 from storagelab.validation.articles import Published, articles, spans
 from storagelab.validation.judging import judge, missing, relative_error, summaries
-from storagelab.validation.parameters import Parameter, parameters
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
+from storagelab.validation.table import Parameter, parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "experiments/multiple-data-files.toml"
@@ -200,7 +200,7 @@ def test_levels_that_cannot_be_told_apart_from_the_best_are_as_good_and_are_name
     found = read(best, group)
     assert (found.level, found.tied) == (4, (2,))
     row = judge(ARTICLE_A, best, found)
-    assert (words.simulated(row), row.verdict) == ("4 or 2 files", "within")
+    assert (table._simulated_text(row), row.verdict) == ("4 or 2 files", "within")
     assert judge(ARTICLE_A, best.model_copy(update={"value": 1.0}), found).verdict == "outside"
 
 
@@ -322,7 +322,7 @@ def test_the_sum_counts_what_is_not_simulated_and_gives_median_and_worst_error()
     ],
 )  # fmt: skip
 def test_published_figures_are_shown_as_published(wanted, text):
-    assert words.published(FIGURES[wanted]) == text
+    assert table._published_text(FIGURES[wanted]) == text
 
 
 # --- parameters ------------------------------------------------------------------------------------------------------

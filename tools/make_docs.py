@@ -119,13 +119,13 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
     rows = []
     for name, field in fields:
         pattern = f"{place}.{name}".replace(".NAME.", ".*.")
-        spelled = keys.spelled_with_unit(pattern)
+        spelled = next((one for one in keys.WITH_UNIT if one.path + one.ending == pattern), None)
         takes = _takes(properties[name], keys.schema_of(model))
         if spelled:
             what = "a size" if spelled.unit == "bytes" else "a time"
             takes = f'{what} such as `"{spelled.example}"`; in plain {spelled.unit}: `{name}`'
         shown = spelled.path.rpartition(".")[2] if spelled else name
-        rows.append([f"`{shown}`", takes, _default(name, field), field.description or ""])
+        rows.append([f"`{shown}`", takes, _default(name, field), " ".join((field.description or "").split())])
     return table(["key", "takes", "default", "meaning"], rows)
 
 

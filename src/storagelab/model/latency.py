@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from storagelab.model.values import Count, Frozen
 
@@ -23,9 +23,12 @@ class Latency(Frozen):
     """A histogram of latencies in nanoseconds. `values_ns` are the middles of the bins, ascending; `counts` the operations in
     each. The sum and the extremes are exact."""
 
-    values_ns: tuple[Count, ...] = Field(description="the middle of each bin, ascending")
-    counts: tuple[Count, ...] = Field(description="operations in each bin")
-    total_ns: Count = Field(description="sum of all latencies")
+    values_ns: tuple[Count, ...]
+    """The middle of each bin, ascending."""
+    counts: tuple[Count, ...]
+    """Operations in each bin."""
+    total_ns: Count
+    """Sum of all latencies."""
     least_ns: Count
     longest_ns: Count
 

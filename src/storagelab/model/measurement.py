@@ -59,9 +59,11 @@ PFS_PAGE = "a PFS page"
 class Resource(Frozen):
     """A thing that sessions wait for: what it is and, if known, which one."""
 
-    kind: str = Field(description='what it is: "a PFS page", "end of transaction"')
+    kind: str
+    """What it is: "a PFS page", "end of transaction"."""
     page: Page | None = None
-    name: str = Field("", description='which one, unless it is a page: the "7" in "end of transaction 7"')
+    name: str = ""
+    """Which one, unless it is a page: the "7" in "end of transaction 7"."""
 
     @property
     def text(self) -> str:
@@ -86,12 +88,14 @@ def resource_of(text: str) -> Resource:
 class WaitingTask(Frozen):
     """A wait seen at one moment: `sessions` of them wait for one resource."""
 
-    at_s: Figure = Field(description="seconds since the start of the run")
+    at_s: Figure
+    """Seconds since the start of the run."""
     wait_type: str
     resource: Resource
     sessions: Count
     data_file: Count | None = None
-    held_by: str = Field("", description="what the holder was doing, if known")
+    held_by: str = ""
+    """What the holder was doing, if known."""
 
     @field_validator("resource", mode="before")
     @classmethod
@@ -126,18 +130,24 @@ class Measurement(Frozen):
 
     provenance: Provenance
     elapsed_s: Figure
-    rows: Count | None = Field(None, description="rows inserted by a database load")
-    requests: Count | None = Field(None, description="requests done by raw I/O")
-    transactions: Count | None = Field(None, description="transactions that a load generator committed")
+    rows: Count | None = None
+    """Rows inserted by a database load."""
+    requests: Count | None = None
+    """Requests done by raw I/O."""
+    transactions: Count | None = None
+    """Transactions that a load generator committed."""
     checkpoint_s: Figure | None = None
-    connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
-    latency: Latency | None = Field(None, description="the latencies of its requests or transactions")
+    connection_s: tuple[Figure, ...] = ()
+    """Start to finish of each connection."""
+    latency: Latency | None = None
+    """The latencies of its requests or transactions."""
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)
-    durability: Durability | None = Field(None, description="what survives a crash; None without a server")
+    durability: Durability | None = None
+    """What survives a crash; None without a server."""
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
     setup_s: Figure | None = None
@@ -206,7 +216,8 @@ class Run(Frozen):
     seed: int = Field(0, ge=0, lt=2**63)
     status: Status
     reason: str = ""
-    started_at: str = Field(description="ISO 8601, UTC")
+    started_at: str
+    """ISO 8601, UTC."""
     finished_at: str
     wall_s: Figure
     levels: dict[str, JsonValue]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from storagelab.model.config import Config
-from storagelab.model.values import Frozen, JsonValue, LeftOut, share_of
+from storagelab.model.values import Described, Frozen, JsonValue, LeftOut, share_of
 
 
 class Level(Frozen):
@@ -25,10 +24,8 @@ class Factor(Frozen):
 
     name: str
     levels: tuple[Level, ...]
-    labels: dict[str, str] = Field(
-        default_factory=dict,
-        description="short names that the spec gives to the factor, or to a path that its levels set",
-    )
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Short names that the spec gives to the factor, or to a path that its levels set."""
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
@@ -44,71 +41,58 @@ class Race(Frozen):
     within: float = Field(0.0, ge=0.0, lt=1.0)
 
 
-class FleetConfig(Frozen):
+class FleetConfig(Described):
     """The hosts that share the rounds of a measured experiment. It is no part of what two specs are compared by: each run
     says where it was made."""
 
-    hosts: Annotated[tuple[str, ...], LeftOut("all that the cluster has")] = Field(
-        (),
-        description="The names of the hosts that must all take part, each that of STORAGELAB_HOST there or the host's own.",
-    )
-    at_once: Annotated[int | None, LeftOut("all")] = Field(
-        None,
-        ge=1,
-        description="How many hosts make a run at the same time. 1 lets hosts that share a disk, or a SAN, take turns.",
-    )
+    hosts: Annotated[tuple[str, ...], LeftOut("all that the cluster has")] = ()
+    """The names of the hosts that must all take part, each that of STORAGELAB_HOST there or the host's own."""
+    at_once: Annotated[int | None, LeftOut("all")] = Field(None, ge=1)
+    """How many hosts make a run at the same time. 1 lets hosts that share a disk, or a SAN, take turns."""
 
 
 MOST_REPETITIONS = 10_000
 
 
-class Experiment(Frozen):
+class Experiment(Described):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
-    name: Annotated[str, LeftOut("the file's name")] = Field(
-        description="Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in "
-        "`results/<name>/`."
-    )
-    question: str = Field("", description="The question that the experiment answers. Every report begins with it.")
-    repetitions: int = Field(
-        3,
-        ge=1,
-        le=MOST_REPETITIONS,
-        description="How many times each cell is run, on all hosts together. 5 or more give useful intervals.",
-    )
-    order: Order = Field(
-        "randomised",
-        description="A repetition is a complete round of all cells, either in a new random order each time or as listed. "
-        "`cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. Drift and the "
-        "drives' history then look like effects of the cells, so measured runs in that order are shown but not judged.",
-    )
-    seed: int = Field(
-        1, ge=0, lt=2**63, description="The same seed gives the same order on every machine and with every Python."
-    )
-    costly: tuple[str, ...] = Field(
-        (),
-        description="Names of the factors to change as rarely as possible. Each combination of their levels runs in one "
-        "stretch, a block, which holds rounds of everything else. Measured runs of different blocks are not compared.",
-    )
-    prefer: tuple[Preference, ...] = Field(
-        PREFERENCES,
-        description="Which of the layouts that can't be told apart is the default pick: the first word decides, the next one "
-        "where that leaves several, and at last the order of the levels. `baseline` is the levels that are listed first.",
-    )
-    indifferent: Annotated[str | None, LeftOut("no margin")] = Field(
-        None,
-        description='The difference in time that you don\'t care about, such as `"3%"`. Reports then say which layouts take '
-        "the same time within it, where the runs show that.",
-    )
-    source: str = Field("", description="the spec's file, as the user named it")
-    text: str = Field("", description="the spec's text, comments and all")
-    sha256: str = Field("", description="hash of the canonical content, without comments and blanks")
+    name: Annotated[str, LeftOut("the file's name")]
+    """Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in
+    `results/<name>/`."""
+    question: str = ""
+    """The question that the experiment answers. Every report begins with it."""
+    repetitions: int = Field(3, ge=1, le=MOST_REPETITIONS)
+    """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
+    order: Order = "randomised"
+    """A repetition is a complete round of all cells, either in a new random order each time or as listed.
+    `cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. Drift and the
+    drives' history then look like effects of the cells, so measured runs in that order are shown but not judged."""
+    seed: int = Field(1, ge=0, lt=2**63)
+    """The same seed gives the same order on every machine and with every Python."""
+    costly: tuple[str, ...] = ()
+    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one stretch, a
+    block, which holds rounds of everything else. Measured runs of different blocks are not compared."""
+    prefer: tuple[Preference, ...] = PREFERENCES
+    """Which of the layouts that can't be told apart is the default pick: the first word decides, the next one where
+    that leaves several, and at last the order of the levels. `baseline` is the levels that are listed first."""
+    indifferent: Annotated[str | None, LeftOut("no margin")] = None
+    """The difference in time that you don't care about, such as `"3%"`. Reports then say which layouts take the same
+    time within it, where the runs show that."""
+    source: str = ""
+    """The spec's file, as the user named it."""
+    text: str = ""
+    """The spec's text, comments and all."""
+    sha256: str = ""
+    """Hash of the canonical content, without comments and blanks."""
     canonical: dict[str, object] = Field(default_factory=dict)
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
-    fleet: FleetConfig | None = Field(None, description="where it is run, if the spec says so")
-    race: Race | None = Field(None, description="how it is run, if not with all repetitions of all cells")
+    fleet: FleetConfig | None = None
+    """Where it is run, if the spec says so."""
+    race: Race | None = None
+    """How it is run, if not with all repetitions of all cells."""
 
     @field_validator("indifferent")
     @classmethod
@@ -150,10 +134,7 @@ class PlannedRun(Frozen):
 
 @dataclass(frozen=True)
 class PlannedBlock:
-    """The runs that follow one preparation of the drives, in order, and their cells.
-
-    It is sent with each of its slices, so it is packed once, and a process that gets it again has it at once.
-    """
+    """The runs that follow one preparation of the drives, in order, and their cells."""
 
     runs: tuple[PlannedRun, ...]
     cells: dict[str, Cell]
@@ -168,37 +149,6 @@ class PlannedBlock:
 
     def cell_of(self, planned: PlannedRun) -> Cell:
         return self.cells[planned.cell_id]
-
-    @cached_property
-    def packed(self) -> bytes:
-        """As JSON. `unpacked` is the other way round."""
-        runs = tuple(tuple(getattr(planned, name) for name in _OF_RUN) for planned in self.runs)
-        return _Packed(runs=runs, cells=tuple(self.cells.values())).model_dump_json().encode()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return unpacked, (self.packed,)
-
-
-_OF_RUN = tuple(PlannedRun.model_fields)
-
-
-class _Packed(Frozen):
-    """A block with runs as rows: a third of the bytes, and of the time."""
-
-    runs: tuple[tuple[int, int, str, int, int], ...]
-    cells: tuple[Cell, ...]
-
-
-@lru_cache(16)
-def unpacked(packed: bytes) -> PlannedBlock:
-    """Raises ValueError if that is no block."""
-    read = _Packed.model_validate_json(packed)
-    cells = {cell.cell_id: cell for cell in read.cells}
-    rows = (dict[str, Any](zip(_OF_RUN, run, strict=True)) for run in read.runs)
-    runs = tuple(PlannedRun.model_construct(**row) for row in rows)
-    if not runs or any(run.cell_id not in cells for run in runs):
-        raise ValueError("a block needs runs, and a cell for each")
-    return PlannedBlock(runs, cells)
 
 
 MANY_RUNS = 5_000

@@ -31,6 +31,12 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Described(Frozen):
+    """A value of a spec. The string below a field is its description, which the reference pages show."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 class Estimate(Frozen):
     """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if they
     don't bound it."""

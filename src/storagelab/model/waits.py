@@ -44,9 +44,11 @@ class EventTicks(Frozen):
     session was put on a CPU while the event was being read: a rough measure of how many waits ended."""
 
     wait_type: str
-    analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
+    analogue: str = ""
+    """The SQL Server wait type that a DBA would look for."""
     category: Category = "other"
-    in_io: bool = Field(False, description="the engine counts CPU time inside this call as part of the wait")
+    in_io: bool = False
+    """The engine counts CPU time inside this call as part of the wait."""
     blocked: Count = Field(0, ge=0)
     runnable: Count = Field(0, ge=0)
     unknown: Count = Field(0, ge=0)
@@ -68,13 +70,15 @@ class SampledWaits(Frozen):
     connections: Count = Field(ge=1)
     elapsed_s: Figure = Field(ge=0)
     busy_s: Figure = Field(ge=0)
-    passes: Count = Field(ge=0, description="how many times all sessions were sampled")
+    passes: Count = Field(ge=0)
+    """How many times all sessions were sampled."""
     events: tuple[EventTicks, ...]
     cpu_s: Figure | None = None
     runqueue_s: Figure | None = None
     voluntary_switches: Count | None = None
     involuntary_switches: Count | None = None
-    cpus: Count | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
+    cpus: Count | None = Field(None, ge=1)
+    """CPUs of the server's machine, where the sampler shares them."""
     no_split_reason: str = ""
 
 
@@ -121,9 +125,9 @@ class WaitStat(Frozen):
     category: Category = "other"
     method: Method
     wait_s: float
-    resource_s: float | None
-    signal_s: float | None
-    wait_count: float | None
+    resource_s: float | None = None
+    signal_s: float | None = None
+    wait_count: float | None = None
     is_wait: bool = True
 
 
@@ -205,13 +209,11 @@ def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
         return [*rows, *gaps, _cpu_row(left_s, UNINSTRUMENTED_OR_CPU)]
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
     rows = [_split_by(row, *states[row.wait_type]) if row.wait_type in states else row for row in rows]
-    gaps = [_sampled_row(event, sum(states[event.wait_type]), *states[event.wait_type], None) for event in _gaps(raw)]
-    queue_s = max(0.0, raw.runqueue_s - sum(row.signal_s or 0.0 for row in (*rows, *gaps)))
-    left_s = raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)) - queue_s - raw.cpu_s
-    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, None))
-    if left_s > 0:
-        rows.append(_derived_row(UNINSTRUMENTED, "", "other", left_s, left_s, 0.0, None))
-    return [*rows, *gaps, _cpu_row(raw.cpu_s)]
+    gaps = [_sampled_row(event, sum(states[event.wait_type]), *states[event.wait_type]) for event in _gaps(raw)]
+    queue = _queue_row(raw.runqueue_s - sum(row.signal_s or 0.0 for row in (*rows, *gaps)))
+    left_s = raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)) - queue.wait_s - raw.cpu_s
+    unknown = [_unknown_row(UNINSTRUMENTED, left_s)] if left_s > 0 else []
+    return [*rows, queue, *unknown, *gaps, _cpu_row(raw.cpu_s)]
 
 
 def _gaps(raw: CountedWaits) -> list[EventTicks]:
@@ -222,7 +224,7 @@ def _gaps(raw: CountedWaits) -> list[EventTicks]:
 
 def _share_of(event: EventTicks, raw: CountedWaits) -> WaitStat:
     total = sum(each.ticks for each in raw.events)
-    return _sampled_row(event, raw.busy_s * event.ticks / total, None, None, None)
+    return _sampled_row(event, raw.busy_s * event.ticks / total)
 
 
 def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
@@ -236,17 +238,9 @@ def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
 
 
 def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:
-    """Blocked and queued seconds of each wait type that was seen, `NO_EVENT` too: samples give shares, the kernel totals."""
-    blocked, runnable = zip(*map(_states, raw.events), strict=True) if raw.events else ((), ())
-    named = [(event, ticks) for event, ticks in zip(raw.events, runnable, strict=True) if event.wait_type != NO_EVENT]
-    no_event = sum(runnable) - sum(ticks for _, ticks in named)
-    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in named], no_event)
-    queued_s = dict(zip([event.wait_type for event, _ in named] + [NO_EVENT], _scaled(queued, runqueue_s), strict=True))
-    blocked_s = _scaled(blocked, max(0.0, raw.busy_s - cpu_s - runqueue_s))
-    return {
-        event.wait_type: (asleep, queued_s[event.wait_type])
-        for event, asleep in zip(raw.events, blocked_s, strict=True)
-    }
+    """Blocked and queued seconds of each wait type that was seen, `NO_EVENT` too."""
+    types = (event.wait_type for event in raw.events)
+    return dict(zip(types, _raked(raw, cpu_s, runqueue_s, list(map(_states, raw.events))), strict=True))
 
 
 def _from_samples(raw: SampledWaits) -> list[WaitStat]:
@@ -258,72 +252,66 @@ def _from_samples(raw: SampledWaits) -> list[WaitStat]:
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
     """Rows from shares of samples, without the kernel's totals: no split, and CPU can't be separated from its queue."""
     total = sum(event.ticks for event in raw.events)
-    rows = [] if total or not raw.busy_s else [_derived_row(UNSAMPLED, "", "other", raw.busy_s, None, None, None)]
+    rows = [] if total or not raw.busy_s else [WaitStat(wait_type=UNSAMPLED, method="derived", wait_s=raw.busy_s)]
     for event in raw.events:
         wait_s = raw.busy_s * event.ticks / total if total else 0.0
         if event.wait_type == NO_EVENT:
             rows.append(_cpu_row(wait_s, ON_CPU_OR_RUNNABLE, "sampled"))
         else:
-            rows.append(_sampled_row(event, wait_s, None, None, None))
+            rows.append(_sampled_row(event, wait_s))
     return rows
 
 
 def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
-    named = [event for event in raw.events if event.wait_type != NO_EVENT]
-    resource, signal = _raked(raw, cpu_s, runqueue_s)
-    slices = sum(event.timeslices for event in named)
+    # A session seen asleep without an event is on its way from or to one. No such state lasts, so it counts as runnable.
+    states = [_states(event) if event.wait_type != NO_EVENT else (0.0, float(event.ticks)) for event in raw.events]
+    raked = zip(raw.events, _raked(raw, cpu_s, runqueue_s, states), strict=True)
+    named = [(event, seconds) for event, seconds in raked if event.wait_type != NO_EVENT]
+    slices = sum(event.timeslices for event, _ in named)
     # An event that was never seen with a turn on a CPU has ended some times all the same: how often is not known.
     counts = [
         raw.voluntary_switches * event.timeslices / slices
         if raw.voluntary_switches is not None and event.timeslices
         else None
-        for event in named
+        for event, _ in named
     ]
     rows = [
-        _sampled_row(event, resource_s + signal_s, resource_s, signal_s, count)
-        for event, resource_s, signal_s, count in zip(named, resource, signal, counts, strict=True)
+        _sampled_row(event, sum(seconds), *seconds, count)
+        for (event, seconds), count in zip(named, counts, strict=True)
     ]
-    unsampled_s = max(0.0, raw.busy_s - cpu_s - runqueue_s) if not any(resource) else 0.0
-    if unsampled_s > 0:
-        rows.append(_derived_row(UNSAMPLED, "", "other", unsampled_s, unsampled_s, 0.0, None))
-    queue_s = max(0.0, runqueue_s - sum(signal))
-    count = raw.involuntary_switches
-    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, count))
-    return [*rows, _cpu_row(cpu_s)]
+    if not any(blocked_s for _, (blocked_s, _) in named) and (unsampled_s := raw.busy_s - cpu_s - runqueue_s) > 0:
+        rows.append(_unknown_row(UNSAMPLED, unsampled_s))
+    queued_s = sum(queued_s for _, (_, queued_s) in named)
+    return [*rows, _queue_row(runqueue_s - queued_s, raw.involuntary_switches), _cpu_row(cpu_s)]
 
 
-def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[float], list[float]]:
-    """Resource and signal seconds of each named event: samples give the shares, the kernel gives the totals.
+def _raked(
+    raw: SampledWaits | CountedWaits, cpu_s: float, runqueue_s: float, states: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Blocked and queued seconds of each event, from its blocked and runnable ticks: samples give the shares, the
+    kernel gives the totals.
 
     Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. Each column of the table
     event x (blocked | queued) is therefore scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
     A session seen runnable may be on a CPU rather than queueing for one: see `_queued`.
     """
-    named = [event for event in raw.events if event.wait_type != NO_EVENT]
-    no_event = sum(event.ticks for event in raw.events if event.wait_type == NO_EVENT)
-    blocked, runnable = zip(*map(_states, named), strict=True) if named else ((), ())
-    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in zip(named, runnable, strict=True)], no_event)
-    blocked_s = max(0.0, raw.busy_s - cpu_s - runqueue_s)
-    resource = _scaled(blocked, blocked_s)
-    signal = _scaled(queued, runqueue_s)[: len(named)]
-    return resource, signal
+    blocked_s = _scaled([blocked for blocked, _ in states], max(0.0, raw.busy_s - cpu_s - runqueue_s))
+    return list(zip(blocked_s, _scaled(_queued(raw, cpu_s, [ticks for _, ticks in states]), runqueue_s), strict=True))
 
 
-def _queued(
-    raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float
-) -> list[float]:
-    """Runnable ticks that were queued, not on a CPU: of each named event, given as (in I/O, ticks), then of `no_event`.
+def _queued(raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[float]) -> list[float]:
+    """Of the runnable ticks of each event, those that were queued and not on a CPU.
 
     Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU time
-    tells how many ticks found a session running, but the sampler itself takes one of the CPUs at that moment. (A session
-    seen asleep without an event is on its way from or to one. No such state lasts, so it counts as runnable.)
+    tells how many ticks found a session running, but the sampler itself takes one of the CPUs at that moment.
     """
-    all_ticks = sum(event.ticks for event in raw.events)
+    on_cpu = [event.in_io or event.wait_type == NO_EVENT for event in raw.events]
     places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
+    all_ticks = sum(event.ticks for event in raw.events)
     running = all_ticks * cpu_s / raw.busy_s * places if raw.busy_s > 0 else 0.0
-    may_run = no_event + sum(ticks for in_io, ticks in runnable if in_io)
+    may_run = sum(ticks for may, ticks in zip(on_cpu, runnable, strict=True) if may)
     queued_share = 1.0 - min(1.0, running / may_run) if may_run else 1.0
-    return [ticks * (queued_share if in_io else 1.0) for in_io, ticks in (*runnable, (True, no_event))]
+    return [ticks * (queued_share if may else 1.0) for may, ticks in zip(on_cpu, runnable, strict=True)]
 
 
 def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
@@ -344,34 +332,31 @@ def _states(event: EventTicks) -> tuple[float, float]:
 
 
 def _sampled_row(
-    event: EventTicks, wait_s: float, resource_s: float | None, signal_s: float | None, count: float | None
-) -> WaitStat:
+    event: EventTicks, wait_s: float, resource_s: float | None = None, signal_s: float | None = None,
+    count: float | None = None,
+) -> WaitStat:  # fmt: skip
     return WaitStat(
         wait_type=event.wait_type, analogue=event.analogue, category=event.category, method="sampled",
         wait_s=wait_s, resource_s=resource_s, signal_s=signal_s, wait_count=count,
     )  # fmt: skip
 
 
-def _derived_row(
-    wait_type: str,
-    analogue: str,
-    category: Category,
-    wait_s: float,
-    resource_s: float | None,
-    signal_s: float | None,
-    count: int | None,
-) -> WaitStat:
+def _unknown_row(wait_type: str, wait_s: float) -> WaitStat:
+    """Time that nothing explains, and that was not spent on a CPU or queueing for one."""
+    return WaitStat(wait_type=wait_type, method="derived", wait_s=wait_s, resource_s=wait_s, signal_s=0.0)
+
+
+def _queue_row(queue_s: float, count: int | None = None) -> WaitStat:
+    """Queueing for a CPU, where no wait is named."""
+    queue_s = max(0.0, queue_s)
     return WaitStat(
-        wait_type=wait_type, analogue=analogue, category=category, method="derived", wait_s=wait_s,
-        resource_s=resource_s, signal_s=signal_s, wait_count=count,
+        wait_type=RUNNABLE_NO_EVENT, analogue="SOS_SCHEDULER_YIELD", category="cpu-queue", method="derived",
+        wait_s=queue_s, resource_s=0.0, signal_s=queue_s, wait_count=count,
     )  # fmt: skip
 
 
 def _cpu_row(cpu_s: float, wait_type: str = ON_CPU, method: Method = "derived") -> WaitStat:
-    return WaitStat(
-        wait_type=wait_type, analogue="(CPU)", category="cpu", method=method, wait_s=cpu_s, resource_s=None,
-        signal_s=None, wait_count=None, is_wait=False,
-    )  # fmt: skip
+    return WaitStat(wait_type=wait_type, analogue="(CPU)", category="cpu", method=method, wait_s=cpu_s, is_wait=False)
 
 
 def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
@@ -403,11 +388,7 @@ def _seen_beside_timers_s(raw: CountedWaits) -> float:
     if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
         return 0.0
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
-    return sum(sum(states[event.wait_type]) for event in (*_gaps(raw), *_nameless(raw)))
-
-
-def _nameless(raw: CountedWaits) -> list[EventTicks]:
-    return [event for event in raw.events if event.wait_type == NO_EVENT]
+    return sum(sum(states[event.wait_type]) for event in _gaps(raw)) + sum(states.get(NO_EVENT, ()))
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
@@ -476,8 +457,6 @@ def _table_row(row: WaitStat, total_s: float) -> TableRow:
         return None if total is None or not row.wait_count else total / row.wait_count
 
     return TableRow(
-        wait_type=row.wait_type, wait_s=row.wait_s, resource_s=row.resource_s, signal_s=row.signal_s,
-        wait_count=row.wait_count, percentage=100 * row.wait_s / total_s, avg_wait_s=average(row.wait_s),
-        avg_resource_s=average(row.resource_s), avg_signal_s=average(row.signal_s), analogue=row.analogue,
-        category=row.category, method=row.method,
+        **row.model_dump(exclude={"is_wait"}), percentage=100 * row.wait_s / total_s, avg_wait_s=average(row.wait_s),
+        avg_resource_s=average(row.resource_s), avg_signal_s=average(row.signal_s),
     )  # fmt: skip

@@ -33,10 +33,10 @@ class Figure(Frozen):
     value: Scalar
     label: Label
     source: str = Field(min_length=1)
-    bounds: tuple[int | float, int | float] | None = Field(
-        None, description="the least and the most that a fit may choose"
-    )
-    fitted_on: tuple[str, ...] = Field((), description="the numbers of the published figures it was fitted on")
+    bounds: tuple[int | float, int | float] | None = None
+    """The least and the most that a fit may choose."""
+    fitted_on: tuple[str, ...] = ()
+    """The numbers of the published figures it was fitted on."""
 
 
 class Group(BaseModel):
@@ -69,7 +69,8 @@ class _Profile(Frozen):
 
 
 class _Drive(_Profile):
-    price_usd: Figure | None = Field(None, description="the price of one; for sizing only, no simulation depends on it")
+    price_usd: Figure | None = None
+    """The price of one; for sizing only, no simulation depends on it."""
 
 
 class FlashProfile(_Drive):
@@ -78,7 +79,8 @@ class FlashProfile(_Drive):
     kind: Literal["flash"]
     geometry: Group
     formats: dict[str, Figure] = Field(min_length=1)
-    factory_format: Figure | None = Field(None, description="its format when new; required if there are several")
+    factory_format: Figure | None = None
+    """Its format when new; required if there are several."""
     timing: Group
     cleaning: Group
     trim: Figure
@@ -110,8 +112,13 @@ class FlashProfile(_Drive):
         return worst * of_entries / float(self.drivers[driver].ram_divisor.value)
 
 
-class _Plain(_Drive):
-    """A drive that can be used in only one way."""
+class DeviceProfile(_Drive):
+    """A drive that can be used in only one way: its groups of figures are those that the core declares for its kind."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, Group] = Field(init=False)
+
+    kind: str
 
     @property
     def formats(self) -> dict[str, Figure]:
@@ -123,36 +130,11 @@ class _Plain(_Drive):
         """The driver versions: none that matter."""
         return {}
 
-
-class DiskProfile(_Plain):
-    """A disk."""
-
-    kind: Literal["disk"]
-    platters: Group
-    arm: Group
-    electronics: Group
-
-    @property
-    def sectors(self) -> tuple[int, ...]:
-        """The sector size, in bytes."""
-        return (int(self.platters.sector_bytes.value),)
-
-    def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
-        """What the host can write into."""
-        return int(self.platters.usable_bytes.value)
-
-
-class DeviceProfile(_Plain):
-    """A drive of another kind: its groups of figures are those that its file in crates/sim/src/devices declares."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-    __pydantic_extra__: dict[str, Group] = Field(init=False)
-
-    kind: str
-
     @property
     def _host(self) -> Group:
-        return (self.__pydantic_extra__ or {})["host"]
+        """What the host sees of it."""
+        groups = self.__pydantic_extra__ or {}
+        return groups["platters" if self.kind == "disk" else "host"]
 
     @property
     def sectors(self) -> tuple[int, ...]:
@@ -168,16 +150,13 @@ class ServerProfile(_Profile):
     """A database server."""
 
     kind: Literal["server"]
-    costs: dict[str, Figure] = Field(description="what operations cost, in time, bytes or number")
-    switches: dict[str, Figure] = Field(description="how operations are done; a spec's omissions default to these")
+    costs: dict[str, Figure]
+    """What operations cost, in time, bytes or number."""
+    switches: dict[str, Figure]
+    """How operations are done; a spec's omissions default to these."""
 
 
-Profile = FlashProfile | DiskProfile | DeviceProfile
-
-
-def _model_of(kind: str) -> type[Profile]:
-    models: dict[str, type[Profile]] = {"flash": FlashProfile, "disk": DiskProfile}
-    return models.get(kind, DeviceProfile)
+Profile = FlashProfile | DeviceProfile
 
 
 def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Figure]]:
@@ -289,7 +268,13 @@ def _checked_drive(content: dict[str, object]) -> Profile:
     kind = content.get("kind")
     if kind not in kinds():
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
-    profile = _checked(content, _model_of(str(kind)))
+    groups = {one.path.partition(".")[0] for one in figures_of(str(kind))}
+    for name in sorted(content.keys() - groups - _Drive.model_fields.keys() - {"kind"}):
+        inside = content[name]
+        if not (isinstance(inside, dict) and all(isinstance(one, dict) for one in inside.values())):
+            raise ValueError(f"{dotted((name,))}: {_PLAIN['extra_forbidden']}")
+    models: dict[object, type[Profile]] = {"flash": FlashProfile}
+    profile = _checked(content, models.get(kind, DeviceProfile))
     if not isinstance(profile, FlashProfile):
         return profile
     if OPERATING_SYSTEM in profile.formats:

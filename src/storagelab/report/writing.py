@@ -21,10 +21,8 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import wide_specs
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
-from storagelab.report.export.as_csv import csv_runs, csv_waits
 from storagelab.report.export.as_json import to_json
-from storagelab.report.export.as_sqlite import sqlite_file
-from storagelab.report.export.tables import all_of
+from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
 from storagelab.report.text.markdown import markdown
 from storagelab.spec.characters import escaped
 from storagelab.version import __version__

@@ -1,37 +1,49 @@
-"""Sends a worker of Dask's a message, and reads its answer."""
+"""Sends workers of Dask's messages, and reads their answers: one worker, or each host of a fleet before runs are made and
+after."""
 
 from __future__ import annotations
 
 import contextlib
 import operator
 import pkgutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dask.task_spec import Task
 from distributed import Client, Future
 
+from storagelab.errors import PreflightError
 from storagelab.run.data_only import told_by
-from storagelab.run.joining import RESOURCE, Introduction
-from storagelab.run.messages import LARGEST_BYTES, Answer, Errand, NoMessage, read, words
+from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
+from storagelab.run.messages import LARGEST_BYTES, Answer, NoMessage, Request, read, words
 
 _FETCH_S = 60.0
+_SOON_S, _LOOK_S = 5.0, 0.05
+_NO_NAME = "its host has no name that lasts, as it is a container: start it with STORAGELAB_HOST set"
+START = f'dask worker ADDRESS --nthreads 1 --memory-limit 0 --resources "{RESOURCE}=1"'
+"""How a worker of a fleet is started."""
 
 T = TypeVar("T")
 News = TypeVar("News")
 
 
 def submitted(
-    client: Client, address: str, key: str, errand: Errand[T, Any], task: T, resources: Mapping[str, int] | None = None
+    client: Client,
+    address: str,
+    key: str,
+    request: Request[T, Any],
+    task: T,
+    resources: Mapping[str, int] | None = None,
 ) -> Future:
     """Sends a worker the name of its function and a message. Dask's own pickle of them names nothing but Python's own
     functions, so the scheduler needs no storagelab."""
-    entry = Task(None, pkgutil.resolve_name, errand.entry)
+    entry = Task(None, pkgutil.resolve_name, request.entry)
     return client.submit(
         operator.call,
         entry,
-        errand.message(task),
+        request.message(task),
         key=key,
         workers=[address],
         pure=False,
@@ -59,12 +71,12 @@ def _size_of(future: Future) -> int:
     return 0
 
 
-def heard(future: Future, errand: Errand[T, News], task: T, host: str) -> Answer[News] | BaseException:
+def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answer[News] | BaseException:
     """A worker's answer, or the error. One that can't be had is as good as cancelled."""
     try:
         if future.status not in ("finished", "error"):
             return CancelledError()
-        return read(errand, task, host, future.result(timeout=_FETCH_S))
+        return read(request, task, host, future.result(timeout=_FETCH_S))
     except (OSError, TimeoutError) as error:
         if future.status == "error":
             return error
@@ -91,3 +103,90 @@ def no_slot(slots: str) -> str:
         return ""
     offers = f"{words(slots)} slots" if slots != "0" else "no slot"
     return f'it offers {offers} for measured runs: start it with --resources "{RESOURCE}=1"'
+
+
+# --- the hosts of a fleet --------------------------------------------------------------------------------------------
+
+
+class Present(NamedTuple):
+    """The hosts that can make a fleet's runs, each with its worker's address; and why other workers can't."""
+
+    address_of: dict[str, str]
+    others: dict[str, str]
+    """What to call a worker -> why it takes no part."""
+
+
+def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Present:
+    """Who is there. Raises PreflightError if two workers are on one host."""
+    with joined(reach) as client:
+        addresses = list(client.nthreads())
+        others = {one: "it is not encrypted" for one in addresses if not (reach.insecure or is_safe(one))}
+        asked = [one for one in addresses if one not in others]
+        told = _ask(client, asked, Introducing(), None, say, patience_s)
+    address_of: dict[str, str] = {}
+    for address, answer in told.items():
+        introduced = introduction_in(answer)
+        if isinstance(introduced, str):
+            others[address] = introduced
+            continue
+        host = introduced.host
+        why = refusal(introduced.identity) or no_slot(introduced.slots) or ("" if host else _NO_NAME)
+        if why:
+            others[f"{address} on {host}" if host else address] = why
+        elif host in address_of:
+            raise PreflightError(
+                f"two workers are on the host {host}: {address_of[host]} and {address}", key="--scheduler",
+                hint="stop one of them: a host makes one run at a time; STORAGELAB_HOST tells hosts of one name apart",
+            )  # fmt: skip
+        else:
+            address_of[host] = address
+    return Present(dict(sorted(address_of.items())), others)
+
+
+def ask_each(
+    reach: Reach, address_of: Mapping[str, str], request: Request[T, Any], task: T, say: Callable[[str], None],
+    patience_s: float,
+) -> dict[str, object]:  # fmt: skip
+    """What each host reports on the task: its one piece of news, or an error."""
+    with joined(reach) as client:
+        told = _ask(client, tuple(address_of.values()), request, task, say, patience_s)
+    return {host: _news(told[address]) for host, address in address_of.items()}
+
+
+def _news(told: Answer[Any] | BaseException) -> object:
+    if isinstance(told, NoMessage):
+        return PreflightError(f"it sent an invalid answer: {told}")
+    if isinstance(told, BaseException):
+        return PreflightError(told_by(told))
+    if told.machine or told.broke is not None:
+        return PreflightError(told.machine or str(told.broke))
+    return told.news[0]
+
+
+def _ask(
+    client: Client,
+    addresses: Sequence[str],
+    request: Request[T, Any],
+    task: T,
+    say: Callable[[str], None],
+    patience_s: float,
+) -> dict[str, Answer[Any] | BaseException]:
+    """The answer of each worker, or an error. A worker amid another campaign's run answers when that is over."""
+    asked: dict[str, Future] = {
+        address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", request, task)
+        for address in addresses
+    }
+    began, told = time.monotonic(), False
+    while (busy := [one for one, future in asked.items() if not future.done()]) and _passed_s(began) < patience_s:
+        if _passed_s(began) > _SOON_S and not told:
+            say(f"waiting for {', '.join(busy)} to answer")
+            told = True
+        time.sleep(_LOOK_S)
+    return {
+        address: heard(future, request, task, "") if future.done() else TimeoutError(f"no answer in {patience_s:.0f} s")
+        for address, future in asked.items()
+    }
+
+
+def _passed_s(began: float) -> float:
+    return time.monotonic() - began

@@ -1,8 +1,7 @@
-"""Runs work on a cluster of Dask's. Only this module, `joining` and `roll_call` know Dask.
+"""Runs work on a cluster of Dask's. Only this module, `joining` and `asking` know Dask.
 
-Each thread of a worker has a task to do and, while many are left, the next one waiting there, so that it does not stand still
-while an answer is on its way here and a task on its way back. If a worker is lost, fails or hangs, its tasks are dealt again,
-to others; what it may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
+Each thread of a worker has one task at a time. If a worker is lost, fails or hangs, its tasks are given to others; what it
+may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from storagelab.errors import PreflightError
 from storagelab.run.asking import failure, heard, introduction_in, no_slot, submitted
 from storagelab.run.executors import Jobs
 from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
-from storagelab.run.messages import Answer, Errand, words
+from storagelab.run.messages import Answer, Request, words
 
 _INTRODUCING = Introducing()
 _LOOK_S = 1.0
@@ -35,7 +34,7 @@ _AWAY_S = 60.0
 _FETCHERS = 16
 _MOST_THREADS = 1024
 _TOGETHER = 256
-"""At most so many answers are heard before tasks are dealt again."""
+"""At most so many answers are heard before tasks are scheduled again."""
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -51,8 +50,8 @@ class _Sent(Generic[T]):
     task: T
     worker: _Worker
     future: Future
-    since_s: float | None = None
-    """When it began; None while it waits at its worker."""
+    since_s: float
+    """When it was sent."""
     given_up: bool = False
     """It took too long: whatever it still sends is ignored."""
 
@@ -64,15 +63,10 @@ class _Worker:
     asked: Future
     """Who it is."""
     host: str = ""
-    """Its host's name, where tasks are dealt by it."""
+    """Its host's name, where tasks go by it."""
     welcome: bool = False
     at_work: list[str] = field(default_factory=list)
-    """Keys of what was sent to it, what it hangs at included, in the order of sending, in which it works."""
-
-    @property
-    def waiting(self) -> list[str]:
-        """Keys of what it has not begun."""
-        return self.at_work[self.slots :]
+    """Keys of what was sent to it, what it hangs at included."""
 
 
 class Cluster(Generic[T, News]):
@@ -80,7 +74,7 @@ class Cluster(Generic[T, News]):
 
     def __init__(
         self,
-        errand: Errand[T, News],
+        request: Request[T, News],
         reach: Reach,
         say: Callable[[str], None],
         *,
@@ -88,9 +82,9 @@ class Cluster(Generic[T, News]):
         tick_s: float = 0.5,
         fleet: Collection[str] = (),
     ) -> None:
-        """`errand`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
-        hosts to which tasks are dealt by name, one at a time to each; without it, all workers are alike."""
-        self._errand, self._reach, self._limit_s, self._tick_s = errand, reach, limit_s, tick_s
+        """`request`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
+        hosts that get tasks by name, one at a time to each; without it, all workers are alike."""
+        self._request, self._reach, self._limit_s, self._tick_s = request, reach, limit_s, tick_s
         self._tell = say
         self._fleet, self._seen = fleet, dict[str, float]()
         self._workers: dict[str, _Worker] = {}
@@ -108,6 +102,7 @@ class Cluster(Generic[T, News]):
 
     @property
     def hosts(self) -> Mapping[str, bool]:
+        """The hosts of the fleet that are not lost: whether each is there now, or may come back."""
         there = {one.host: one for one in self._workers.values() if one.welcome}
         now = time.monotonic()
         self._seen |= dict.fromkeys(self._fleet & there.keys(), now)
@@ -168,32 +163,27 @@ class Cluster(Generic[T, News]):
         looking = threading.Thread(target=_look, args=(client, self._events, done), daemon=True)
         looking.start()
         try:
-            while self._deal(jobs):
+            while self._assign(jobs):
                 self._hear(jobs)
                 self._look_at_clock(jobs)
         finally:
             done.set()
             self._fetchers.shutdown(wait=False, cancel_futures=True)
 
-    # --- dealing -----------------------------------------------------------------------------------------------------
+    # --- scheduling -----------------------------------------------------------------------------------------------------
 
-    def _deal(self, jobs: Jobs[T, News]) -> bool:
-        """Send a task to each free thread, then one to wait there. Whether there is anything to wait for."""
+    def _assign(self, jobs: Jobs[T, News]) -> bool:
+        """Send a task to each free thread. Whether there is anything to wait for."""
         nothing = False
-        for ahead in (False, True):
-            for worker in self._workers.values():
-                while (
-                    worker.welcome
-                    and len(worker.at_work) < (1 + ahead) * worker.slots
-                    and not (ahead and self._hangs(worker))
-                ):
-                    task = jobs.deal(ahead=ahead, host=worker.host)
-                    if task is None and not self._fleet:
-                        return len(self._sent) > self._hanging
-                    if task is None:
-                        nothing = True
-                        break  # another host may have one
-                    self._send(worker, task)
+        for worker in self._workers.values():
+            while worker.welcome and len(worker.at_work) < worker.slots:
+                task = jobs.assign(worker.host)
+                if task is None and not self._fleet:
+                    return len(self._sent) > self._hanging
+                if task is None:
+                    nothing = True
+                    break  # another host may have one
+                self._send(worker, task)
         return not nothing or len(self._sent) > self._hanging or not jobs.over
 
     def _hangs(self, worker: _Worker) -> bool:
@@ -203,38 +193,28 @@ class Cluster(Generic[T, News]):
         self._numbered += 1
         key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
         slot = {RESOURCE: 1} if self._fleet else None
-        future = self._submit(worker.address, key, self._errand, task, slot)
-        self._sent[key] = _Sent(task, worker, future)
+        future = self._ask("answered", worker.address, key, self._request, task, worker.host, slot)
+        self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
         worker.at_work.append(key)
-        self._note_begun(worker)
+
+    def _ask(
+        self, kind: str, address: str, key: str, request: Request[E, Any], task: E, host: str = "",
+        resources: Mapping[str, int] | None = None,
+    ) -> Future:  # fmt: skip
+        """Send a worker a task. Its answer is an event of this kind: of the key, or of who the worker is."""
+        try:
+            future = submitted(self._client, address, key, request, task, resources)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._gone(error) from None
         events, fetchers = self._events, self._fetchers
+        which = key if kind == "answered" else address
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):  # it has been shut down
-                fetchers.submit(lambda: events.put(("answered", key, heard(ended, self._errand, task, worker.host))))
+                fetchers.submit(lambda: events.put((kind, which, heard(ended, request, task, host))))
 
         future.add_done_callback(fetch)
-
-    def _note_begun(self, worker: _Worker) -> None:
-        for key in worker.at_work[: worker.slots]:
-            if self._sent[key].since_s is None:
-                self._sent[key].since_s = self._clock.now_s
-
-    def _take_back(self, jobs: Jobs[T, News], worker: _Worker) -> None:
-        """What waits there goes to others."""
-        for key in worker.waiting:
-            sent = self._sent.pop(key)
-            worker.at_work.remove(key)
-            sent.future.cancel()
-            jobs.ended(sent.task)
-
-    def _submit(
-        self, address: str, key: str, errand: Errand[E, Any], task: E, resources: Mapping[str, int] | None = None
-    ) -> Future:
-        try:
-            return submitted(self._client, address, key, errand, task, resources)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._gone(error) from None
+        return future
 
     def _gone(self, why: object) -> _Lost:
         reason = next(iter(str(why).splitlines()), "")
@@ -259,7 +239,7 @@ class Cluster(Generic[T, News]):
                         raise self._gone(what)
 
     def _heard(self) -> list[tuple[str, Any, Any]]:
-        """What has come, but not so much that dealing waits long."""
+        """What has come, but not so much that scheduling waits long."""
         heard = []
         with contextlib.suppress(queue.Empty):
             heard.append(self._events.get(timeout=self._tick_s))
@@ -268,7 +248,7 @@ class Cluster(Generic[T, News]):
         return heard
 
     def _answered(self, jobs: Jobs[T, News], answers: Sequence[tuple[str, Answer[News] | BaseException]]) -> None:
-        over = [(sent, answer) for key, answer in answers if (sent := self._over(jobs, key, answer)) is not None]
+        over = [(sent, answer) for key, answer in answers if (sent := self._over(key)) is not None]
         good = [answer for _, answer in over if isinstance(answer, Answer) and not answer.machine]
         if news := [one for answer in good for one in answer.news]:
             jobs.told(*news)
@@ -280,31 +260,26 @@ class Cluster(Generic[T, News]):
                 self._check_for_workers()
             jobs.ended(sent.task)
 
-    def _over(self, jobs: Jobs[T, News], key: str, answer: Answer[News] | BaseException) -> _Sent[T] | None:
-        """What was sent and is over; None if it was dealt again meanwhile."""
+    def _over(self, key: str) -> _Sent[T] | None:
+        """What was sent and is over; None if it was scheduled again meanwhile."""
         sent = self._sent.get(key)
         if sent is None:
             return None
-        if failure(answer):
-            self._take_back(jobs, sent.worker)
         del self._sent[key]
         sent.worker.at_work.remove(key)
-        self._note_begun(sent.worker)
         if not sent.given_up:
             return sent
-        self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
+        self._say(f"worker {sent.worker.address} answers again: another worker has its task")
         return None
 
     def _see(self, jobs: Jobs[T, News], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
             worker = self._workers.pop(address)
             self._refused = {other: why for other, why in self._refused.items() if why != _second(worker.host)}
-            self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
+            self._say(f"worker {address} is gone{'; its batch is scheduled again' if worker.at_work else ''}")
             for key in worker.at_work:
                 sent = self._sent.pop(key)
-                if sent.since_s is None:
-                    jobs.ended(sent.task)
-                elif not sent.given_up:
+                if not sent.given_up:
                     jobs.lost(sent.task, f"its worker {address} is gone")
         for address in self._refused.keys() - threads.keys():
             del self._refused[address]
@@ -329,15 +304,8 @@ class Cluster(Generic[T, News]):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
             return
-        asked = self._submit(address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
+        asked = self._ask("identity", address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
         self._workers[address] = _Worker(address, slots, asked)
-        events, fetchers = self._events, self._fetchers
-
-        def fetch(ended: Future) -> None:
-            with contextlib.suppress(RuntimeError):
-                fetchers.submit(lambda: events.put(("identity", address, heard(ended, _INTRODUCING, None, ""))))
-
-        asked.add_done_callback(fetch)
 
     def _meet(self, address: str, told: Answer[Introduction] | BaseException) -> None:
         worker = self._workers.get(address)
@@ -383,14 +351,12 @@ class Cluster(Generic[T, News]):
     def _look_at_clock(self, jobs: Jobs[T, News]) -> None:
         if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
-        begun = [(sent, sent.since_s) for sent in self._sent.values() if sent.since_s is not None and not sent.given_up]
-        for sent, since_s in begun:
-            if self._clock.now_s - since_s > self._limit_s:
+        for sent in [one for one in self._sent.values() if not one.given_up]:
+            if self._clock.now_s - sent.since_s > self._limit_s:
                 sent.given_up = True
-                self._take_back(jobs, sent.worker)
                 address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
-                self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
-                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
+                self._say(f"worker {address} hangs: no answer in {limit}; its batch is scheduled again")
+                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a batch")
 
 
 def _second(host: str) -> str:

@@ -13,8 +13,7 @@ from storagelab.errors import StoreError
 from storagelab.model.config import Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
-from storagelab.model.waits import CountedWaits
-from storagelab.run.earlier import config_of_today, measurement_of_today
+from storagelab.model.workload import KINDS
 from storagelab.targets.durability import judged
 
 _LISTED = 5
@@ -53,20 +52,7 @@ def _run_of(row: Mapping[str, Any], shared: Shared) -> Run:
         measurement=_measurement(row["measurement"], config, shared) if row["measurement"] else None,
     )
     shared[key] = run.config, run.levels
-    _share_names(run, shared)
     return run
-
-
-def _share_names(run: Run, shared: Shared) -> None:
-    """Let equal sets of names be one: pydantic keeps for each value which fields it was given, in a set that is larger than
-    most values. They were a third of the memory of a large campaign."""
-    measurement = run.measurement
-    waits = None if measurement is None else measurement.waits
-    rows = waits.rows if isinstance(waits, CountedWaits) else ()
-    for value in (run, measurement, waits, *rows, *(() if waits is None else waits.events)):
-        if value is not None:
-            names = value.model_fields_set
-            object.__setattr__(value, "__pydantic_fields_set__", shared.setdefault(frozenset(names), names))
 
 
 def _config(text: str) -> Config:
@@ -86,12 +72,9 @@ def _measurement(text: str, config: Config, shared: Shared) -> Measurement:
         for name, value in counters.items():
             if abs(value) > MOST:
                 raise ValueError(f"measurement: counters.{group}.{name}: {_OUT_OF_BOUNDS}"[: 3 * _SHOWN])
-    # Shared rather than copied: the measurement was just made, and nobody else has it.
-    environment = measurement.environment
-    object.__setattr__(measurement, "environment", shared.setdefault(json.dumps(environment), environment))
-    if measurement.durability is None:  # stored by a version that lacked it
-        return measurement.model_copy(update={"durability": judged(measurement.environment)})
-    return measurement
+    environment = shared.setdefault(json.dumps(measurement.environment), measurement.environment)
+    durability = measurement.durability or judged(environment)  # earlier versions stored none
+    return measurement.model_copy(update={"environment": environment, "durability": durability})
 
 
 _WRONG = {
@@ -124,3 +107,39 @@ def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError
         f"  {still} `storagelab export --salvage {file.parent.name}`\n"
         "  nothing in it has changed; to measure again, move it away"
     )
+
+
+# --- what earlier versions stored -------------------------------------------------------------------------------------
+
+
+_KEYS = {name for member in KINDS.values() for name in member.model_fields}
+
+
+def config_of_today(config: Any) -> Any:
+    """A stored configuration with only the keys of its kind of workload."""
+    match config:
+        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
+            kind = said if keys.get("block_bytes") is None else "raw-io"
+            unused = _KEYS - KINDS[kind].model_fields.keys()
+            used = {name: value for name, value in keys.items() if name not in unused}
+            return {**config, "workload": {"kind": kind, **used}}
+    return config
+
+
+def measurement_of_today(text: str, kind: str) -> str:
+    """A stored measurement of a workload of that kind, with its work under the name of its unit."""
+    if KINDS[kind].raw_io:
+        measurement = json.loads(text)
+        match measurement:
+            case {"rows": int(requests)}:
+                return json.dumps({**measurement, "rows": None, "requests": requests})
+    return text
+
+
+def experiment_of_today(experiment: Any) -> Any:
+    """A stored experiment. A race that began in small worlds is read as an experiment of all repetitions, most of them not
+    made: its runs are shown, and only the layouts that ran are compared."""
+    match experiment:
+        case {"race": {"small": small, **race}}:
+            return {**experiment, "race": None if small else race}
+    return experiment

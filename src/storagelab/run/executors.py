@@ -13,8 +13,7 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -24,8 +23,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from storagelab.machine.processes import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
-_TUNABLES = "GLIBC_TUNABLES"
-_LARGE_PAGES = "glibc.malloc.hugetlb"
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
@@ -43,9 +40,8 @@ Work = Callable[[Task, Callable[[News], None]], None]
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Task | None:
-        """A task to begin now; None if there is none at present. `ahead`: a task to begin when the one before it ends.
-        `host`: whose it will be, where that matters."""
+    def assign(self, host: str = "") -> Task | None:
+        """A task to begin now; None if there is none at present. `host`: whose it will be, where that matters."""
         ...
 
     @property
@@ -62,7 +58,7 @@ class Jobs(Protocol[Task, Heard]):
         ...
 
     def lost(self, task: Task, why: str) -> None:
-        """The process that did this task is gone. Its unreported part may be dealt again."""
+        """The process that did this task is gone. Its unreported part may be scheduled again."""
         ...
 
 
@@ -70,11 +66,6 @@ class Executor(Protocol[Task, Told]):
     @property
     def at_once(self) -> int:
         """How many tasks it can do side by side at present."""
-        ...
-
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        """The hosts that tasks are dealt to by name and that are not lost: whether each is there now, or may come back."""
         ...
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
@@ -92,12 +83,8 @@ class Here(Generic[Task, News]):
     def at_once(self) -> int:
         return 1
 
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        return {}
-
     def execute(self, jobs: Jobs[Task, News]) -> None:
-        while (task := jobs.deal()) is not None:
+        while (task := jobs.assign()) is not None:
             self._work(task, jobs.told)
             jobs.ended(task)
 
@@ -114,18 +101,14 @@ class Processes(Generic[Task, News]):
     def at_once(self) -> int:
         return self._count
 
-    @property
-    def hosts(self) -> Mapping[str, bool]:
-        return {}
-
     def execute(self, jobs: Jobs[Task, News]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
         self._kills = Kills("the campaign began")
         try:
-            self._deal(jobs)
+            self._assign(jobs)
             while any(worker.task is not None for worker in self._workers):
                 self._hear(jobs)
-                self._deal(jobs)
+                self._assign(jobs)
         finally:
             with uninterrupted():
                 for worker in self._workers:
@@ -159,11 +142,11 @@ class Processes(Generic[Task, News]):
                     ended, worker.task = worker.task, None
                     jobs.ended(ended)
 
-    def _deal(self, jobs: Jobs[Task, News]) -> None:
+    def _assign(self, jobs: Jobs[Task, News]) -> None:
         """Start all processes before the first one gets its task; a process takes its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
-        while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
+        while len(self._workers) - len(idle) < self._count and (task := jobs.assign()) is not None:
             worker = idle.pop() if idle else self._start()
             worker.give(task)
             given.append(worker)
@@ -175,7 +158,7 @@ class Processes(Generic[Task, News]):
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
-        with uninterrupted(), large_pages(), theirs:
+        with uninterrupted(), theirs:
             # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent must act on it.
             resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -231,28 +214,6 @@ class _Worker(Generic[Task]):
         if self.process.exitcode is None:  # its pipe is closed, but it still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
-
-
-@contextmanager
-def large_pages() -> Iterator[None]:
-    """Processes started in this context get their memory in large pages if the C library can do that."""
-    before = os.environ.get(_TUNABLES)
-    os.environ.update(tunables())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_TUNABLES]
-        else:
-            os.environ[_TUNABLES] = before
-
-
-def tunables() -> dict[str, str]:
-    """The environment for a process that simulates: memory in large pages. Maps of drives and leaves gain from them because
-    each access goes to another place. They save a tenth of the time; other and older C libraries ignore the variable."""
-    before = os.environ.get(_TUNABLES, "")
-    value = before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
-    return {_TUNABLES: value}
 
 
 # --- in the other process --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The runs of real servers on the hosts of a fleet: what is dealt to hosts, and what is done there.
+"""The runs of real servers on the hosts of a fleet: which host gets which, and what is done there.
 
 Each run is a task of its own, so that what is measured is stored as soon as it is. Volumes' paths, credentials and servers
 are each host's own; relative paths start at the folder in which its worker was started.
@@ -8,90 +8,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+from storagelab import targets
 from storagelab.errors import PreflightError
 from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import Frozen
-from storagelab.run.dealing import Slice
-from storagelab.run.executors import Executor
-from storagelab.run.loop import make_slice
-from storagelab.run.making import failed_run
-from storagelab.run.rounds import Round, RoundDealer
+from storagelab.run.loop import failed_run, make_batch
+from storagelab.run.rounds import Round, RoundSchedule
+from storagelab.run.scheduling import Batch
 from storagelab.run.store import Store
-from storagelab.targets import (
-    Preflight,
-    Site,
-    preflight,
-    remove_templates,
-    server_abilities,
-    sweep,
-    try_starting,
-    volumes_locked,
-)
 
-# --- dealing, where the store is -------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from storagelab.run.cluster import Cluster
+    from storagelab.run.progress import RunProgress
+
+# --- scheduling, where the store is -------------------------------------------------------------------------------------
 
 
-class Listener(Protocol):
-    """Receives events, to show them."""
-
-    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
-        """A host gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
-        ...
-
-    def stored(self, run: Run) -> None: ...
-
-
-def make_rounds(
-    plan: Plan,
-    todo: Sequence[Round],
-    store: Store,
-    site: Site,
-    listener: Listener,
-    executor: Executor[Slice, Run],
-    at_once: int,
-) -> None:
-    """Make what is left of each round, at most so many runs `at_once`, and append each run as it ends. The executor works by
-    `make_on_host`. Relative paths of `site` are the hosts' own."""
-    executor.execute(_Campaign(plan, RoundDealer(todo, at_once, site), executor, store, listener))
-
-
-class _Campaign:
-    """All rounds, dealt to an executor run by run. Only this class writes the store and calls the listener."""
+class Rounds:
+    """All rounds, given to an executor run by run, at most so many `at_once`. The executor works by `make_on_host`; relative
+    paths of `site` are the hosts' own. Only this class writes the store and calls the progress."""
 
     def __init__(
-        self, plan: Plan, dealer: RoundDealer, executor: Executor[Slice, Run], store: Store, listener: Listener
+        self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: targets.Site, progress: RunProgress
     ) -> None:
-        self._dealer, self._executor, self._store, self._listener = dealer, executor, store, listener
+        self._schedule, self._store, self._progress = RoundSchedule(todo, at_once, site), store, progress
         self._cells = {cell.cell_id: cell for cell in plan.cells}
+
+    def make(self, executor: Cluster[Batch, Run]) -> None:
+        """Make what is left of each round, and append each run as it ends."""
+        self._executor = executor
+        executor.execute(self)
 
     @property
     def over(self) -> bool:
-        return self._dealer.ended
+        return self._schedule.ended
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:
-        """Nothing is dealt ahead: it would wait at one host while another may need it, or for a turn."""
-        dealt = None if ahead else self._dealer.deal(host, self._executor.hosts)
-        if dealt is None:
+    def assign(self, host: str = "") -> Batch | None:
+        scheduled = self._schedule.assign(host, self._executor.hosts)
+        if scheduled is None:
             return None
-        self._listener.dealt(dealt.planned, self._cells[dealt.planned.cell_id], host, dealt.instead_of)
-        return dealt.slice
+        self._progress.scheduled(scheduled.planned, self._cells[scheduled.planned.cell_id], host, scheduled.instead_of)
+        return scheduled.batch
 
     def told(self, *news: Run) -> None:
         self._store.append(*news)
         for run in news:
-            self._dealer.told_of(run)
-            self._listener.stored(run)
+            self._schedule.told_of(run)
+            self._progress.stored(run)
 
-    def ended(self, task: Slice) -> None:
-        self._dealer.freed(task)
+    def ended(self, task: Batch) -> None:
+        self._schedule.freed(task)
 
-    def lost(self, task: Slice, why: str) -> None:
-        given_up = self._dealer.lost(task)
+    def lost(self, task: Batch, why: str) -> None:
+        given_up = self._schedule.lost(task)
         for position, attempt in given_up.wanted.items() if given_up is not None else ():
             planned = task.block.runs[position]
             reason = f"{why}; this was the third worker to end at this run"
@@ -104,20 +78,20 @@ _swept: set[tuple[str, int]] = set()
 """Campaigns and their blocks for which this process has removed what killed ones left."""
 
 
-def make_on_host(campaign: str, work: Slice, tell: Callable[[Run], None]) -> None:
+def make_on_host(campaign: str, work: Batch, tell: Callable[[Run], None]) -> None:
     """Make a run on this host. `campaign` distinguishes this one from those that the host's worker served before.
 
     Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone.
     """
     plan = Plan(cells=tuple(work.block.cells.values()), runs=())
     runs: list[Run] = []
-    with volumes_locked(plan, work.site):  # run by run: another worker of this campaign may share the volumes, in turns
+    with targets.volumes_locked(plan, work.site):  # another worker may share them, in turns
         if (campaign, work.number) not in _swept:
-            sweep(plan, work.site)
+            targets.sweep(plan, work.site)
             _swept.add((campaign, work.number))
-        make_slice(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+        make_batch(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
     if any(run.status == "failed" for run in runs):
-        preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
+        targets.preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:
         tell(run)
 
@@ -126,7 +100,7 @@ class Asked(Frozen):
     """What each host is asked before anything starts."""
 
     plan: Plan
-    site: Site
+    site: targets.Site
     allow_commands: bool
     """Settings may run programs and load code."""
 
@@ -134,7 +108,7 @@ class Asked(Frozen):
 class Found(Frozen):
     """What a host says: what its check found and what it can measure, or why it can't make the runs."""
 
-    preflight: Preflight | None
+    preflight: targets.Preflight | None
     abilities: tuple[Ability, ...] = ()
     refusal: str = ""
 
@@ -144,17 +118,17 @@ def look_around(asked: Asked) -> Found:
     volumes: dict[str, Path] = {}
     try:
         experiment = Experiment(name=asked.site.experiment)
-        found = preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
-        with volumes_locked(asked.plan, asked.site):
+        found = targets.preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
+        with targets.volumes_locked(asked.plan, asked.site):
             pass  # nobody else is there
-        try_starting(asked.plan, asked.site)
+        targets.try_starting(asked.plan, asked.site)
         for cell in asked.plan.cells:
             volumes |= asked.site.volume_paths(cell.config)
     except PreflightError as error:
         return Found(preflight=None, refusal=str(error))
-    return Found(preflight=found, abilities=(*server_abilities(), *doctor.abilities(volumes, None)))
+    return Found(preflight=found, abilities=(*targets.server_abilities(), *doctor.abilities(volumes, None)))
 
 
 def clean_up(asked: Asked) -> None:
     """Remove the templates of a campaign that is over."""
-    remove_templates(asked.plan, asked.site)
+    targets.remove_templates(asked.plan, asked.site)

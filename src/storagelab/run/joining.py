@@ -33,7 +33,7 @@ from storagelab.model.measurement import name_of_host
 from storagelab.model.values import Frozen
 from storagelab.run import data_only, local_cluster
 from storagelab.run.local_cluster import unencrypted
-from storagelab.run.messages import words
+from storagelab.run.messages import answer_of, words
 from storagelab.version import __version__
 
 _ANSWER_S = 10.0
@@ -42,7 +42,7 @@ _SETTINGS = "ca-file", "client.cert", "client.key"
 _ENDING_S = 10.0
 _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
 _QUIET = {
-    "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
+    "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a batch are large on purpose
     "distributed.diagnostics.computations.nframes": 0,  # no lines of our programs are sent along
 }
 logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
@@ -182,9 +182,9 @@ class Introduction(Frozen):
 
 
 class Introducing:
-    """The errand of a new worker."""
+    """The request of a new worker."""
 
-    entry = "storagelab.run.worker:introduce"
+    entry = f"{__name__}:introduce"
 
     def message(self, task: None) -> bytes:  # noqa: ARG002 - nothing to tell
         return b""
@@ -192,6 +192,11 @@ class Introducing:
     def news(self, task: None, host: str, parts: Sequence[bytes]) -> tuple[Introduction, ...]:  # noqa: ARG002
         (told,) = parts
         return (Introduction.model_validate_json(told),)
+
+
+def introduce(_: bytes) -> bytes:
+    """On a worker."""
+    return answer_of(lambda: [introduction().model_dump_json().encode()])
 
 
 def introduction() -> Introduction:

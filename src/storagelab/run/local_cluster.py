@@ -10,8 +10,6 @@ import sys
 import dask
 from distributed import LocalCluster, Security
 
-from storagelab.run.executors import tunables
-
 LOCAL = "127.0.0.1"
 _SETTINGS = {
     "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
@@ -32,7 +30,7 @@ def _serve(processes: int) -> None:
     with dask.config.set(_SETTINGS), LocalCluster(
         n_workers=processes, threads_per_worker=1, processes=True, host=LOCAL, protocol="tcp://", security=unencrypted(),
         dashboard_address=f"{LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
-        env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
+        env={"DASK_LOGGING__DISTRIBUTED": "critical"},
     ) as cluster:  # fmt: skip
         sys.stdout.write(f"{cluster.scheduler_address}\n")
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """The loop: make each run that is not yet stored, and append it. Keep it simple.
 
-Runs come in blocks. An executor makes blocks, whole or in slices, here or in other processes; only this process writes the
+Runs come in blocks. An executor makes blocks, whole or in batches, here or in other processes; only this process writes the
 store. A run gives the same result wherever it is made, because the state of its drives travels with its block.
 """
 
@@ -10,44 +10,38 @@ import errno
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
 
 from storagelab import profiles
 from storagelab.errors import RunFailed, StoreError
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
-from storagelab.run.dealing import Dealer, Slice, pending
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
-from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
+from storagelab.run.scheduling import Batch, Schedule, pending
 from storagelab.run.store import Store
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Preflight, Site, open_block, remove_templates
+from storagelab.targets import Preflight, Progress, Site, Target, open_block, remove_templates
 from storagelab.targets.states import Carried, InFile, Kept, drives_lost
+
+if TYPE_CHECKING:
+    from storagelab.run.progress import RunProgress
+    from storagelab.run.race import Racing
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
-"""How long a slice takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
+"""How long a batch takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
 costs next to nothing."""
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and its large
-pages save a tenth of the time."""
-
-
-class Listener(Protocol):
-    """Receives events, to show them."""
-
-    def started(self, planned: PlannedRun, cell: Cell) -> None: ...
-
-    def work_done(self, planned: PlannedRun, amount: int) -> None:
-        """The work of the run done so far, in the unit of its workload."""
-        ...
-
-    def stored(self, run: Run) -> None: ...
+"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and
+a run that uses up the memory ends it and not storagelab."""
 
 
 class Began(NamedTuple):
@@ -60,7 +54,7 @@ class Done(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The runs of a slice that was made elsewhere, all at once, and the drives' state after them."""
+    """The runs of a batch that was made elsewhere, all at once, and the drives' state after them."""
 
     runs: tuple[Run, ...]
     number: int
@@ -81,7 +75,7 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
-    """How long a slice may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate
+    """How long a batch may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate
     of the longest run: machines differ, and a run that hangs costs little more than this time."""
     if run_s is None:
         seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
@@ -89,46 +83,35 @@ def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float
     return _BUDGET_S + run_s
 
 
-class Rounds(Protocol):
-    """Decides on further runs when all others are made."""
-
-    def told_of(self, run: Run) -> None: ...
-
-    def further(self) -> Plan:
-        """The plan so far, with more runs at its end if there are to be more."""
-        ...
-
-
 def run_all(
     plan: Plan,
     store: Store,
     site: Site,
-    listener: Listener,
+    listener: RunProgress,
     *,
     again: bool = False,
     jobs: int = 1,
-    rounds: Rounds | None = None,
-    elsewhere: Executor[Slice, News] | None = None,
+    rounds: Racing | None = None,
+    elsewhere: Executor[Batch, News] | None = None,
 ) -> None:
     """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others, or
     `elsewhere`, by `make_elsewhere`.
 
-    Then make those that `rounds` adds, until it adds none.
+    Then make those of each further round of a race (`rounds`), until it has none.
     """
-    todo = slices(plan, store.attempts(), site, store.folder, again=again)
+    todo = batches(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if portable(plan) else 1
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
-    executor: Executor[Slice, News] = elsewhere or Here(make_slice)
+    executor: Executor[Batch, News] = elsewhere or Here(make_batch)
     if portable(plan):
         _make_state_folder(store.folder)
-        runs = [slice_.block.runs[position] for slice_ in todo for position in slice_.wanted]
+        runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
         if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
-            executor = Processes(make_slice, at_once)
-    _remove_states(store.folder, but={_state_file(store.folder, slice_.number) for slice_ in todo})
-    campaign = _Campaign(plan, todo, executor, store, site, listener, rounds, carried=elsewhere is not None)
+            executor = Processes(make_batch, at_once)
+    _remove_states(store.folder, but={_state_file(store.folder, batch.number) for batch in todo})
     try:
-        executor.execute(campaign)
+        _Campaign(plan, store, site, listener, rounds).make(todo, executor, carried=elsewhere is not None)
     finally:
         with uninterrupted():
             remove_templates(plan, site)
@@ -139,9 +122,9 @@ def portable(plan: Plan) -> bool:
     return all(cell.config.kind.portable for cell in plan.cells)
 
 
-def slices(
+def batches(
     plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], site: Site, results: Path, *, again: bool = False
-) -> list[Slice]:
+) -> list[Batch]:
     """The runs still to be made of each block, blocks in order."""
     wanted = {planned.sequence for planned in pending(plan, stored, again=again)}
     found = []
@@ -152,49 +135,42 @@ def slices(
             if planned.sequence in wanted
         }
         if attempts:
-            found.append(Slice(block, attempts, site, InFile(_state_file(results, number))))
+            found.append(Batch(block, attempts, site, InFile(_state_file(results, number))))
     return found
 
 
 class _Campaign:
-    """All blocks, dealt to an executor in slices. Only this class writes the store and calls the listener."""
+    """All blocks, scheduled to an executor in batches. Only this class writes the store and calls the listener."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        todo: Sequence[Slice],
-        executor: Executor[Slice, News],
-        store: Store,
-        site: Site,
-        listener: Listener,
-        rounds: Rounds | None,
-        *,
-        carried: bool,
-    ) -> None:
-        """`carried`: the drives' state goes with each slice and comes back with its runs."""
-        self._dealer, self._executor = Dealer(todo, executor.at_once), executor
-        self._carried, self._texts = carried, _profiles_of(plan, site) if carried else None
+    def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
+        self._plan, self._store, self._site = plan, store, site
+        self._listener, self._rounds = listener, rounds
         self._cells = {cell.cell_id: cell for cell in plan.cells}
-        self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
+
+    def make(self, todo: Sequence[Batch], executor: Executor[Batch, News], *, carried: bool) -> None:
+        """`carried`: the drives' state goes with each batch and comes back with its runs."""
+        self._schedule, self._executor = Schedule(todo, executor.at_once), executor
+        self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
+        executor.execute(self)
 
     @property
     def over(self) -> bool:
-        return self._dealer.ended and self._rounds is None
+        return self._schedule.ended and self._rounds is None
 
-    def deal(self, *, ahead: bool = False, host: str = "") -> Slice | None:  # noqa: ARG002 - any host will do
-        if self._dealer.ended and self._rounds is not None:
-            todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
-            self._dealer = Dealer(todo, self._executor.at_once)
+    def assign(self, host: str = "") -> Batch | None:  # noqa: ARG002 - any host will do
+        if self._schedule.ended and self._rounds is not None:
+            todo = batches(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
+            self._schedule = Schedule(todo, self._executor.at_once)
             if not todo:
                 self._rounds = None
-        self._dealer.processes = self._executor.at_once
-        dealt = self._dealer.deal(ahead=ahead)
-        return dealt if dealt is None or not self._carried else self._packed(dealt)
+        self._schedule.processes = self._executor.at_once
+        scheduled = self._schedule.assign()
+        return scheduled if scheduled is None or not self._carried else self._packed(scheduled)
 
-    def _packed(self, dealt: Slice) -> Slice:
-        """The slice with all that a machine needs which has none of our files."""
-        site = dealt.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
-        return dealt._replace(site=site, state=Carried(dealt.state.kept()), budget_s=_BUDGET_S)
+    def _packed(self, scheduled: Batch) -> Batch:
+        """The batch with all that a machine needs which has none of our files."""
+        site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
+        return scheduled._replace(site=site, state=Carried(scheduled.state.kept()), budget_s=_BUDGET_S)
 
     def told(self, *news: News) -> None:
         """Stores all runs that came together before anything else, as a listener may stop the campaign."""
@@ -215,17 +191,17 @@ class _Campaign:
 
     def _note_stored(self, run: Run) -> None:
         self._listener.stored(run)
-        self._dealer.told_of(run)
+        self._schedule.told_of(run)
         if self._rounds is not None:
             self._rounds.told_of(run)
 
-    def ended(self, task: Slice) -> None:
-        self._dealer.freed(task)
+    def ended(self, task: Batch) -> None:
+        self._schedule.freed(task)
 
-    def lost(self, task: Slice, why: str) -> None:
+    def lost(self, task: Batch, why: str) -> None:
         """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
-        given_up = self._dealer.lost(task)
+        given_up = self._schedule.lost(task)
         if given_up is None:
             return
         reason = f"{why}; this was the third process to end at this run"
@@ -244,7 +220,7 @@ def _runs_of(news: News) -> tuple[Run, ...]:
     return ()
 
 
-def make_slice(work: Slice, tell: Tell) -> None:
+def make_batch(work: Batch, tell: Tell) -> None:
     """Make the wanted runs of a block, and earlier ones if the drives' state after them is lost."""
     began = time.monotonic()
     with open_block(work.block, work.site, work.state) as block:
@@ -265,10 +241,10 @@ def make_slice(work: Slice, tell: Tell) -> None:
                 raise
 
 
-def make_elsewhere(work: Slice, tell: Tell) -> None:
-    """As `make_slice`, on another machine: nothing is told before the end, and then all at once."""
+def make_elsewhere(work: Batch, tell: Tell) -> None:
+    """As `make_batch`, on another machine: nothing is told before the end, and then all at once."""
     told: list[News] = []
-    make_slice(work, told.append)
+    make_batch(work, told.append)
     runs = tuple(news for news in told if isinstance(news, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(Made(runs, work.number, Carried() if at_end else work.state))
@@ -284,7 +260,7 @@ def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
     return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_file(name)}
 
 
-# --- what blocks keep of their drives between two slices -------------------------------------------------------------
+# --- what blocks keep of their drives between two batches -------------------------------------------------------------
 
 
 def _state_file(results: Path, number: int) -> Path:
@@ -314,3 +290,101 @@ def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
         for file in (results / STATE_FOLDER).iterdir():
             if file not in but and file.name.startswith(("block-", ".block-")):
                 file.unlink(missing_ok=True)
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+Opening = Callable[[], AbstractContextManager[Target]]
+"""Gives the target of one run; entering the context sets it up."""
+
+
+class MeasuredThenStopped(KeyboardInterrupt):
+    """The user asked to stop after a run was measured, during its teardown: `run` is complete, and must be stored."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
+def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
+    """Set up, measure, tear down. Raises MeasuredThenStopped."""
+    began = _Beginning()
+    measurement, reason, stopped = _measure(planned, cell, opening, progress)
+    run = began.ended(planned, cell, attempt, measurement, reason)
+    if stopped:
+        raise MeasuredThenStopped(run)
+    return run
+
+
+def failed_run(planned: PlannedRun, cell: Cell, attempt: int, reason: str) -> Run:
+    """A run that could not even begin."""
+    return _Beginning().ended(planned, cell, attempt, None, reason)
+
+
+class _Beginning:
+    """When a run began."""
+
+    def __init__(self) -> None:
+        self._at, self._counter_s = _now(), time.perf_counter()
+
+    def ended(self, planned: PlannedRun, cell: Cell, attempt: int, measurement: Measurement | None, reason: str) -> Run:
+        status, reason = _judge(measurement, reason)
+        return Run(
+            **planned.model_dump(exclude={"cell_id"}),
+            cell_id=cell.cell_id,
+            attempt=attempt,
+            status=status,
+            reason=reason,
+            started_at=self._at,
+            finished_at=_now(),
+            wall_s=time.perf_counter() - self._counter_s,
+            levels=cell.levels,
+            config=cell.config,
+            measurement=measurement,
+        )
+
+
+def _measure(
+    planned: PlannedRun, cell: Cell, opening: Opening, progress: Progress
+) -> tuple[Measurement | None, str, bool]:
+    """What was measured, what went wrong, and whether the user asked to stop once it was measured."""
+    measurement, reasons, finished, stopped = None, [], 0.0, False
+    try:
+        with opening() as target:
+            try:
+                measurement = target.run(cell, planned.repetition, planned.seed, progress)
+            except RunFailed as failure:
+                reasons.append(str(failure))
+            except ValidationError as error:
+                reasons.append(_impossible(error))
+            finished = time.perf_counter()
+    except RunFailed as failure:
+        # Set-up failed, or teardown after a run: keep what was measured, and report the first error first.
+        reasons.append(str(failure))
+    except KeyboardInterrupt:
+        if measurement is None:
+            raise
+        stopped = True
+    if measurement is not None:
+        measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
+    return measurement, "\n".join(reasons), stopped
+
+
+def _impossible(error: ValidationError) -> str:
+    """The reason when a server's broken clock or counters give figures that no measurement can have."""
+    figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
+    return f"the measured figures are impossible: {', '.join(figures)}"
+
+
+def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:
+    if measurement is None:
+        return "failed", reason
+    if measurement.elapsed_s <= 0:
+        return "failed", "; ".join(filter(None, (reason, NO_TIME)))
+    doubts = [reason] if reason else []
+    doubts += [f"{check.name}: asked {check.asked}, got {check.got}" for check in measurement.unverified]
+    return ("unverified" if doubts else "ok"), "; ".join(doubts)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

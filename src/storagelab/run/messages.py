@@ -17,7 +17,7 @@ from storagelab.run.damage import reason_of
 from storagelab.spec.characters import escaped
 
 LARGEST_BYTES = 2**30
-"""No message is larger. A slice of the largest published layout takes a thousandth of that."""
+"""No message is larger. A batch of the largest published layout takes a thousandth of that."""
 _MOST_PARTS = 8
 _MOST_WORDS = 2_000
 _LENGTH = struct.Struct("<Q")
@@ -31,7 +31,7 @@ class NoMessage(ValueError):
     """Bytes that are not what was asked for."""
 
 
-class Errand(Protocol[Task, News]):
+class Request(Protocol[Task, News]):
     """How a task is told to a worker, and how its answer is read."""
 
     @property
@@ -113,12 +113,12 @@ def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
     return packed(trouble.model_dump_json().encode())
 
 
-def read(errand: Errand[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
+def read(request: Request[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
     """The answer to a task. Raises NoMessage if the message is none."""
     try:
         trouble, *parts = unpacked(message)
         if not trouble:
-            return Answer(errand.news(task, host, parts))
+            return Answer(request.news(task, host, parts))
         said = Trouble.model_validate_json(trouble)
     except ValueError as error:
         raise NoMessage(words(reason_of(error))) from None

@@ -32,7 +32,7 @@ _QUICKLY_S, _RARELY = 0.005, 20
 
 
 class RunProgress:
-    """A context manager that shows runs as they happen. Implements `runner.Listener`."""
+    """A context manager that shows runs as they happen."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RunProgress:
     def done(self) -> int:
         return self.total - len(self._left)
 
-    # --- Listener ----------------------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------------
 
     def started(self, planned: PlannedRun, cell: Cell) -> None:
         self._now = _run_text(cell.levels, cell.cell_id, planned.repetition)
@@ -110,14 +110,15 @@ class RunProgress:
         self._check()
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:
+        """The work of the run done so far, in the unit of its load."""
         which = planned.cell_id, planned.repetition
         if which in self._shares:  # else it is already stored, and made again only to restore the drives' state
             self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
         self._show()
         self._check()
 
-    def dealt(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
-        """Of a fleet: its hosts tell nothing of a run before its end."""
+    def scheduled(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
+        """A host of a fleet gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
         if self._rounds.get(host) != planned.repetition or instead_of:
             taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""
             self.say(f"{host}: round {planned.repetition}{taken}")

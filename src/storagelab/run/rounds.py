@@ -1,4 +1,4 @@
-"""Deals the rounds of a measured campaign to hosts. Pure.
+"""Assigns the rounds of a measured campaign to hosts. Pure.
 
 Layouts are compared within a host, so each host makes whole rounds. A host that is lost amid a round may come back and go on
 with it. If it doesn't, another host makes the whole round: what was made of it stays in the store as earlier attempts, and
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.run.dealing import ATTEMPTS, Slice
+from storagelab.run.scheduling import ATTEMPTS, Batch
 from storagelab.targets import Site
 from storagelab.targets.states import Carried
 
@@ -82,15 +82,15 @@ def _round(block: PlannedBlock, stored: Iterable[Run], again: bool) -> Round:
     )  # fmt: skip
 
 
-class Dealt(NamedTuple):
+class Scheduled(NamedTuple):
     """One run for a host. `instead_of` = the host that was to make its round before; "" if that is not new."""
 
-    slice: Slice
+    batch: Batch
     planned: PlannedRun
     instead_of: str
 
 
-class RoundDealer:
+class RoundSchedule:
     """Gives a host the next run of its round. A host gets its own rounds, then those of hosts that are lost. If not all may
     work at the same time, they take turns run by run, so that a drift of what they share is the same for all."""
 
@@ -104,7 +104,7 @@ class RoundDealer:
         self._losses: Counter[int] = Counter()
         """Sequence of a run -> how many workers were lost at it."""
 
-    def deal(self, host: str, present: Mapping[str, bool]) -> Dealt | None:
+    def assign(self, host: str, present: Mapping[str, bool]) -> Scheduled | None:
         """A run for this host, which is free. `present` are the hosts that are not lost: whether each is there now, or may
         come back."""
         if host in self._busy.values() or len(self._busy) >= self._at_once or not self._is_its_turn(host, present):
@@ -122,7 +122,7 @@ class RoundDealer:
         self._busy[planned.sequence] = host
         self._turns[host] = next(self._numbers)
         wanted = {at: found.attempts[at] + 1}
-        return Dealt(Slice(found.block, wanted, self._site, Carried(), budget_s=0.0), planned, instead_of)
+        return Scheduled(Batch(found.block, wanted, self._site, Carried(), budget_s=0.0), planned, instead_of)
 
     def _is_its_turn(self, host: str, present: Mapping[str, bool]) -> bool:
         waiting = {one.host for one in self._rounds if present.get(one.host)} - set(self._busy.values())
@@ -151,18 +151,18 @@ class RoundDealer:
                 one.attempts[at] = run.attempt
         self._rounds = [one for one in self._rounds if one.left]
 
-    def freed(self, dealt: Slice) -> None:
-        """The host is free again. A run that it has not reported is dealt again."""
-        self._busy.pop(_sequence_of(dealt), None)
+    def freed(self, scheduled: Batch) -> None:
+        """The host is free again. A run that it has not reported is scheduled again."""
+        self._busy.pop(_sequence_of(scheduled), None)
 
-    def lost(self, dealt: Slice) -> Slice | None:
+    def lost(self, scheduled: Batch) -> Batch | None:
         """The host is gone, or hangs. A run at which that happened too often is given up, and must be reported."""
-        sequence = _sequence_of(dealt)
+        sequence = _sequence_of(scheduled)
         if sequence not in self._busy:
             return None
         self._losses[sequence] += 1
         if self._losses[sequence] >= ATTEMPTS:
-            return dealt
+            return scheduled
         del self._busy[sequence]
         return None
 
@@ -171,6 +171,6 @@ class RoundDealer:
         return not self._rounds
 
 
-def _sequence_of(dealt: Slice) -> int:
-    (at,) = dealt.wanted
-    return dealt.block.runs[at].sequence
+def _sequence_of(scheduled: Batch) -> int:
+    (at,) = scheduled.wanted
+    return scheduled.block.runs[at].sequence

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -23,9 +23,9 @@ from storagelab.machine import processes
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
-from storagelab.run import opening, received
-from storagelab.run.damage import Shared, damaged, read_run, reason_of
-from storagelab.run.earlier import experiment_of_today
+from storagelab.run import opening
+from storagelab.run.damage import Shared, damaged, experiment_of_today, read_run, reason_of
+from storagelab.spec import foreign, reading
 from storagelab.version import __version__
 
 FILE_NAME = "experiment.sqlite"
@@ -41,6 +41,8 @@ _READ = _COLUMNS.replace(
     "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', '$.waiting_tasks'), measurement)",
 )
 _LEAST_ROW_BYTES = 200
+_SMALL_WORLDS = "/small"
+"""The end of the name of experiments that earlier versions made for a race."""
 _MOST_S = 1e9
 
 
@@ -258,37 +260,76 @@ def _make_or_check(connection: opening.Connection, file: Path, experiment: Exper
     opening.check_made_by_us(connection, file)
     stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256:
-        raise StoreChanged(file, stored)
+        raise StoreChanged(file, stored, experiment)
     if stored.race != experiment.race:
+        kind, options = _kind_and_options(stored)
         raise StoreError(
-            f"{file}: it holds {_kind(stored)}\n"
-            f"  go on with that: storagelab run SPEC{_options(stored)}\n"
+            f"{file}: it holds {kind}\n"
+            f"  go on with that: storagelab run SPEC{options}\n"
             "  or keep these results elsewhere with --results: runs of a race and of all repetitions are never mixed"
         )
 
 
-def _kind(experiment: Experiment) -> str:
+def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
+    """What a store of the experiment holds, and the options that go on with it."""
     if experiment.race is None:
-        return "results of all repetitions, not of a race"
-    within = experiment.race.within
-    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
-
-
-def _options(experiment: Experiment) -> str:
-    if experiment.race is None:
-        return ""
-    within = experiment.race.within
-    return " --find-best" + (f" --within {100 * within:g}%" if within else "")
+        return "results of all repetitions, not of a race", ""
+    if not experiment.race.within:
+        return "a race without a margin", " --find-best"
+    margin = f"{100 * experiment.race.within:g}"
+    return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
 
 
 def _experiment(connection: opening.Connection, file: Path) -> Experiment:
     text = _only_row(connection, file, "experiment")
     try:
-        return received.checked(Experiment.model_validate(experiment_of_today(json.loads(text))))
+        return _checked(Experiment.model_validate(experiment_of_today(json.loads(text))))
     except SpecError as error:
         raise damaged(file, [f"its experiment: {error.key}: {error.problem}"], None) from None
     except (ValueError, RecursionError) as error:
         raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
+
+
+def _checked(experiment: Experiment) -> Experiment:
+    """The experiment. Raises SpecError, naming the key, if no spec could have declared it.
+
+    Whoever made the store may have made it by hand, and its texts and numbers go to the same places as a spec's: paths,
+    terminals, pages, the sizes of plans. Its cells are checked as the plan is made.
+    """
+    reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
+    said = experiment.model_dump(
+        include={"name", "question", "costly", "factors", "excludes", "fleet"}, exclude_none=True
+    )
+    for content in ({name: _with_lists(value) for name, value in said.items()}, experiment.canonical, experiment.base):
+        foreign.refuse_odd_values(content)
+    _refuse_odd_order(experiment.canonical.get("listed"))
+    if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
+        reading.refuse_odd_places(experiment.base)
+    return experiment
+
+
+def _with_lists(value: object) -> object:
+    """As TOML has it: without tuples."""
+    match value:
+        case dict():
+            return {name: _with_lists(inside) for name, inside in value.items()}
+        case list() | tuple():
+            return [_with_lists(inside) for inside in value]
+    return value
+
+
+def _refuse_odd_order(listed: object) -> None:
+    """`canonical` keeps the order of some names beside the spec's own keys; two specs are compared by it."""
+    match listed:
+        case None:
+            return
+        case dict() if all(isinstance(names, list) and _are_texts(names) for names in listed.values()):
+            return
+    raise SpecError("is no table of names in order", key="canonical.listed", hint="")
+
+
+def _are_texts(values: list[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _only_row(connection: opening.Connection, file: Path, column: str) -> Any:
@@ -306,13 +347,10 @@ class NothingStored(StoreError):
 
 
 class StoreChanged(StoreError):
-    """The store holds results of another spec under the same name.
+    """The store holds results of another spec under the same name."""
 
-    The caller, which has both, lists what changed.
-    """
-
-    def __init__(self, file: Path, stored: Experiment, changes: Collection[str] = ()) -> None:
-        self.file, self.stored = file, stored
+    def __init__(self, file: Path, stored: Experiment, experiment: Experiment) -> None:
+        changes = reading.differences(stored.canonical, experiment.canonical)
         listed = "".join(f"\n    {change}" for change in changes)
         super().__init__(
             f"{file}: it holds results of experiment {stored.name!r} with another spec{':' if listed else ''}{listed}\n"

@@ -10,23 +10,10 @@ from storagelab.errors import SpecError
 from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
-from storagelab.spec.keys import (
-    HEADER,
-    Parts,
-    Tables,
-    dotted,
-    error_for,
-    known_paths,
-    problems,
-    put,
-    split_path,
-    value_with_unit,
-    without_unit,
-)
-from storagelab.spec.written import Written
+from storagelab.spec import keys
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
-_CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
+_CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
     "repetitions": "must be the same for every cell, or the comparison would be unfair",
     "factors": "can't be varied by itself",
     "fleet": "says where runs are made, so it can't be a factor",
@@ -42,7 +29,7 @@ _LONGEST_LABEL = 24
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
-def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
+def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
     """The factors, with each path and level checked against `base`. Raises SpecError naming the key."""
     factors = tuple(_factor(name, levels, base) for name, levels in raw.items())
     owners: dict[str, str] = {}
@@ -51,7 +38,7 @@ def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
             if path in owners:
                 raise SpecError(
                     f"sets {path}, and so does the factor {shown(owners[path])}",
-                    key=dotted(("factors", factor.name)),
+                    key=keys.dotted(("factors", factor.name)),
                     hint="One would override the other: let one factor set it, with labelled levels if needed.",
                 )
             owners[path] = factor.name
@@ -70,10 +57,10 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
     for name, label in labels.items():
         if name not in known:
             hint = _QUOTES if isinstance(label, dict) else choices(name, known, "What varies")
-            raise SpecError(f"nothing that varies is named {shown(name)}", key=dotted(("labels", name)), hint=hint)
+            raise SpecError(f"nothing that varies is named {shown(name)}", key=keys.dotted(("labels", name)), hint=hint)
         if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_LABEL:
             said = f"must be text in quotes of at most {_LONGEST_LABEL} characters, not {shown(label)}"
-            raise SpecError(said, key=dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
+            raise SpecError(said, key=keys.dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
     return tuple(
         factor.model_copy(
             update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}}
@@ -82,29 +69,29 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
     )
 
 
-def _factor(name: str, levels: object, base: Tables) -> Factor:
+def _factor(name: str, levels: object, base: keys.Tables) -> Factor:
     place = ("factors", name)
     _refuse_what_cannot_vary(name, place)
     if isinstance(levels, dict):
-        raise SpecError("must be a list of levels, not a table", key=dotted(place), hint=_QUOTES)
+        raise SpecError("must be a list of levels, not a table", key=keys.dotted(place), hint=_QUOTES)
     if not isinstance(levels, list):
         hint = f"Write a list: [{shown(levels)}, ...]. A fixed value belongs in its table, not here."
-        raise SpecError(f"must be a list of levels, not {shown(levels)}", key=dotted(place), hint=hint)
+        raise SpecError(f"must be a list of levels, not {shown(levels)}", key=keys.dotted(place), hint=hint)
     if not levels:
         hint = "Give it levels, such as [1, 2, 4], or remove the line."
-        raise SpecError("has no levels", key=dotted(place), hint=hint)
+        raise SpecError("has no levels", key=keys.dotted(place), hint=hint)
     labelled = any(isinstance(level, dict) for level in levels)
     read = _labelled(name, levels, base) if labelled else _plain(name, levels, base)
     return Factor(name=name, levels=tuple(read))
 
 
-def _refuse_what_cannot_vary(name: str, place: Parts) -> None:
+def _refuse_what_cannot_vary(name: str, place: keys.Parts) -> None:
     if not name.strip():
-        raise SpecError("a factor has no name", key=dotted(place), hint=_QUOTES)
+        raise SpecError("a factor has no name", key=keys.dotted(place), hint=_QUOTES)
     reason = _CANNOT_VARY.get(name.partition(".")[0])
     if reason is not None:
         hint = "Write another spec for it, with its own name."
-        raise SpecError(f"{name} {reason}", key=dotted(place), hint=hint)
+        raise SpecError(f"{name} {reason}", key=keys.dotted(place), hint=hint)
 
 
 def is_condition(factor: Factor) -> bool:
@@ -140,7 +127,7 @@ def _table(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
+def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
     """Levels of a factor named by a path: each is a value of that key."""
     _check_path(name, ("factors", name), base)
     read: list[Level] = []
@@ -149,19 +136,21 @@ def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
         sets = _checked_sets(name, value, place, base)
         if twin := next((one for one in read if all(same(sets[path], one.sets[path]) for path in sets)), None):
             once = "" if same(value, twin.value) else f"It is the same as {shown(twin.value)}. "
-            raise SpecError(f"{shown(value)} is listed twice", key=dotted(place), hint=f"{once}Name each level once.")
+            raise SpecError(
+                f"{shown(value)} is listed twice", key=keys.dotted(place), hint=f"{once}Name each level once."
+            )
         read.append(Level(value=value, sets=sets))
     return read
 
 
-def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]:
+def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[Level]:
     """Levels that set any number of keys at once; a level that sets none is the spec as written."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
         if not isinstance(level, dict):
             hint = 'Labelled and plain levels don\'t mix: write { label = "...", "layout.data_files" = 4 }.'
-            raise SpecError(f"must be a table with a label, not {shown(level)}", key=dotted(place), hint=hint)
+            raise SpecError(f"must be a table with a label, not {shown(level)}", key=keys.dotted(place), hint=hint)
         labels.append(_label(level, place, labels))
         sets: dict[str, JsonValue] = {}
         for path, value in level.items():
@@ -172,37 +161,41 @@ def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]
     _refuse_misleading_name(name, levels)
 
 
-def _label(level: Tables, place: Parts, earlier: Sequence[str]) -> str:
+def _label(level: keys.Tables, place: keys.Parts, earlier: Sequence[str]) -> str:
     label = level.get("label")
     if label is None:
         hint = 'A level that is a table needs a label: { label = "4 KB sectors", ... }.'
-        raise SpecError("has no label", key=dotted(place), hint=hint)
+        raise SpecError("has no label", key=keys.dotted(place), hint=hint)
     if not isinstance(label, str) or not label.strip():
-        raise SpecError(f"must be text in quotes, not {shown(label)}", key=dotted((*place, "label")))
+        raise SpecError(f"must be text in quotes, not {shown(label)}", key=keys.dotted((*place, "label")))
     if label in earlier:
         hint = "Give each level its own label."
-        raise SpecError(f"{shown(label)} is also the label of another level", key=dotted((*place, "label")), hint=hint)
+        raise SpecError(
+            f"{shown(label)} is also the label of another level", key=keys.dotted((*place, "label")), hint=hint
+        )
     return label
 
 
-def _refuse_misleading_name(name: str, levels: Sequence[Tables]) -> None:
+def _refuse_misleading_name(name: str, levels: Sequence[keys.Tables]) -> None:
     """Refuses a labelled factor that has the name of a key but does not set that key: reports show the name."""
     try:
-        split_path(name)
+        keys.split_path(name)
     except LookupError:
         return
     if not any(name in level for level in levels):
         hint = "Give the factor a name that is not a key of the spec, or let its levels set that key."
-        raise SpecError(f"is named after the key {name}, but does not set it", key=dotted(("factors", name)), hint=hint)
+        raise SpecError(
+            f"is named after the key {name}, but does not set it", key=keys.dotted(("factors", name)), hint=hint
+        )
 
 
-def _check_path(path: str, place: Parts, base: Tables) -> None:
+def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
     """Refuses a path that names no key, or a volume that the spec does not declare."""
-    known = known_paths(base)
+    known = keys.known_paths(base)
     if path.partition(".")[0] in _CANNOT_VARY:
         _refuse_what_cannot_vary(path, place)
     try:
-        parts = split_path(without_unit(path))
+        parts = keys.split_path(keys.without_unit(path))
     except LookupError as error:
         near = nearest(path, known)
         inside = [one for one in known if one.startswith(f"{path}.")]
@@ -212,25 +205,25 @@ def _check_path(path: str, place: Parts, base: Tables) -> None:
             hint = f'Did you mean "{near}"? A free name needs levels with labels: {{ label = "...", ... }}.'
         else:
             hint = f"A factor can be any of: {', '.join(known)}."
-        raise SpecError(f"{shown(path)} {error}", key=dotted(place), hint=hint) from None
+        raise SpecError(f"{shown(path)} {error}", key=keys.dotted(place), hint=hint) from None
     for table, what in (("volumes", "volume"), ("drives", "drive")):
         declared = base.get(table, {})
         if parts[0] == table and parts[1] not in declared:
             hint = choices(parts[1], declared, f"The spec's {table}")
-            raise SpecError(f"no {what} is named {shown(parts[1])}", key=dotted(place), hint=hint)
+            raise SpecError(f"no {what} is named {shown(parts[1])}", key=keys.dotted(place), hint=hint)
 
 
-def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[str, JsonValue]:
+def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, JsonValue]:
     """What a level sets. Its value is checked by itself, whatever else the spec still lacks."""
     try:
-        path, value = value_with_unit(path, value)
+        path, value = keys.value_with_unit(path, value)
     except ValueError as error:
-        raise SpecError(str(error), key=dotted(place)) from None
-    parts = split_path(path)
-    tables = put(base, {path: value})
-    for problem in problems(Written, tables):
+        raise SpecError(str(error), key=keys.dotted(place)) from None
+    parts = keys.split_path(path)
+    tables = keys.put(base, {path: value})
+    for problem in keys.problems(keys.Written, tables):
         if problem.kind == "wrong" and problem.parts[: len(parts)] == parts:
-            raise error_for(problem, Written, tables, key=dotted(place))
+            raise keys.error_for(problem, keys.Written, tables, key=keys.dotted(place))
     assert not isinstance(value, dict), "the model has no key that takes a user-defined table"
     return {path: value}  # type: ignore[dict-item]
 
@@ -253,16 +246,16 @@ def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, Jso
     return tuple(_exclude(entry, ("exclude", position), factors) for position, entry in enumerate(raw))
 
 
-def _exclude(entry: Tables, place: Parts, factors: Sequence[Factor]) -> dict[str, JsonValue]:
+def _exclude(entry: keys.Tables, place: keys.Parts, factors: Sequence[Factor]) -> dict[str, JsonValue]:
     by_name = {factor.name: factor for factor in factors}
     if not entry:
         hint = (
             'Name factors and their levels: "layout.data_files" = 8. It leaves out the cells that match all its lines.'
         )
-        raise SpecError("names no factor", key=dotted(place), hint=hint)
+        raise SpecError("names no factor", key=keys.dotted(place), hint=hint)
     read: dict[str, JsonValue] = {}
     for name, value in entry.items():
-        key = dotted((*place, name))
+        key = keys.dotted((*place, name))
         if name not in by_name:
             hint = _QUOTES if isinstance(value, dict) else choices(name, by_name, "The spec's factors")
             raise SpecError(f"no factor is named {shown(name)}", key=key, hint=hint)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from storagelab.errors import SpecError
+from storagelab.model.config import Config
 from storagelab.model.hints import choices, cut, nearest, shown
+from storagelab.model.values import Frozen
+from storagelab.model.workload import KINDS
 from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
-from storagelab.spec.written import Written
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -26,6 +30,29 @@ Parts = tuple[str | int, ...]
 """A place in a spec: names of tables and keys, and positions in lists, counted from 0."""
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _left_out(field: FieldInfo) -> FieldInfo:
+    """The same for a key that may be missing."""
+    optional = copy(field)
+    optional.default = None
+    return optional
+
+
+def _any_workload() -> type[BaseModel]:
+    """A level can change the kind of the load, so a spec may have the keys of every kind, and each is checked by itself.
+    `rules` checks that a key belongs to the kind of a cell."""
+    fields = dict[str, Any]()
+    for member in KINDS.values():
+        for name, field in member.model_fields.items():
+            # A key of several kinds takes here what it takes in the first of them; raw I/O, the last, takes the least.
+            fields.setdefault(name, (field.annotation, _left_out(field)))
+    fields["kind"] = (Literal[tuple(KINDS)], None)
+    return create_model("AnyWorkload", __base__=Frozen, **fields)
+
+
+_AnyWorkload = _any_workload()
+Written: type[Config] = create_model("Written", __base__=Config, workload=(_AnyWorkload, _AnyWorkload()))
 
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""
@@ -336,59 +363,54 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 # Keys that can be written with a unit
 # ---------------------------------------------------------------------------------------------------------------------
 
-_WITH_UNIT: dict[str, tuple[str, Callable[[str], float | str], str, str]] = {
-    "between_runs.pause": ("between_runs.pause_s", parse_seconds, "500ms", "seconds"),
-    "drives.*.host_ram": ("drives.*.host_ram_bytes", parse_bytes, "16GB", "bytes"),
-    "layout.data_size": ("layout.data_size_bytes", parse_bytes, "160GB", "bytes"),
-    "layout.log_size": ("layout.log_size_bytes", parse_bytes, "8GB", "bytes"),
-    "server.memory": ("server.memory_bytes", parse_bytes, "16GB", "bytes"),
-    "volumes.*.cache.size": ("volumes.*.cache.size_bytes", parse_bytes, "512MB", "bytes"),
-    "volumes.*.offset": ("volumes.*.offset_bytes", parse_bytes, "1MiB", "bytes"),
-    "volumes.*.stripe": ("volumes.*.stripe_bytes", parse_bytes, "128KiB", "bytes"),
-    "workload.block": ("workload.block_bytes", parse_bytes, "8KiB", "bytes"),
-    "workload.duration": ("workload.duration_s", parse_seconds, "60s", "seconds"),
-    "workload.warm_up": ("workload.warm_up_s", parse_warm_up, "5s", "seconds"),
-    "workload.warm_up_at_most": ("workload.warm_up_at_most_s", parse_seconds, "10min", "seconds"),
-}
-"""The spelling of a key when its value has a unit -> the key, the parser, an example, and the key's own unit. * is any
-name."""
+
+class Spelled(NamedTuple):
+    """The spelling of a key when its value has a unit; * is any name. Its own name ends in the unit."""
+
+    path: str
+    example: str
+    parse: Callable[[str], float | str] = parse_bytes
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self.parse is parse_bytes else "seconds"
+
+    @property
+    def ending(self) -> str:
+        return "_bytes" if self.parse is parse_bytes else "_s"
 
 
-_SIZES = {
-    spelled.rpartition(".")[2]: example for spelled, (_, _, example, unit) in _WITH_UNIT.items() if unit == "bytes"
-}
+WITH_UNIT = (
+    Spelled("between_runs.pause", "500ms", parse_seconds),
+    Spelled("drives.*.host_ram", "16GB"),
+    Spelled("layout.data_size", "160GB"),
+    Spelled("layout.log_size", "8GB"),
+    Spelled("server.memory", "16GB"),
+    Spelled("volumes.*.cache.size", "512MB"),
+    Spelled("volumes.*.offset", "1MiB"),
+    Spelled("volumes.*.stripe", "128KiB"),
+    Spelled("workload.block", "8KiB"),
+    Spelled("workload.duration", "60s", parse_seconds),
+    Spelled("workload.warm_up", "5s", parse_warm_up),
+    Spelled("workload.warm_up_at_most", "10min", parse_seconds),
+)
+_SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.unit == "bytes"}
 
 
-def _pattern(path: str) -> str | None:
-    """The entry above that matches the spelling of `path`."""
+def _spelled(path: str) -> Spelled | None:
+    """The entry above that is spelled so."""
     parts = path.split(".")
-    for pattern in _WITH_UNIT:
-        words = pattern.split(".")
+    for one in WITH_UNIT:
+        words = one.path.split(".")
         if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
-            return pattern
+            return one
     return None
 
 
 def without_unit(path: str) -> str:
     """The key that `path` means, if `path` is a spelling for values with a unit; else `path`."""
-    pattern = _pattern(path)
-    if pattern is None:
-        return path
-    return f"{path.rpartition('.')[0]}.{_WITH_UNIT[pattern][0].rpartition('.')[2]}"
-
-
-class Spelled(NamedTuple):
-    """How to write a key whose value has a unit, with an example, and the key's own unit."""
-
-    path: str
-    example: str
-    unit: str
-
-
-def spelled_with_unit(pattern: str) -> Spelled | None:
-    """The spelling with a unit of a key such as `volumes.*.stripe_bytes`; None if it has none."""
-    found = (Spelled(path, example, unit) for path, (key, _, example, unit) in _WITH_UNIT.items() if key == pattern)
-    return next(found, None)
+    spelled = _spelled(path)
+    return path if spelled is None else path + spelled.ending
 
 
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
@@ -396,15 +418,15 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
     Raises ValueError, in plain words, for a value without a unit or with an unknown one.
     """
-    pattern = _pattern(path)
-    if pattern is None:
+    spelled = _spelled(path)
+    if spelled is None:
         return path, value
-    _, parse, example, unit = _WITH_UNIT[pattern]
-    key = without_unit(path)
+    key = path + spelled.ending
     if not isinstance(value, str):
         name = key.rpartition(".")[2]
-        raise ValueError(f'must be text with a unit, such as "{example}", not {shown(value)}; in plain {unit}: {name}')
-    return key, parse(value)
+        example = f'must be text with a unit, such as "{spelled.example}", not {shown(value)}'
+        raise ValueError(f"{example}; in plain {spelled.unit}: {name}")
+    return key, spelled.parse(value)
 
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from storagelab.errors import SpecError
 from storagelab.model.hints import shown
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
+from storagelab.spec.factors import same
 from storagelab.spec.keys import put
 from storagelab.spec.rules import config_of
 
@@ -101,15 +102,10 @@ def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
 
 def _excluded(factors: Sequence[Factor], levels: Sequence[Level], exclude: Mapping[str, JsonValue]) -> bool:
     return all(
-        _same(level.value, exclude[factor.name])
+        same(level.value, exclude[factor.name])
         for factor, level in zip(factors, levels, strict=True)
         if factor.name in exclude
     )
-
-
-def _same(one: JsonValue, other: JsonValue) -> bool:
-    """An equality key under which true is not 1."""
-    return type(one) is type(other) and one == other
 
 
 def _cell(experiment: Experiment, cell_id: str, combination: Sequence[Level]) -> Cell:

@@ -18,27 +18,9 @@ from storagelab.errors import SpecError
 from storagelab.model.hints import choices, shown
 from storagelab.model.plan import Experiment, Factor, FleetConfig
 from storagelab.model.values import share_of
-from storagelab.spec import small_files
+from storagelab.spec import keys, small_files
 from storagelab.spec.factors import read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
-from storagelab.spec.keys import (
-    FLEET,
-    HEADER,
-    JUDGEMENT,
-    TABLES,
-    TOP_LEVEL,
-    Parts,
-    Tables,
-    checked,
-    dotted,
-    error_for,
-    problems,
-    put,
-    split_path,
-    unknown_key,
-    with_unit_read,
-)
-from storagelab.spec.written import Written
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -82,21 +64,7 @@ def parse(text: str, source: str) -> Experiment:
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """What changed between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
-    return list(_differences(old, new, ()))
-
-
-def at_scale(experiment: Experiment, scale: int) -> Experiment:
-    """The same experiment in smaller or larger simulated worlds. It is another spec, with a hash of its own."""
-    sets = {"target.scale": scale}
-    canonical = put(experiment.canonical, sets)
-    return experiment.model_copy(
-        update={
-            "text": f"# with target.scale = {scale}:\n{experiment.text}",
-            "sha256": _sha256(canonical),
-            "canonical": canonical,
-            "base": put(experiment.base, sets),
-        }
-    )
+    return list(_differences(old, new))
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
@@ -145,27 +113,27 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
             "base": base,
             "factors": factors,
             "excludes": read_excludes(raw.get("exclude", []), factors),
-            "fleet": _fleet(raw[FLEET]) if FLEET in raw else None,
+            "fleet": _fleet(raw[keys.FLEET]) if keys.FLEET in raw else None,
         }
     )
 
 
-def _check_top_level(raw: Tables) -> None:
+def _check_top_level(raw: keys.Tables) -> None:
     for name, value in raw.items():
-        if name not in TOP_LEVEL:
-            raise unknown_key((name,), raw)
-        if name in (*TABLES, FLEET, "factors") and not isinstance(value, dict):
+        if name not in keys.TOP_LEVEL:
+            raise keys.unknown_key((name,), raw)
+        if name in (*keys.TABLES, keys.FLEET, "factors") and not isinstance(value, dict):
             hint = f"Write [{name}] on a line of its own, and its keys below it."
             raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
 
 
-def _header(raw: Tables, source: str) -> Experiment:
-    said = {name: raw[name] for name in HEADER if name in raw}
+def _header(raw: keys.Tables, source: str) -> Experiment:
+    said = {name: raw[name] for name in keys.HEADER if name in raw}
     margin = said.get("indifferent")
     if isinstance(margin, str) and not 0 < (share_of(margin) or 0) < 1:
         hint = 'Write it as a share of the time: indifferent = "3%"'
         raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
-    header = checked(Experiment, {"name": Path(source).stem, **said})
+    header = keys.checked(Experiment, {"name": Path(source).stem, **said})
     refuse_odd_name(header.name, "" if "name" in said else ", taken from the file's name")
     return header
 
@@ -181,45 +149,45 @@ def refuse_odd_name(name: str, whose: str = "") -> None:
         )
 
 
-def _fleet(table: Tables) -> FleetConfig:
+def _fleet(table: keys.Tables) -> FleetConfig:
     for name in table.keys() - FleetConfig.model_fields.keys():
-        hint = choices(name, FleetConfig.model_fields, f"[{FLEET}] can have")
-        raise SpecError("is not a key that storagelab knows", key=dotted((FLEET, name)), hint=hint)
+        hint = choices(name, FleetConfig.model_fields, f"[{keys.FLEET}] can have")
+        raise SpecError("is not a key that storagelab knows", key=keys.dotted((keys.FLEET, name)), hint=hint)
     try:
-        fleet = checked(FleetConfig, table)
+        fleet = keys.checked(FleetConfig, table)
     except SpecError as error:
-        raise SpecError(error.problem, key=f"{FLEET}.{error.key}", hint=error.hint) from None
+        raise SpecError(error.problem, key=f"{keys.FLEET}.{error.key}", hint=error.hint) from None
     for number, host in enumerate(fleet.hosts):
         if not host or host in fleet.hosts[:number]:
             problem = f"{shown(host)} is named twice" if host else "is empty"
-            raise SpecError(problem, key=dotted((FLEET, "hosts", number)), hint="Name each host once.")
+            raise SpecError(problem, key=keys.dotted((keys.FLEET, "hosts", number)), hint="Name each host once.")
     return fleet
 
 
-def _base(raw: Tables) -> dict[str, Any]:
+def _base(raw: keys.Tables) -> dict[str, Any]:
     """The tables that define a cell, with known keys and valid types. A factor may still supply missing keys."""
-    base = with_unit_read({name: raw[name] for name in TABLES if name in raw})
-    for problem in problems(Written, base):
+    base = keys.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
+    for problem in keys.problems(keys.Written, base):
         if problem.kind != "missing":
-            raise error_for(problem, Written, base)
+            raise keys.error_for(problem, keys.Written, base)
     refuse_odd_places(base)
     return base
 
 
-def refuse_odd_places(base: Tables) -> None:
+def refuse_odd_places(base: keys.Tables) -> None:
     """Raises SpecError if volumes or drives can't have their names."""
     for table, what in (("volumes", "volume"), ("drives", "drive")):
         for name in base.get(table, ()):
             if _VOLUME_NAME.fullmatch(name) is None:
                 hint = f"Use letters, digits, _ and -, at most 32: [{table}.ssd-1]"
-                raise SpecError(f"can't name a {what}", key=dotted((table, name)), hint=hint)
+                raise SpecError(f"can't name a {what}", key=keys.dotted((table, name)), hint=hint)
 
 
-def _refuse_missing_keys(base: Tables, factors: tuple[Factor, ...]) -> None:
-    brought = {split_path(path) for factor in factors for level in factor.levels for path in level.sets}
-    for problem in problems(Written, base):
+def _refuse_missing_keys(base: keys.Tables, factors: tuple[Factor, ...]) -> None:
+    brought = {keys.split_path(path) for factor in factors for level in factor.levels for path in level.sets}
+    for problem in keys.problems(keys.Written, base):
         if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
-            raise error_for(problem, Written, base)
+            raise keys.error_for(problem, keys.Written, base)
 
 
 def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
@@ -227,7 +195,7 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
     for position, name in enumerate(header.costly):
         if name not in names:
             hint = choices(name, names, "The spec's factors")
-            raise SpecError(f"no factor is named {shown(name)}", key=dotted(("costly", position)), hint=hint)
+            raise SpecError(f"no factor is named {shown(name)}", key=keys.dotted(("costly", position)), hint=hint)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -235,19 +203,19 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _canonical(raw: Tables) -> dict[str, Any]:
+def _canonical(raw: keys.Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
     listed, and data files go round robin over volumes as listed. How results are judged, and on which hosts runs are made,
     is no part of it."""
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    said = {name: raw[name] for name in raw if name not in (*JUDGEMENT, FLEET)}
+    said = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
     if "measure" in said:
         measure = {name: value for name, value in said["measure"].items() if name != "judge"}
         said = {**said, "measure": measure} if measure else {name: said[name] for name in said if name != "measure"}
     return {**said, "listed": listed}
 
 
-def _sha256(canonical: Tables) -> str:
+def _sha256(canonical: keys.Tables) -> str:
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -255,41 +223,33 @@ def _sha256(canonical: Tables) -> str:
 _NOT_SET = object()
 
 
-def _differences(old: object, new: object, parts: Parts) -> Iterator[str]:
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for parts, before, after in _values(old, new, ()):
+        if _written(before) == _written(after):
+            continue
+        if parts[0] != "listed":
+            # A password may hide anywhere in a DSN, so nothing of a DSN is shown.
+            change = "changed" if parts[-1] == "dsn" else f"{_written(before)} -> {_written(after)}"
+            yield f"{keys.dotted(parts)}: {change}"
+        elif isinstance(before, list) and isinstance(after, list) and sorted(before) == sorted(after):
+            yield f"order of {parts[1]}: {', '.join(before)} -> {', '.join(after)}"  # one that is added differs already
+
+
+def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts, object, object]]:
+    """Every place where one of the two has a value that is no table, and both values."""
     if isinstance(old, Mapping) or isinstance(new, Mapping):
-        yield from _table_differences(_as_table(old), _as_table(new), parts)
-    elif _are_lists_of_tables(old, new):
-        for position, (one, other) in enumerate(zip(old, new, strict=True)):  # type: ignore[call-overload]
-            yield from _differences(one, other, (*parts, position))
-    elif _written(old) != _written(new):
-        # A password may hide anywhere in a DSN, so nothing of a DSN is shown.
-        change = "changed" if parts[-1:] == ("dsn",) else f"{_written(old)} -> {_written(new)}"
-        yield f"{dotted(parts)}: {change}"
+        one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
+        for name in dict.fromkeys([*one, *other]):
+            yield from _values(one.get(name, _NOT_SET), other.get(name, _NOT_SET), (*parts, name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _are_tables([*old, *new]):
+        for position, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _values(before, after, (*parts, position))
+    else:
+        yield parts, old, new
 
 
-def _table_differences(old: Mapping[str, object], new: Mapping[str, object], parts: Parts) -> Iterator[str]:
-    for name in dict.fromkeys([*old, *new]):
-        one, other = old.get(name, _NOT_SET), new.get(name, _NOT_SET)
-        if (*parts, name) == ("listed",):
-            yield from _order_differences(_as_table(one), _as_table(other))
-        else:
-            yield from _differences(one, other, (*parts, name))
-
-
-def _order_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Lists changed orders; an added or removed factor or volume is already a difference."""
-    for name in old.keys() & new.keys():
-        if old[name] != new[name] and sorted(old[name]) == sorted(new[name]):
-            yield f"order of {name}: {', '.join(old[name])} -> {', '.join(new[name])}"
-
-
-def _as_table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _are_lists_of_tables(old: object, new: object) -> bool:
-    lists = isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
-    return lists and all(isinstance(item, Mapping) for item in [*old, *new])  # type: ignore[misc]
+def _are_tables(values: list[object]) -> bool:
+    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _written(value: object) -> str:

@@ -1,31 +1,146 @@
 """Rules between the keys of one cell, beyond the type of each: volumes must exist, there must be one way to the server,
-and real servers take no keys for simulated ones, nor the other way round."""
+and each engine and load takes only its own keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import OPERATING_SYSTEM, Config
+from storagelab.model.config import OPERATING_SYSTEM, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
+from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
-from storagelab.spec import raw_io
-from storagelab.spec.keys import Problem, Tables, checked, error_for, validated
-from storagelab.spec.raw_io import FOR_DATABASES
-from storagelab.spec.written import Written
+from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
+_STABLE_NAMES = "/dev/disk/by-id/"
+_FOR_DATABASES = "is for databases, and target.engine is raw-io"
+_FOR_RAW_IO = "is for raw I/O, and target.engine is"
+_LEAVE_OUT = 'Leave it out, or set engine = "raw-io" in [target].'
+_GENERATORS = ", ".join(f'"{kind}"' for kind, load in KINDS.items() if load.generated)
+
+
+class Foreign(NamedTuple):
+    """Keys that a cell of some kind doesn't have."""
+
+    keys: tuple[str, ...]
+    problem: str
+    hint: str = "Leave it out."
+
+
+# --- keys that some cells don't have ---------------------------------------------------------------------------------
+
+_HARMLESS_IF_EMPTY = ("drives", "format_drives", "move_files", "remote")
+_OF_REAL_SERVERS = (
+    "target.settings", "target.bin_dir", "target.dsn", "target.dsn_env", "between_runs.checkpoint",
+    "between_runs.drop_page_cache", "between_runs.data", "measure.waits", "measure.sample_hz", "measure.raw",
+    "measure.raw_s",
+)  # fmt: skip
+_ONLY_SIMULATED = Foreign(
+    (
+        "target.scale", "server", "drives", "layout.data_size_bytes", "layout.log_size_bytes",
+        *(f"volumes.*.{key}" for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote"})),
+        "between_runs.format_drives", "between_runs.move_files",
+    ),
+    "is for simulated servers, and target.engine is {config.target.engine}",
+    'Leave it out, or simulate all of it: engine = "simulated" in [target].',
+)  # fmt: skip
+_ONLY_REAL = Foreign(
+    (*_OF_REAL_SERVERS, "volumes.*.remote", "between_runs.pause_s"),
+    "is for real servers, and target.engine is {config.target.engine}",
+)
+_PLACES = _ONLY_REAL._replace(keys=("volumes.*.path", "volumes.*.device"))
+_OF_DATABASES = Foreign(
+    (
+        "server", "layout.data_files", "layout.log", "layout.log_size_bytes", "between_runs.move_files",
+        "between_runs.format_drives",
+    ),
+    _FOR_DATABASES,
+)  # fmt: skip
+_OF_DRIVES = Foreign(
+    ("target.scale", "target.prepared", "drives"), "is for simulated drives, and no volume of the spec has any"
+)
+_OF_GENERATORS = Foreign(
+    ("layout.spread", "layout.tables", "layout.indexes", "layout.temp"),
+    "is for loads of a generator, and workload.kind is {load.kind}",
+    f"Leave it out, or set workload.kind to {_GENERATORS}.",
+)
+
+# --- contradictions --------------------------------------------------------------------------------------------------
+
+_OF_EVERY_CELL = (
+    Rule("between_runs.burn_in", lambda config: config.between_runs.burn_in > 0 and config.between_runs.format_drives,
+         "leaves no run to judge where the drives are formatted before every run: each one is the first after a preparation",
+         "Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out."),
+)  # fmt: skip
+_OF_VOLUMES = (
+    Rule("volumes.*.device", lambda _, volume: volume.device is not None,
+         f"{_FOR_RAW_IO} {{config.target.engine}}", _LEAVE_OUT),
+    Rule("volumes.*.path", lambda _, volume: volume.path is None,
+         "is missing; it must be text in quotes", 'Add to the spec:\n    [volumes.{name}]\n    path = "..."'),
+    Rule("volumes.*.path", lambda _, volume: not volume.path.strip() or "\0" in volume.path,
+         "is empty", 'Name a folder: path = "." is the folder of the spec.'),
+)  # fmt: skip
+_OF_SERVERS = (
+    Rule("measure.raw",
+         lambda config: config.measure.raw is not None and all(volume.remote for volume in config.volumes.values()),
+         "needs a volume with a path on this machine, where storagelab may make its own file",
+         "Leave it out, or name the volumes of a server that runs on this machine."),
+    Rule("measure.raw_s", lambda config: "raw_s" in config.measure.model_fields_set and config.measure.raw is None,
+         "is for raw I/O beside the load", 'Set raw = "after" too, or leave it out.'),
+    Rule("target.dsn", lambda config: None not in (config.target.dsn, config.target.dsn_env),
+         "conflicts with target.dsn_env", "Both name the server to attach to: keep one of them."),
+    Rule("target.bin_dir", lambda config: config.target.attached and config.target.bin_dir is not None,
+         "conflicts with target.dsn or target.dsn_env",
+         "bin_dir starts a private server, and a DSN attaches to a running one: keep one of them."),
+    # the user may have written the DSN itself here, with its password: it is not shown
+    Rule("target.dsn_env",
+         lambda config: config.target.dsn_env is not None and not _VARIABLE.fullmatch(config.target.dsn_env),
+         "is not the name of an environment variable",
+         'Put the DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'),
+    Rule("layout.log",
+         lambda config: config.target.attached and not config.kind.log_per_database and config.layout.log is not None,
+         "the log of a running server can't be moved",
+         "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
+)  # fmt: skip
+_OF_RUNNING_SERVERS = (
+    Rule("target.dsn_env", lambda config: not config.target.attached,
+         "is missing: storagelab starts no {config.kind.title}",
+         'Put its DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'),
+    Rule("volumes.*.remote", lambda _, volume: not volume.remote,
+         "is missing", "Add remote = true: the path is on the server's machine, and storagelab makes no folder there."),
+)  # fmt: skip
+_OF_STARTED_SERVERS = (
+    Rule("volumes.*.remote", lambda config, volume: volume.remote and not config.target.attached,
+         "storagelab starts this server itself, so its volumes are on this machine",
+         "Leave it out; or attach to a server elsewhere with target.dsn or target.dsn_env."),
+    Rule("volumes.*.path", lambda _, volume: volume.remote and not _WHOLE_PATH.match(volume.path),
+         "must be an absolute path because the volume is remote",
+         "Write it as the server's machine does, for example /data/fast."),
+)  # fmt: skip
+_OF_SIMULATED_CELLS = (
+    Rule("server", lambda config: config.server is None and not config.target.raw_io,
+         "is missing: a simulated server has cores and memory",
+         'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'),
+    Rule("drives", lambda config: not config.drives,
+         "is missing: a simulated volume needs drives",
+         'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'),
+    # a volume with a place is for other cells of a spec of raw I/O
+    Rule("volumes.*.drives",
+         lambda config, volume: volume.drives is None and not (config.target.raw_io and volume.real),
+         "is missing: a simulated volume needs drives", 'Name the drive: drives = [{drive}]'),
+)  # fmt: skip
 
 
 def config_of(tables: Tables) -> Config:
     """The configuration in `tables`, checked. Raises SpecError naming the key."""
-    said = dict(tables.get("workload", {}))
     kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
-    config = _read({**tables, "workload": {"kind": kind, **said}})
+    config = _read({**tables, "workload": {"kind": kind, **tables.get("workload", {})}})
     for error in _conflicts(config):
         raise error
     return config
@@ -41,20 +156,20 @@ def _read(tables: Tables) -> Config:
 
 
 def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
-    said = tables["workload"]
-    kind = said["kind"]
+    load = tables["workload"]
+    kind = load["kind"]
     yield from _kind_conflicts(kind, engine)
-    for name in said:
+    for name in load:
         if name not in KINDS[kind].model_fields:
             yield _key_of_another_kind(name, kind, engine)
     for name, field in KINDS[kind].model_fields.items():
-        if field.is_required() and name not in said:
+        if field.is_required() and name not in load:
             yield error_for(Problem("missing", ("workload", name), None), Written, tables)
 
 
 def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
     if engine == "raw-io" and not KINDS[kind].raw_io:
-        yield SpecError(FOR_DATABASES, key="workload.kind", hint="Leave it out.")
+        yield SpecError(_FOR_DATABASES, key="workload.kind", hint="Leave it out.")
     load = KINDS[kind]
     if engine != "raw-io" and load.raw_io:
         yield _for_raw_io("workload.kind", engine)
@@ -66,7 +181,7 @@ def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
 def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
     key, owners = f"workload.{name}", [one for one, member in KINDS.items() if name in member.model_fields]
     if KINDS[kind].raw_io:
-        return SpecError(FOR_DATABASES, key=key, hint="Leave it out.")
+        return SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
     owners = [one for one in owners if not KINDS[one].raw_io]
     if not owners:
         return _for_raw_io(key, engine)
@@ -75,8 +190,7 @@ def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
 
 
 def _for_raw_io(key: str, engine: str) -> SpecError:
-    hint = 'Leave it out, or set engine = "raw-io" in [target].'
-    return SpecError(f"is for raw I/O, and target.engine is {engine}", key=key, hint=hint)
+    return SpecError(f"{_FOR_RAW_IO} {engine}", key=key, hint=_LEAVE_OUT)
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
@@ -84,24 +198,39 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     if config.simulated:
         yield from _simulated_conflicts(config)
     elif config.target.raw_io:
-        yield from raw_io.conflicts_on_real_drives(config)
+        yield from _raw_conflicts_on_real_drives(config)
     else:
-        yield from _only_simulated(config)
-        yield from _target_conflicts(config)
-        yield from _remote_conflicts(config) if config.kind.starts_server else _running_server_conflicts(config)
+        yield from _foreign(config, _ONLY_SIMULATED)
+        started = config.kind.starts_server
+        yield from broken(
+            config, (*_OF_VOLUMES, *_OF_SERVERS, *(_OF_STARTED_SERVERS if started else _OF_RUNNING_SERVERS))
+        )
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
-    yield from _burn_in_conflicts(config)
+    yield from broken(config, _OF_EVERY_CELL)
 
 
-def _burn_in_conflicts(config: Config) -> Iterator[SpecError]:
-    if config.between_runs.burn_in and config.between_runs.format_drives:
-        yield SpecError(
-            "leaves no run to judge where the drives are formatted before every run: each one is the first after a "
-            "preparation",
-            key="between_runs.burn_in",
-            hint="Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out.",
-        )
+def _foreign(config: Config, foreign: Foreign) -> Iterator[SpecError]:
+    for pattern in foreign.keys:
+        for key in _written(config, pattern):
+            yield Rule(key, lambda _: True, foreign.problem, foreign.hint).error(config)
+
+
+def _written(config: Config, pattern: str) -> list[str]:
+    """The keys like `pattern` that the spec has; * is any name."""
+    found: list[tuple[str, Any]] = [("", config)]
+    for part in pattern.split("."):
+        found = [(f"{key}.{name}", inside) for key, value in found for name, inside in _inside(value, part)]
+    return [key.removeprefix(".") for key, _ in found]
+
+
+def _inside(value: Any, part: str) -> list[tuple[str, Any]]:
+    if part == "*":
+        return list(value.items())
+    if part not in value.model_fields_set:
+        return []
+    inside = getattr(value, part)
+    return [] if inside is None or (part in _HARMLESS_IF_EMPTY and not inside) else [(part, inside)]
 
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:
@@ -110,156 +239,82 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
     if config.target.prepared is not None:
         yield _for_raw_io("target.prepared", config.target.engine)
     if not config.generated:
-        yield from _only_for_generators(config)
+        if config.between_runs.data == "template":
+            problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
+            yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
+        yield from _foreign(config, _OF_GENERATORS)
     yield from config.workload.conflicts(config)
 
 
-def _only_for_generators(config: Config) -> Iterator[SpecError]:
-    """Refuses keys of a generated load in a cell with another load."""
-    if config.between_runs.data == "template":
-        problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
-        yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
-    for name in ("spread", "tables", "indexes", "temp"):
-        if name in config.layout.model_fields_set:
-            kinds = ", ".join(f'"{kind}"' for kind, load in KINDS.items() if load.generated)
-            yield SpecError(
-                f"is for loads of a generator, and workload.kind is {config.workload.kind}",
-                key=f"layout.{name}", hint=f"Leave it out, or set workload.kind to {kinds}.",
-            )  # fmt: skip
-
-
-def _target_conflicts(config: Config) -> Iterator[SpecError]:
-    target = config.target
-    local = [volume for volume in config.volumes.values() if not volume.remote]
-    if config.measure.raw is not None and not local:
-        yield SpecError(
-            "needs a volume with a path on this machine, where storagelab may make its own file",
-            key="measure.raw",
-            hint="Leave it out, or name the volumes of a server that runs on this machine.",
-        )
-    if "raw_s" in config.measure.model_fields_set and config.measure.raw is None:
-        yield SpecError(
-            "is for raw I/O beside the load", key="measure.raw_s", hint='Set raw = "after" too, or leave it out.'
-        )
-    if target.dsn is not None and target.dsn_env is not None:
-        yield SpecError(
-            "conflicts with target.dsn_env",
-            key="target.dsn",
-            hint="Both name the server to attach to: keep one of them.",
-        )
-    if target.attached and target.bin_dir is not None:
-        yield SpecError(
-            "conflicts with target.dsn or target.dsn_env",
-            key="target.bin_dir",
-            hint="bin_dir starts a private server, and a DSN attaches to a running one: keep one of them.",
-        )
-    if target.dsn_env is not None and not _VARIABLE.fullmatch(target.dsn_env):
-        # The user may have written the DSN itself here, with its password: don't show it.
-        yield SpecError(
-            "is not the name of an environment variable",
-            key="target.dsn_env",
-            hint='Put the DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".',
-        )
-    if target.attached and not config.kind.log_per_database and config.layout.log is not None:
-        yield SpecError(
-            "the log of a running server can't be moved",
-            key="layout.log",
-            hint="Leave layout.log out; or leave out the DSN, and storagelab starts a private server.",
-        )
-
-
-def _running_server_conflicts(config: Config) -> Iterator[SpecError]:
-    """If storagelab starts no server, one must run already, perhaps elsewhere, in its operator's folders."""
-    if not config.target.attached:
-        hint = 'Put its DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'
-        yield SpecError(f"is missing: storagelab starts no {config.kind.title}", key="target.dsn_env", hint=hint)
-    for name, volume in config.volumes.items():
-        if not volume.remote:
-            hint = "Add remote = true: the path is on the server's machine, and storagelab makes no folder there."
-            yield SpecError("is missing", key=f"volumes.{name}.remote", hint=hint)
-
-
-def _remote_conflicts(config: Config) -> Iterator[SpecError]:
-    """A private server runs on this machine, and a path on another machine must not depend on a folder of this one."""
-    for name, volume in config.volumes.items():
-        if volume.remote and not config.target.attached:
-            problem = "storagelab starts this server itself, so its volumes are on this machine"
-            hint = "Leave it out; or attach to a server elsewhere with target.dsn or target.dsn_env."
-            yield SpecError(problem, key=f"volumes.{name}.remote", hint=hint)
-        elif volume.remote and not _WHOLE_PATH.match(volume.path or ""):
-            hint = "Write it as the server's machine does, for example /data/fast."
-            yield SpecError(
-                "must be an absolute path because the volume is remote", key=f"volumes.{name}.path", hint=hint
-            )
-
-
-def _only_simulated(config: Config) -> Iterator[SpecError]:
-    """Refuses keys that a real server can't take."""
-    between = config.between_runs
-    said = {
-        "target.scale": config.target.scale is not None,
-        "server": config.server is not None,
-        "drives": bool(config.drives),
-        **{f"layout.{name}": name in config.layout.model_fields_set for name in ("data_size_bytes", "log_size_bytes")},
-        **{
-            f"volumes.{name}.{key}": True
-            for name, volume in config.volumes.items()
-            for key in sorted(volume.model_fields_set - {"path", "device", "remote"})
-        },
-        "between_runs.format_drives": between.format_drives,
-        "between_runs.move_files": between.move_files,
-    }
-    for key in (key for key, there in said.items() if there):
-        hint = 'Leave it out, or simulate all of it: engine = "simulated" in [target].'
-        yield SpecError(f"is for simulated servers, and target.engine is {config.target.engine}", key=key, hint=hint)
-    for name, volume in config.volumes.items():
-        key = f"volumes.{name}.path"
-        if volume.device is not None:
-            yield _for_raw_io(f"volumes.{name}.device", config.target.engine)
-        if volume.path is None:
-            hint = f'Add to the spec:\n    [volumes.{name}]\n    path = "..."'
-            yield SpecError("is missing; it must be text in quotes", key=key, hint=hint)
-        elif not volume.path.strip() or "\0" in volume.path:
-            yield SpecError("is empty", key=key, hint='Name a folder: path = "." is the folder of the spec.')
-
-
 def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
-    target, between = config.target, config.between_runs
-    said = {
-        **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
-        **{
-            f"volumes.{name}.{place}": getattr(volume, place) is not None
-            for name, volume in config.volumes.items()
-            for place in ("path", "device")
-            if not target.raw_io
-        },
-        **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
-        **{
-            f"between_runs.{name}": name in between.model_fields_set
-            for name in ("checkpoint", "drop_page_cache", "pause_s", "data")
-        },
-        **{
-            f"measure.{name}": name in config.measure.model_fields_set
-            for name in ("waits", "sample_hz", "raw", "raw_s")
-        },
-    }
-    for key in (key for key, there in said.items() if there):
-        problem = f"is for real servers, and target.engine is {target.engine}"
-        yield SpecError(problem, key=key, hint="Leave it out.")
-    if target.raw_io:
-        yield from raw_io.conflicts(config)
-    elif config.server is None:
-        hint = 'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'
-        yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
-    if not config.drives:
-        hint = 'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'
-        yield SpecError("is missing: a simulated volume needs drives", key="drives", hint=hint)
-    for name, volume in config.volumes.items():
-        if volume.drives is None and not (target.raw_io and volume.real):  # other cells of the spec use that one
-            hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
-            yield SpecError("is missing: a simulated volume needs drives", key=f"volumes.{name}.drives", hint=hint)
+    if not config.target.raw_io:
+        yield from _foreign(config, _PLACES)
+    yield from _foreign(config, _ONLY_REAL)
+    if config.target.raw_io:
+        yield from _raw_conflicts(config)
+    yield from broken(config, _OF_SIMULATED_CELLS)
     yield from _drive_conflicts(config)
     yield from _history_conflicts(config)
+
+
+# --- raw I/O ---------------------------------------------------------------------------------------------------------
+
+
+def _raw_conflicts(config: Config) -> Iterator[SpecError]:
+    """Refuses what raw I/O does not have, wherever it runs."""
+    yield from _foreign(config, _OF_DATABASES)
+    yield from config.workload.conflicts(config)
+    if len(config.data_volumes) > 1:
+        hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
+        yield SpecError("raw I/O runs on one volume, but there are several", key="layout.data", hint=hint)
+
+
+def _raw_conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
+    """Refuses keys of servers and of simulated drives, and whatever could harm a drive."""
+    yield from _raw_conflicts(config)
+    yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
+    if not any(volume.drives for volume in config.volumes.values()):
+        yield from _foreign(config, _OF_DRIVES)
+    for name in config.data_volumes[:1]:
+        if name in config.volumes:
+            yield from _raw_volume_conflicts(config, name)
+
+
+def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
+    volume, key = config.volumes[name], f"volumes.{name}"
+    for other in sorted(volume.model_fields_set - {"path", "device"}):
+        hint = "Leave it out, or give the volume drives instead of a place."
+        problem = "is for simulated or remote volumes, and this one is a drive of this machine"
+        yield SpecError(problem, key=f"{key}.{other}", hint=hint)
+    if volume.device is None:
+        if not (volume.path or "").strip() or "\0" in (volume.path or ""):
+            yield SpecError("is empty", key=f"{key}.path", hint='Name a folder: path = "." is the folder of the spec.')
+        if config.layout.data_size_bytes is None:
+            hint = 'Add data_size = "4GB" to [layout]: more than the caches on the way to the medium hold.'
+            yield SpecError(
+                "is missing: on a real volume, storagelab writes a file of that size",
+                key="layout.data_size_bytes",
+                hint=hint,
+            )
+        return
+    if volume.path is not None:
+        yield SpecError(
+            "conflicts with path", key=f"{key}.device", hint="Name a device to read, or a folder, not both."
+        )
+    if not volume.device.startswith(_STABLE_NAMES) or ".." in volume.device:
+        yield SpecError(
+            f"{volume.device} may be another drive after the next start", key=f"{key}.device",
+            hint=f"Name the drive by its identity: ls -l {_STABLE_NAMES}",
+        )  # fmt: skip
+    if config.raw_load.operation != "read":
+        yield SpecError(
+            f"{config.raw_load.operation} would destroy what is on the device {volume.device}",
+            key="workload.operation",
+            hint="storagelab only reads whole devices; to write, name a folder on the drive's file system with path = ...",
+        )
+
+
+# --- drives and volumes ---------------------------------------------------------------------------------------------
 
 
 def _drive_conflicts(config: Config) -> Iterator[SpecError]:
@@ -293,7 +348,7 @@ def _history_conflicts(config: Config) -> Iterator[SpecError]:
         if config.target.raw_io:
             prepared = "formatted" if drive.history == "new" else drive.history
             hint = f'Leave it out, and set prepared = "{prepared}" in [target], which applies to all drives.'
-            yield SpecError(FOR_DATABASES, key=key, hint=hint)
+            yield SpecError(_FOR_DATABASES, key=key, hint=hint)
         elif drive.format != OPERATING_SYSTEM:
             hint = f'Leave it out, or set format = "{OPERATING_SYSTEM}".'
             yield SpecError("is only for a drive that its maker's utility never formatted", key=key, hint=hint)

@@ -38,22 +38,28 @@ class Published(Frozen):
     between: tuple[float, float] | None = None
     order: tuple[JsonValue, ...] | None = None
     unit: str = ""
-    tolerance: float = Field(
-        0.0, ge=0, description="what the model is held to, relative to the value or to the range's end"
-    )
-    tolerance_absolute: float | None = Field(None, ge=0, description="instead: in the unit, for values near nothing")
+    tolerance: float = Field(0.0, ge=0)
+    """What the model is held to, relative to the value or to the range's end."""
+    tolerance_absolute: float | None = Field(None, ge=0)
+    """Instead: in the unit, for values near nothing."""
     cell: Levels = Field(default_factory=dict)
     against: Levels = Field(default_factory=dict)
-    everywhere: bool = Field(False, description="all cells of the spec, whatever the article's own `cell` says")
+    everywhere: bool = False
+    """All cells of the spec, whatever the article's own `cell` says."""
     along: str | None = None
-    levels: tuple[JsonValue, ...] | None = Field(None, description="of the factor `along`; default: all")
+    levels: tuple[JsonValue, ...] | None = None
+    """Of the factor `along`; default: all."""
     wait_type: str | None = None
-    counter: str | None = Field(None, description="group.name, as a run has it")
+    counter: str | None = None
+    """Group.name, as a run has it."""
     per: Literal["rows"] | None = None
     times: float = 1.0
-    derived: str = Field("", description="how it follows from published figures; empty: it is published itself")
-    assumed: str = Field("", description="what the article leaves open, and how it was taken")
-    suspected: str = Field("", description="the mechanism that is suspected where the model misses it")
+    derived: str = ""
+    """How it follows from published figures; empty: it is published itself."""
+    assumed: str = ""
+    """What the article leaves open, and how it was taken."""
+    suspected: str = ""
+    """The mechanism that is suspected where the model misses it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -85,7 +91,8 @@ class WaitTable(Frozen):
     wait_share: float | None = None
     tolerance: float = Field(ge=0)
     use: Use
-    fitted: tuple[str, ...] = Field((), description="figures of it that are for calibration, whatever `use` says")
+    fitted: tuple[str, ...] = ()
+    """Figures of it that are for calibration, whatever `use` says."""
     assumed: str = ""
 
     def figures(self) -> Iterator[Published]:
@@ -123,7 +130,8 @@ class Article(Frozen):
     spec: str
     cell: Levels = Field(default_factory=dict)
     assumed: tuple[str, ...] = ()
-    under_determined: str = Field("", description="what the article leaves so open that its figures judge little")
+    under_determined: str = ""
+    """What the article leaves so open that its figures judge little."""
     figures: tuple[Published, ...]
 
     @model_validator(mode="before")

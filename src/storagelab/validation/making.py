@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.values import Frozen
-from storagelab.run import dealing, loop
+from storagelab.run import loop, scheduling
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
@@ -169,7 +169,7 @@ def _runs(one: Planned, asked: Asked, console: Console, check: Callable[[], None
     """The usable runs of each cell, in the order of their repetitions."""
     with _folder(one.experiment, asked.results) as folder, Store.writing(folder, one.experiment) as store:
         attempts = store.attempts()
-        pending = dealing.pending(one.plan, attempts)
+        pending = scheduling.pending(one.plan, attempts)
         at_once = loop.processes(one.plan, pending, one.found, asked.jobs)
         with RunProgress(
             one.plan, pending, store.durations(), console, folder, check, at_once=at_once

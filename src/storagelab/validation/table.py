@@ -10,21 +10,56 @@ from pathlib import Path
 
 from rich.console import Console
 
+from storagelab import profiles
 from storagelab.errors import StoragelabError
-from storagelab.model.values import Frozen
+from storagelab.findings.model import Estimate
+from storagelab.model.values import Frozen, JsonValue, Scalar
+from storagelab.profiles import Figure
+from storagelab.profiles.declared import Label, constants
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.validation import words
-from storagelab.validation.articles import Article, spans
+from storagelab.validation.articles import Article, Published, spans
 from storagelab.validation.judging import Row, Summary, summaries
 from storagelab.validation.making import Simulations
-from storagelab.validation.parameters import Parameter
 from storagelab.version import __version__
+from storagelab.words import numbers
 
 FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
 """The command writes into a document only between these lines."""
 _EXPLAINED_FROM = 0.15
 """A larger miss is shown with the suspected mechanism, if there is one."""
+
+
+class Parameter(Frozen):
+    """A parameter of the server or a drive, its `owner`. Those to fit have `bounds`, and `fitted_on` once they are fitted."""
+
+    owner: str
+    name: str
+    value: Scalar
+    label: Label
+    source: str
+    bounds: tuple[int | float, int | float] | None = None
+    fitted_on: tuple[str, ...] = ()
+
+
+def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
+    """The parameters of the server, then of each named ready-made profile, then those that are in no profile."""
+    return tuple(_all(profile_names))
+
+
+def _all(profile_names: Sequence[str]) -> Iterator[Parameter]:
+    for name, cost in profiles.server().costs.items():
+        yield _of("the server", name, cost)
+    for profile_name in dict.fromkeys(profile_names):
+        profile = profiles.load(profile_name, Path())
+        for name, figure in profile.figures():
+            yield _of(f"the drive {profile.name}", name, figure)
+    for constant in constants():
+        yield Parameter(**constant.model_dump(exclude={"is_default"}))
+
+
+def _of(owner: str, name: str, figure: Figure) -> Parameter:
+    return Parameter(owner=owner, name=name, **figure.model_dump())
 
 
 class Validation(Frozen):
@@ -48,10 +83,10 @@ def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
     return [
         ("no.", [row.figure.id for row in rows]),
         ("figure", [row.figure.what for row in rows]),
-        ("published", [words.published(row.figure) + _marks(row) for row in rows]),
-        ("simulated", [words.simulated(row) for row in rows]),
-        ("error", [words.error(row) for row in rows]),
-        ("held to", [words.held_to(row.figure) for row in rows]),
+        ("published", [_published_text(row.figure) + _marks(row) for row in rows]),
+        ("simulated", [_simulated_text(row) for row in rows]),
+        ("error", [_error_text(row) for row in rows]),
+        ("held to", [_tolerance_text(row.figure) for row in rows]),
         ("verdict", [f"{row.verdict}{mark}" for row in rows]),
         ("use", [row.figure.use for row in rows]),
     ]
@@ -70,8 +105,8 @@ def _summary_columns(articles: Sequence[Article], items: Sequence[Summary]) -> l
         ("figures", [str(item.figures) for item in items]),
         ("simulated", [str(item.simulated) for item in items]),
         ("within", [str(item.within) for item in items]),
-        ("median error", [words.share(item.median_error) for item in items]),
-        ("worst error", [words.share(item.worst_error) for item in items]),
+        ("median error", [_share_text(item.median_error) for item in items]),
+        ("worst error", [_share_text(item.worst_error) for item in items]),
         ("worst", [item.worst for item in items]),
     ]
 
@@ -79,9 +114,9 @@ def _summary_columns(articles: Sequence[Article], items: Sequence[Summary]) -> l
 def _parameter_columns(items: Sequence[Parameter]) -> list[TextColumn]:
     return [
         ("parameter", [item.name for item in items]),
-        ("value", [words.plain(item.value) for item in items]),
+        ("value", [_plain_text(item.value) for item in items]),
         ("label", [item.label for item in items]),
-        ("bounds", [words.bounds(item.bounds) for item in items]),
+        ("bounds", [_bounds_text(item.bounds) for item in items]),
         ("fitted on", [_fitted_on(item) for item in items]),
         ("source", [item.source for item in items]),
     ]
@@ -283,3 +318,104 @@ def document(before: str | None, validation: Validation) -> str:
     if before is None:
         return f"# The model against what was published\n\n{inside}\n"
     return before[: before.index(BEGIN)] + inside + before[before.index(END) + len(END) :]
+
+
+# --- figures as texts -------------------------------------------------------------------------------------------------
+
+
+_MOST_DIGITS = 6
+
+
+def _unit_for(unit: str, value: float) -> tuple[float, str]:
+    """The divisor and the unit to append. Drive makers and the articles count in thousands."""
+    match unit:
+        case "s":
+            return (1.0, " s") if abs(value) >= 0.1 or value == 0 else (1e-6, " µs")
+        case "share":
+            return 0.01, " %"
+        case "bytes":
+            return 1e9, " GB"
+        case "bytes/s":
+            return 1e6, " MB/s"
+        case "":
+            return (1e6, " M") if abs(value) >= 1e6 else (1.0, "")
+        case "/s":
+            return 1.0, "/s"
+        case _:
+            return 1.0, f" {unit}"
+
+
+def _published_text(figure: Published) -> str:
+    """A figure as in the article: all digits, a range, or an order."""
+    if figure.order is not None:
+        return _levels(figure.order)
+    if figure.between is not None:
+        low, high = figure.between
+        divisor, unit = _unit_for(figure.unit, high)
+        return f"{_exact(low / divisor)} to {_exact(high / divisor)}{unit}"
+    assert figure.value is not None
+    divisor, unit = _unit_for(figure.unit, figure.value)
+    return f"{_exact(figure.value / divisor)}{unit}"
+
+
+def _exact(value: float) -> str:
+    text = numbers.significant(value, _MOST_DIGITS)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _levels(levels: Sequence[JsonValue]) -> str:
+    return " < ".join(map(str, levels))
+
+
+def _simulated_text(row: Row) -> str:
+    """The mean, and half the width of its interval if there are enough runs for one."""
+    if row.order:
+        return _levels(row.order)
+    if row.tied:
+        return f"{row.level} or {', '.join(map(str, row.tied))} {row.figure.unit}"
+    if row.level is not None:
+        return f"{row.level} {row.figure.unit}" if row.level != "never" else "never"
+    return "" if row.simulated is None else _estimate_text(row.simulated, row.figure.unit)
+
+
+def _estimate_text(value: Estimate, unit: str) -> str:
+    divisor, words = _unit_for(unit, value.value)
+    half = None if value.high is None else (value.high - value.value) / divisor
+    whole = half is None and divisor == 1 and value.value == round(value.value)
+    decimals = 0 if whole else numbers.decimals_for([value.value / divisor], half, significant=4)
+    interval = "" if half is None else f" ± {half:,.{decimals}f}"
+    return f"{value.value / divisor:,.{decimals}f}{interval}{words}"
+
+
+def _error_text(row: Row) -> str:
+    """Simulated against published, in percent."""
+    if row.error is None:
+        return ""
+    if row.figure.between is not None and row.error == 0:
+        return "in range"
+    points = 100 * row.error
+    return f"{points:+,.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"
+
+
+def _tolerance_text(figure: Published) -> str:
+    """The tolerance of the model."""
+    if figure.tolerance_absolute is not None:
+        return f"± {_estimate_text(Estimate(value=figure.tolerance_absolute), figure.unit)}"
+    if figure.tolerance:
+        return f"± {numbers.percent(figure.tolerance)}"
+    return "the range" if figure.between is not None else "the same"
+
+
+def _share_text(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _bounds_text(low_high: tuple[int | float, int | float] | None) -> str:
+    return "" if low_high is None else f"{_plain_text(low_high[0])} to {_plain_text(low_high[1])}"
+
+
+def _plain_text(value: object) -> str:
+    """A parameter's value as in its file, thousands separated."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{value:,}"

@@ -1,4 +1,4 @@
-"""The options of `storagelab run` for a cluster. Dask is loaded only if it is asked for."""
+"""The options of `storagelab run` for a cluster and for a race. Dask is loaded only if it is asked for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab.errors import PreflightError, SpecError
-from storagelab.model.plan import Plan
+from storagelab.model.plan import Plan, Race
+from storagelab.model.values import share_of
 from storagelab.run import loop
-from storagelab.run.dealing import Slice
+from storagelab.run.scheduling import Batch
 from storagelab.spec.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ class Elsewhere(NamedTuple):
 
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
-    ) -> Cluster[Slice, loop.News]:
+    ) -> Cluster[Batch, loop.News]:
         """The cluster, not yet joined. Raises PreflightError."""
         with _dask():
-            from storagelab.run import cluster, errands
+            from storagelab.run import cluster, requests
         reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(errands.SimulatedRuns(), reach, say, limit_s=limit_s)
+        return cluster.Cluster(requests.SimulatedRuns(), reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
         """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
@@ -66,7 +67,10 @@ def _dask() -> Iterator[None]:
 def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
     """None for processes of this machine. Raises SpecError."""
     if executor == "dask":
-        return Elsewhere(scheduler, insecure, None if time_limit is None else _seconds(time_limit))
+        hint = "Such as 90s or 10min."
+        return Elsewhere(
+            scheduler, insecure, None if time_limit is None else _seconds(time_limit, "--time-limit", hint)
+        )
     given = {"--scheduler": scheduler is not None, "--insecure": insecure, "--time-limit": time_limit is not None}
     for name, is_given in given.items():
         if is_given:
@@ -74,12 +78,24 @@ def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: s
     return None
 
 
-def _seconds(text: str) -> float:
-    hint = "Such as 90s or 10min."
+def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
+    """The race, and the seconds that it may take. Raises SpecError."""
+    for name, value in (("--within", within), ("--budget", budget)):
+        if value is not None and not find_best:
+            raise SpecError("is an option of a race", key=name, hint="Add --find-best.")
+    if not find_best:
+        return None, None
+    margin = 0.0 if within is None else share_of(within)
+    if margin is None or not (0 < margin < 1 or within is None):
+        raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
+    return Race(within=margin), None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+
+
+def _seconds(text: str, key: str, hint: str) -> float:
     try:
         seconds = parse_seconds(text)
     except ValueError as error:
-        raise SpecError(str(error), key="--time-limit", hint=hint) from None
+        raise SpecError(str(error), key=key, hint=hint) from None
     if seconds <= 0:
-        raise SpecError("must be above 0", key="--time-limit", hint=hint)
+        raise SpecError("must be above 0", key=key, hint=hint)
     return seconds

@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.prepared import distinct
-from storagelab.run import errands, fleet, loop, stored
+from storagelab.run import fleet, loop, requests, stored
 from storagelab.run.fleet import Asked, Found
 from storagelab.run.messages import words
 from storagelab.run.progress import LOG_FILE, RunProgress
@@ -22,13 +22,12 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.stopping import Interruptible
 from storagelab.targets import Site
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import site_of
-from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
+from storagelab.verbs.planning import saying_what_is_stored, site_of, tell_if_set_aside
 from storagelab.words.numbers import bytes_, plural
 
 if TYPE_CHECKING:
+    from storagelab.run.asking import Present
     from storagelab.run.joining import Reach
-    from storagelab.run.roll_call import Present
 
 KEY = "--executor"
 
@@ -72,10 +71,10 @@ def make(
         if any(one.left for one in rounds_of(plan, before, again=again)):
             try:
                 limit_s = loop.time_limit_s(plan, _durations(before), elsewhere.time_limit_s)
-                hosts = _muster(experiment, plan, site, elsewhere, limit_s, allow_commands=allow_commands)
+                hosts = _discover(experiment, plan, site, elsewhere, limit_s, allow_commands=allow_commands)
             except PreflightError as error:
                 raise error.of(experiment.source) from error
-        with writing(folder, experiment) as store:
+        with Store.writing(folder, experiment) as store:
             if hosts is not None:
                 _make_rounds(plan, store, site, hosts, stopping, again=again)
             runs = stored.of_plan(folder / FILE_NAME, plan, store.runs())
@@ -84,7 +83,7 @@ def make(
 
 
 def _stored(experiment: Experiment, plan: Plan, folder: Path) -> tuple[Run, ...]:
-    """What is stored of this experiment. Another one's is none of our business yet: `writing` says what is wrong."""
+    """What is stored of this experiment. Another one's is refused when the store is opened to write."""
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         if store.experiment().sha256 == experiment.sha256:
             return stored.of_plan(folder / FILE_NAME, plan, store.runs())
@@ -96,7 +95,7 @@ def _durations(runs: Sequence[Run]) -> list[tuple[str, float]]:
 
 
 def _make_rounds(
-    plan: Plan, store: Store, site: Site, hosts: Mustered, stopping: Interruptible, *, again: bool
+    plan: Plan, store: Store, site: Site, hosts: Discovered, stopping: Interruptible, *, again: bool
 ) -> None:
     from storagelab.run import cluster
 
@@ -114,25 +113,25 @@ def _make_rounds(
         progress.say(_shares_text(todo, hosts))
         already = f", {before} stored already" if before else ""
         progress.say(f"{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
-        errand = errands.MeasuredRun(secrets.token_hex(8))
+        request = requests.MeasuredRun(secrets.token_hex(8))
         executor = cluster.Cluster(
-            errand, hosts.reach, progress.say, limit_s=hosts.limit_s, fleet=tuple(hosts.address_of)
+            request, hosts.reach, progress.say, limit_s=hosts.limit_s, fleet=tuple(hosts.address_of)
         )
         progress.workers = lambda: min(executor.at_once, hosts.at_once)
         with saying_what_is_stored(stopping, progress, before):
-            fleet.make_rounds(plan, todo, store, site, progress, executor, hosts.at_once)
+            fleet.Rounds(plan, todo, hosts.at_once, store, site, progress).make(executor)
         if distinct(cell.config for cell in plan.cells):
             _remove_templates(plan, site, hosts, progress.say)
 
 
-def _remove_templates(plan: Plan, site: Site, hosts: Mustered, say: Callable[[str], None]) -> None:
+def _remove_templates(plan: Plan, site: Site, hosts: Discovered, say: Callable[[str], None]) -> None:
     """On each host that is there at the end; workers may have been restarted meanwhile."""
-    from storagelab.run import roll_call
+    from storagelab.run import asking
 
-    there = roll_call.present(hosts.reach, say, hosts.limit_s).address_of
+    there = asking.present(hosts.reach, say, hosts.limit_s).address_of
     left = {host: there[host] for host in hosts.address_of if host in there}
-    told = roll_call.ask_each(
-        hosts.reach, left, errands.CleanUp(), Asked(plan=plan, site=site, allow_commands=True), say, hosts.limit_s
+    told = asking.ask_each(
+        hosts.reach, left, requests.CleanUp(), Asked(plan=plan, site=site, allow_commands=True), say, hosts.limit_s
     )
     for host in hosts.address_of:
         why = told.get(host, "it is gone")
@@ -140,7 +139,7 @@ def _remove_templates(plan: Plan, site: Site, hosts: Mustered, say: Callable[[st
             say(f"{host}: templates may be left on its volumes: {why}")
 
 
-def _shares_text(todo: Sequence[Round], hosts: Mustered) -> str:
+def _shares_text(todo: Sequence[Round], hosts: Discovered) -> str:
     """How many rounds each host makes of those that are left."""
     left = [one.host for one in todo if one.left]
     shares = ", ".join(f"{left.count(host)} on {host}" for host in hosts.address_of)
@@ -151,7 +150,7 @@ def _shares_text(todo: Sequence[Round], hosts: Mustered) -> str:
 # --- who is there, and who can ---------------------------------------------------------------------------------------
 
 
-class Mustered(NamedTuple):
+class Discovered(NamedTuple):
     """The hosts that make a campaign, all of them looked at: what is `told` of each."""
 
     address_of: dict[str, str]
@@ -161,22 +160,22 @@ class Mustered(NamedTuple):
     limit_s: float
 
 
-def _muster(
+def _discover(
     experiment: Experiment, plan: Plan, site: Site, elsewhere: Elsewhere, limit_s: float, *, allow_commands: bool
-) -> Mustered:
+) -> Discovered:
     """All hosts, each looked at and with a server started on it for a moment. Raises PreflightError if one is missing or
     can't make the runs: then nothing has started anywhere."""
     reach = elsewhere.reach(1, screen.say)
     if reach.address is None:
         hint = "name it: --scheduler tls://HOST:8786; without --executor, runs are made on this machine"
         raise _refused("measured runs need the scheduler of their hosts", hint, "--scheduler")
-    from storagelab.run import roll_call
+    from storagelab.run import asking
 
-    there = roll_call.present(reach, screen.say, limit_s)
+    there = asking.present(reach, screen.say, limit_s)
     wanted = experiment.fleet.hosts if experiment.fleet else ()
     for name, why in there.others.items():
         screen.say(f"worker {name} takes no part: {why}")
-    _check_who_is_there(there, wanted, roll_call.START)
+    _check_who_is_there(there, wanted, asking.START)
     hosts = {host: there.address_of[host] for host in wanted or there.address_of}
     if len(hosts) > experiment.repetitions:
         raise PreflightError(
@@ -184,7 +183,7 @@ def _muster(
             key="repetitions", hint=f"set it to {2 * len(hosts)} or more: two rounds of each host show which host is odd",
         )  # fmt: skip
     asked = Asked(plan=plan.model_copy(update={"runs": ()}), site=site, allow_commands=allow_commands)
-    answers = roll_call.ask_each(reach, hosts, errands.LookAround(), asked, screen.say, limit_s)
+    answers = asking.ask_each(reach, hosts, requests.LookAround(), asked, screen.say, limit_s)
     found = {
         host: one if isinstance(one, Found) else Found(preflight=None, refusal=str(one))
         for host, one in answers.items()
@@ -193,7 +192,7 @@ def _muster(
         raise PreflightError(_refusals(refused, len(hosts)))
     at_once = (experiment.fleet.at_once if experiment.fleet else None) or len(hosts)
     told = tuple(words(f"{host}: {line}") for host, one in found.items() for line in _found_text(one))
-    return Mustered(hosts, min(at_once, len(hosts)), told, reach, limit_s)
+    return Discovered(hosts, min(at_once, len(hosts)), told, reach, limit_s)
 
 
 def _check_who_is_there(there: Present, wanted: tuple[str, ...], start: str) -> None:

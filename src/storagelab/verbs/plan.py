@@ -9,7 +9,7 @@ from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
-from storagelab.run import dealing
+from storagelab.run import scheduling
 from storagelab.run.estimate import estimate
 from storagelab.run.store import NothingStored, Store
 from storagelab.spec import matrix, reading
@@ -65,7 +65,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         pass  # the plan is for all runs
     except StoreError as error:
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
-    pending = dealing.pending(expanded, attempts)
+    pending = scheduling.pending(expanded, attempts)
     time = estimate(expanded, pending, durations)
     basis = f"learned from {time.learned_from} finished runs" if time.learned_from else _guessed(expanded)
     return PlanFacts(

@@ -1,4 +1,5 @@
-"""The first steps of every verb that takes a spec: where it lives on this machine, and whether it can run here."""
+"""The first steps of every verb that takes a spec: where it lives on this machine, and whether it can run here; and what
+those that make runs say meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from storagelab.targets import Preflight, Site, Tell, preflight
 from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.live import Live
+
+    from storagelab.run.progress import RunProgress
+    from storagelab.run.store import Store
+    from storagelab.stopping import Interruptible
 
 _SILENT_S = 1.0
 """Checks that take no longer say nothing."""
@@ -43,14 +49,16 @@ def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: 
 def saying_how_far() -> Iterator[Tell]:
     """Says on stderr how far checks have come that take more than a second: in one line that moves on a terminal, in a line
     now and then elsewhere."""
-    course = _Course()
+    shown = _Shown()
     try:
-        yield course.tell
+        yield shown.tell
     finally:
-        course.end()
+        shown.end()
 
 
-class _Course:
+class _Shown:
+    """How far the checks have come, as it is shown."""
+
     def __init__(self) -> None:
         self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
         self._console = screen.err()
@@ -83,3 +91,30 @@ class _Course:
     def end(self) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+# --- while runs are made ---------------------------------------------------------------------------------------------
+
+
+def tell_if_set_aside(store: Store, console: Console) -> None:
+    if store.set_aside is not None:
+        console.print(
+            f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
+            soft_wrap=True,
+        )
+
+
+@contextlib.contextmanager
+def saying_what_is_stored(
+    stopping: Interruptible, progress: RunProgress, before: int, most: str = ""
+) -> Iterator[None]:
+    """If the runs are interrupted, say how many are stored, those `before` included."""
+    try:
+        yield
+    except BaseException as error:
+        # Whatever goes wrong once it was asked to stop comes of stopping amid something.
+        if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
+            raise
+        of = f" of {most}{before + progress.total} runs"
+        progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to go on")
+        raise KeyboardInterrupt from error

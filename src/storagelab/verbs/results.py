@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.fit_kinds import FitKind
-from storagelab.findings.model import Findings
-from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan
 from storagelab.report import writing
 from storagelab.report.text import terminal
 from storagelab.run import stored
@@ -22,27 +17,14 @@ from storagelab.spec.naming import find_cell
 from storagelab.words.names import factor_labels
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without Python's search for unused cycles: all that is read stays to the end, and that would look through it in vain,
-    which took a fifth of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@_uncollected()
 def report(
     name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, chart: str = "", embed_data: bool
 ) -> None:
     drawn = format_ in ("png", "svg")
     if chart and not drawn:
         raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
-    folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=embed_data)
+    folder, experiment, expanded, runs = stored.read(name, results, whole=embed_data)
+    findings = analyse(experiment, expanded, runs, fit)
     if chart:
         writing.write_chart(chart, output, folder, format_, findings, runs)
     elif drawn:
@@ -61,39 +43,27 @@ def _say_where(folder: Path, name: str) -> None:
     screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
 
 
-@_uncollected()
 def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:
-    _, _, _, _, findings = _stored(name, results)
+    of = stored.read(name, results)
+    findings = analyse(of.experiment, of.plan, of.runs)
     labels = factor_labels(findings.factors)
     asked = [find_cell(cell, findings.cells, labels) for cell in cells]
     terminal.print_waits(screen.out(), findings, asked or [cell.cell_id for cell in findings.cells], uncut)
 
 
-@_uncollected()
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:
-    if salvage:
-        folder, experiment, expanded, runs, findings = _salvaged(name, results, fit)
-    else:
-        folder, experiment, expanded, runs, findings = _stored(name, results, fit, whole=True)
+    of = _salvaged(name, results) if salvage else stored.read(name, results, whole=True)
+    findings = analyse(of.experiment, of.plan, of.runs, fit)
     if format_ == "sqlite":
-        writing.write_tables(output, folder, experiment, expanded, runs, findings)
+        writing.write_tables(output, *of, findings)
         return
-    writing.deliver(writing.render(format_, experiment, expanded, runs, findings), output)
+    writing.deliver(writing.render(format_, of.experiment, of.plan, of.runs, findings), output)
 
 
-def _stored(
-    name: str, results: Path, fit: FitKind = "robust", *, whole: bool = False
-) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    folder, experiment, expanded, runs = stored.read(name, results, whole=whole)
-    return folder, experiment, expanded, runs, analyse(experiment, expanded, runs, fit)
-
-
-def _salvaged(
-    name: str, results: Path, fit: FitKind = "robust"
-) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    """Like `_stored`, but reads what is left of a damaged store, and says what is lost."""
-    (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
-    screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
+def _salvaged(name: str, results: Path) -> stored.Stored:
+    """Reads what is left of a damaged store, and says what is lost."""
+    of, lost = stored.salvage(name, results)
+    screen.say(f"{len(of.runs)} runs can be read of the {len(of.plan.runs)} that the spec asks for")
     for one in lost:
         screen.say(f"lost: {one}")
-    return folder, experiment, expanded, runs, analyse(experiment, expanded, runs, fit)
+    return of

@@ -1,20 +1,20 @@
-"""`storagelab run`."""
+"""`storagelab run`, and `gather`, which concludes from the runs of several."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab import screen
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.words.race import course_text
-from storagelab.run import dealing, loop, stored
+from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
@@ -22,149 +22,134 @@ from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import look_at, saying_how_far, site_of
-from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
+from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import Course
     from storagelab.run.race import Racing
 
 
-def run(
-    spec_file: Path,
-    results: Path,
-    *,
-    again: bool,
-    jobs: int | None,
-    allow_commands: bool,
-    race: Race | None = None,
-    budget_s: float | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> bool:
-    """Whether no run has failed. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
-    experiment = reading.load(spec_file).model_copy(update={"race": race})
-    if race is not None:
-        _racing(experiment, (), budget_s)  # refused before anything is touched
-    expanded = matrix.expand(experiment)
-    folder = results / experiment.name
-    if (hosts := fleet.asked(experiment, expanded, elsewhere)) is not None:
-        runs, all_well = fleet.make(experiment, expanded, folder, hosts, again=again, allow_commands=allow_commands)
-        conclude(experiment, expanded, runs, folder)
-        return all_well
-    found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
-    racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
-    runs, all_well = _make(
-        experiment, expanded, found, folder, racing, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere
-    )
-    conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
+class Asked(NamedTuple):
+    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
+
+    again: bool = False
+    jobs: int | None = None
+    allow_commands: bool = False
+    race: Race | None = None
+    budget_s: float | None = None
+    elsewhere: Elsewhere | None = None
+
+
+def run(spec_file: Path, results: Path, asked: Asked) -> bool:
+    """Whether no run has failed."""
+    experiment = reading.load(spec_file).model_copy(update={"race": asked.race})
+    plan, folder = matrix.expand(experiment), results / experiment.name
+    here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
+    here.racing(())  # refused before anything is touched
+    if (hosts := fleet.asked(experiment, plan, asked.elsewhere)) is not None:
+        runs, all_well = fleet.make(
+            experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands
+        )
+    else:
+        runs, all_well = here.make(look_at(experiment, plan, here.site, asked.allow_commands))
+    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder)
     return all_well
 
 
-def _make(
-    experiment: Experiment,
-    expanded: Plan,
-    found: Preflight,
-    folder: Path,
-    racing: Callable[[Sequence[Run]], Racing] | None,
-    *,
-    again: bool,
-    jobs: int,
-    elsewhere: Elsewhere | None,
-) -> tuple[tuple[Run, ...], bool]:
-    """All runs of the experiment, and whether none has failed."""
-    site = site_of(experiment, folder)
-    with _ready(experiment, expanded, site, folder, racing, again), writing(folder, experiment) as store:
-        before = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=0))  # or the store is damaged
-        rounds = None if racing is None else racing(before)
-        del before
-        _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
-        runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs(in_detail=expanded.in_detail))
-        failed = any(status == "failed" for _, status in store.attempts().values())
-    return runs, not failed
+class _Here(NamedTuple):
+    """An experiment whose runs this machine makes, or sends to a cluster."""
 
+    experiment: Experiment
+    plan: Plan
+    folder: Path
+    site: Site
+    asked: Asked
 
-def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None) -> Racing:
-    from storagelab.run.race import Racing  # statistics take long to load, and most experiments are no race
+    def racing(self, runs: Sequence[Run]) -> Racing | None:
+        """The race after these runs, if it is one. Raises SpecError if the experiment can't be raced."""
+        if self.experiment.race is None:
+            return None
+        from storagelab.run.race import Racing  # statistics take long to load, and most experiments are no race
 
-    return Racing(experiment, runs, budget_s)
+        return Racing(self.experiment, runs, self.asked.budget_s)
 
+    def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
+        """All runs of the experiment, and whether none has failed."""
+        with self._ready(), Store.writing(self.folder, self.experiment) as store:
+            race = self.racing(self._stored(store, 0))  # or the store is damaged
+            self._make_pending(store, found, race)
+            runs = self._stored(store, self.plan.in_detail)
+            failed = any(status == "failed" for _, status in store.attempts().values())
+        return runs, not failed
 
-@contextlib.contextmanager
-def _ready(
-    experiment: Experiment,
-    expanded: Plan,
-    site: Site,
-    folder: Path,
-    racing: Callable[[Sequence[Run]], Racing] | None,
-    again: bool,
-) -> Iterator[None]:
-    """If there are runs to make: holds the volumes, and refuses a server that does not start before anything is stored."""
-    attempts: dict[tuple[str, int], tuple[int, str]] = {}
-    plan = expanded
-    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
-        if store.experiment().sha256 == experiment.sha256:
-            attempts = store.attempts()
-            if racing is not None:
-                plan = racing(stored.of_plan(folder / FILE_NAME, expanded, store.runs())).course.plan
-    if not dealing.pending(plan, attempts, again=again):
-        yield
-        return
-    with contextlib.ExitStack() as volumes:
-        with Interruptible() as stopping:
-            try:
-                volumes.enter_context(volumes_locked(expanded, site))
-                with saying_how_far() as tell:
-                    try_starting(expanded, site, tell)
-            except PreflightError as error:
-                stopping.check()  # a server that is stopped as it starts does not come up, either
-                raise error.of(experiment.source) from error
-            stopping.check()
-        yield
+    def _stored(self, store: Store, in_detail: float) -> tuple[Run, ...]:
+        return stored.of_plan(self.folder / FILE_NAME, self.plan, store.runs(in_detail=in_detail))
 
+    @contextlib.contextmanager
+    def _ready(self) -> Iterator[None]:
+        """If there are runs to make: holds the volumes, and refuses a server that does not start. Nothing is stored yet."""
+        if not self._pending():
+            yield
+            return
+        with contextlib.ExitStack() as volumes:
+            with Interruptible() as stopping:
+                try:
+                    volumes.enter_context(volumes_locked(self.plan, self.site))
+                    with saying_how_far() as tell:
+                        try_starting(self.plan, self.site, tell)
+                except PreflightError as error:
+                    stopping.check()  # a server that is stopped as it starts does not come up, either
+                    raise error.of(self.experiment.source) from error
+                stopping.check()
+            yield
 
-def _run_pending(
-    expanded: Plan,
-    rounds: Racing | None,
-    store: Store,
-    site: Site,
-    found: Preflight,
-    again: bool,
-    jobs: int,
-    elsewhere: Elsewhere | None,
-) -> int:
-    """Make the runs that are left, of a race as many `rounds` as it takes; how many failed."""
-    plan = expanded if rounds is None else rounds.course.plan
-    pending = dealing.pending(plan, store.attempts(), again=again)
-    before = len(plan.runs) - len(pending)
-    if rounds is not None:
-        failed_before = [planned for planned in pending if planned not in rounds.course.possible]
-        pending = [*failed_before, *rounds.course.possible]
-    at_once = loop.processes(expanded, pending, found, jobs)
-    console = screen.err()
-    tell_if_set_aside(store, console)
-    for line in sweep(expanded, site):
-        console.print(line, soft_wrap=True)
-    with (
-        Interruptible() as stopping,
-        RunProgress(
-            expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once,
-            at_most=rounds is not None,
-        ) as progress,
-    ):  # fmt: skip
-        progress.say(f"{found.server}")
-        most = "" if rounds is None else "at most "
-        already = f", {before} stored already" if before else ""
-        progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
-        if rounds is not None:
-            rounds.tell = partial(_tell_of_round, progress)
-        cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
-        if cluster is not None:
-            progress.workers = lambda: cluster.at_once
-        if at_once < loop.processes(expanded, pending, None, jobs):
-            progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-        with saying_what_is_stored(stopping, progress, before, most):
-            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds, elsewhere=cluster)
-        return progress.failed
+    def _pending(self) -> bool:
+        """Whether there are runs to make."""
+        attempts: dict[tuple[str, int], tuple[int, str]] = {}
+        plan = self.plan
+        with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
+            if store.experiment().sha256 == self.experiment.sha256:
+                attempts = store.attempts()
+                race = self.racing(self._stored(store, 0)) if self.asked.race is not None else None
+                plan = plan if race is None else race.course.plan
+        return bool(scheduling.pending(plan, attempts, again=self.asked.again))
+
+    def _make_pending(self, store: Store, found: Preflight, race: Racing | None) -> None:
+        """Make the runs that are left, of a race as many rounds as it takes."""
+        again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
+        plan = self.plan if race is None else race.course.plan
+        pending = scheduling.pending(plan, store.attempts(), again=again)
+        before = len(plan.runs) - len(pending)
+        if race is not None:
+            failed_before = [planned for planned in pending if planned not in race.course.possible]
+            pending = [*failed_before, *race.course.possible]
+        at_once = loop.processes(self.plan, pending, found, jobs)
+        console = screen.err()
+        tell_if_set_aside(store, console)
+        for line in sweep(self.plan, self.site):
+            console.print(line, soft_wrap=True)
+        with (
+            Interruptible() as stopping,
+            RunProgress(
+                self.plan, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once,
+                at_most=race is not None,
+            ) as progress,
+        ):  # fmt: skip
+            progress.say(f"{found.server}")
+            most = "" if race is None else "at most "
+            already = f", {before} stored already" if before else ""
+            progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
+            if race is not None:
+                race.tell = partial(_tell_of_round, progress)
+            cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
+            if cluster is not None:
+                progress.workers = lambda: cluster.at_once
+            if at_once < loop.processes(self.plan, pending, None, jobs):
+                progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
+            with saying_what_is_stored(stopping, progress, before, most):
+                loop.run_all(
+                    plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
+                )
 
 
 def _tell_of_round(progress: RunProgress, course: Course) -> None:
@@ -183,3 +168,18 @@ def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fold
     terminal.print_findings(screen.out(), findings)
     file = writing.write_report(folder, experiment, expanded, runs, findings)
     screen.say(f"report: {file}")
+
+
+def gather(folders: Sequence[Path], results: Path) -> None:
+    """Writes one campaign of several, and its report. Raises StoreError."""
+    if len({folder.resolve() for folder in folders}) < 2:
+        raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
+    parts = [stored.read(folder.resolve().name, folder.resolve().parent, whole=True) for folder in folders]
+    whole = stored.gathered(parts)
+    plan, folder = matrix.expand(whole.experiment), results / whole.experiment.name
+    with contextlib.suppress(NothingStored), Store.reading(folder):
+        raise StoreError(f"{folder} has results already\n  choose another folder with --results")
+    with Store.writing(folder, whole.experiment) as store:
+        store.append(*whole.runs)
+    screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
+    conclude(whole.experiment, plan, whole.runs, folder)

@@ -11,7 +11,6 @@ from storagelab.report import writing
 from storagelab.stopping import Interruptible
 from storagelab.validation import making, table
 from storagelab.validation.articles import articles
-from storagelab.validation.parameters import parameters
 
 
 def validate(
@@ -30,7 +29,7 @@ def validate(
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
     # Looked up before the runs: they may take long, and what is shown must be what was simulated.
-    model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
+    model = table.parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
     found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)

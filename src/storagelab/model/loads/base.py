@@ -7,13 +7,14 @@ its folder `loads`, which makes the load's tables and says who works on them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
 from storagelab.errors import SpecError
-from storagelab.model.values import Frozen, LeftOut
+from storagelab.model.hints import shown
+from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
@@ -45,7 +46,33 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Load(Frozen, ABC):
+class Rule(NamedTuple):
+    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * is each volume's name, and
+    `is_broken` then takes the volume, too. Texts may have fields of the {config}, of its {load}, the volume's
+    {name}, and the spec's first {drive}."""
+
+    key: str
+    is_broken: Callable[..., bool]
+    problem: str
+    hint: str = "Leave it out."
+
+    def error(self, config: Config, name: str = "") -> SpecError:
+        drive = shown(next(iter(config.drives), ""))
+        about = {"config": config, "load": config.workload, "name": name, "drive": drive}
+        return SpecError(self.problem.format(**about), key=self.key.replace("*", name), hint=self.hint.format(**about))
+
+
+def broken(config: Config, rules: Sequence[Rule]) -> Iterator[SpecError]:
+    """An error for each rule that a cell breaks."""
+    for rule in rules:
+        if "*" in rule.key:
+            named = config.volumes.items()
+            yield from (rule.error(config, name) for name, volume in named if rule.is_broken(config, volume))
+        elif rule.is_broken(config):
+            yield rule.error(config)
+
+
+class Load(Described, ABC):
     """What a run does."""
 
     kind: str
@@ -63,6 +90,8 @@ class Load(Frozen, ABC):
     """How to make it take less space."""
     of_runs: ClassVar[tuple[str, ...]] = ()
     """Its keys that say what a run does with its data, and nothing about the data."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """What contradicts itself with its own keys."""
     rows_made_per_s: ClassVar[int] = 1
     """How many of the rows that it finds are made in a second."""
 
@@ -101,9 +130,9 @@ class Load(Frozen, ABC):
         """What distinguishes loads that insert rows: cells that differ in it do different work."""
         return None
 
-    @abstractmethod
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         """What contradicts itself in a cell with this load."""
+        yield from broken(config, self.rules)
 
 
 L = TypeVar("L", bound=Load)
@@ -118,7 +147,8 @@ def of_class(load: Load, wanted: type[L]) -> L:
 class DatabaseLoad(Load):
     """A load of several connections on a database."""
 
-    connections: int = Field(16, ge=1, le=4096, description="Sessions that work at the same time.")
+    connections: int = Field(16, ge=1, le=4096)
+    """Sessions that work at the same time."""
 
     @property
     def sessions(self) -> int:
@@ -135,36 +165,24 @@ class GeneratedLoad(DatabaseLoad):
     )  # fmt: skip
     own_database: ClassVar[bool] = False
     """Whether it needs a database of its own on a server that already runs, because it makes whatever it likes."""
-    threads: int = Field(1, ge=1, le=1024, description="Threads of the generator, which share its connections.")
-    duration_s: float = Field(
-        60.0,
-        ge=0.001,
-        lt=1e6,
-        description="Length of the part of a run that counts. A warm-up comes before it.",
-    )
-    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = Field(
-        0.0,
-        description="Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take "
-        '`"auto"`: until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`.',
-    )
+    threads: int = Field(1, ge=1, le=1024)
+    """Threads of the generator, which share its connections."""
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6)
+    """Length of the part of a run that counts. A warm-up comes before it."""
+    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
+    """Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take `"auto"`:
+    until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`."""
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
-    ] = Field(None, description='With `warm_up = "auto"`: the run begins to count after this time, settled or not.')
-    transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
-        None,
-        ge=1,
-        le=10**10,
-        description="Transactions of each connection, instead of a set time. All of them count.",
-    )
-    rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(
-        None,
-        gt=0,
-        le=1e9,
-        description="Transactions a second that the generator begins, over all connections, at random moments whether or not "
-        "earlier ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a "
-        "standstill counts. A run that falls behind its rate is `unverified`.",
-    )
+    ] = None
+    """With `warm_up = "auto"`: the run begins to count after this time, settled or not."""
+    transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
+    """Transactions of each connection, instead of a set time. All of them count."""
+    rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(None, gt=0, le=1e9)
+    """Transactions a second that the generator begins, over all connections, at random moments whether or not earlier
+    ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a standstill
+    counts. A run that falls behind its rate is `unverified`."""
 
     @property
     def longest_warm_up_s(self) -> float:
@@ -197,14 +215,8 @@ class GeneratedLoad(DatabaseLoad):
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
 
     def conflicts(self, config: Config) -> Iterator[SpecError]:
-        yield from self._length_conflicts()
-        if self.threads > self.connections:
-            hint = f"Set threads to at most {self.connections}, or raise connections."
-            yield SpecError(
-                f"{self.threads} threads can't share {self.connections} connections", key="workload.threads", hint=hint
-            )
-        if config.target.attached and config.between_runs.data == "template":
-            yield from _attached_template_conflicts(config)
+        yield from broken(config, _OF_GENERATORS)
+        yield from broken(config, self.rules)
         yield from self._own_conflicts(config)
         yield from _layout_conflicts(config)
 
@@ -212,43 +224,45 @@ class GeneratedLoad(DatabaseLoad):
         """What else contradicts itself with the keys of this kind."""
         yield from ()
 
-    def _length_conflicts(self) -> Iterator[SpecError]:
-        """How long a run and its warm-up take."""
-        timed = self.model_fields_set & {"duration_s", "warm_up_s", "warm_up_at_most_s"}
-        if self.transactions_per_connection is not None and timed:
-            yield SpecError(
+
+def _timed_and_counted(key: str) -> Rule:
+    return Rule(f"workload.{key}",
+                lambda config: key in config.workload.model_fields_set and config.workload.transactions_per_connection,
                 "conflicts with workload.transactions_per_connection",
-                key=f"workload.{min(timed)}",
-                hint="A run has a set time or a set number of transactions: keep one of them.",
-            )
-        elif self.warm_up_at_most_s is not None and self.warm_up_s != "auto":
-            hint = 'Set warm_up = "auto", or leave it out.'
-            yield SpecError("is for a warm-up that is to be found", key="workload.warm_up_at_most_s", hint=hint)
+                "A run has a set time or a set number of transactions: keep one of them.")  # fmt: skip
 
 
-def _attached_template_conflicts(config: Config) -> Iterator[SpecError]:
-    """Why a server that already runs can't keep a template: its files can't be copied by others while it runs."""
-    hint = "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."
-    if config.target.engine != "postgres":
-        problem = (
-            "can't be had here: MariaDB has no command that copies a database, as PostgreSQL has, and a server that "
-        )
-        problem += "already runs can't be shut down to have its files copied"
-        yield SpecError(problem, key="between_runs.data", hint=hint)
-    elif any(config.volumes[name].remote for name in config.data_volumes if name in config.volumes):
-        problem = "needs volumes of this machine: each template has folders of its own, which storagelab makes"
-        yield SpecError(problem, key="between_runs.data", hint=hint)
+def _keeps_template(config: Config) -> bool:
+    return config.target.attached and config.between_runs.data == "template"
+
+
+_OF_GENERATORS = (
+    *map(_timed_and_counted, ("duration_s", "warm_up_at_most_s", "warm_up_s")),
+    Rule("workload.warm_up_at_most_s",
+         lambda config: config.workload.warm_up_at_most_s is not None and config.workload.warm_up_s != "auto",
+         "is for a warm-up that is to be found", 'Set warm_up = "auto", or leave it out.'),
+    Rule("workload.threads", lambda config: config.workload.threads > config.workload.connections,
+         "{load.threads} threads can't share {load.connections} connections",
+         "Set threads to at most {load.connections}, or raise connections."),
+    # a server that already runs can't keep a template: its files can't be copied by others while it runs
+    Rule("between_runs.data", lambda config: _keeps_template(config) and config.target.engine != "postgres",
+         "can't be had here: MariaDB has no command that copies a database, as PostgreSQL has, and a server that "
+         "already runs can't be shut down to have its files copied",
+         "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
+    Rule("between_runs.data",
+         lambda config: _keeps_template(config) and any(
+             config.volumes[name].remote for name in config.data_volumes if name in config.volumes),
+         "needs volumes of this machine: each template has folders of its own, which storagelab makes",
+         "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
+)  # fmt: skip
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
     """Where the things of a layout may lie."""
-    if config.target.engine == "mariadb":
-        for what in config.extra_volumes:
+    for what, volume in config.extra_volumes.items():
+        if config.target.engine == "mariadb":
             hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."
             yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=f"layout.{what}", hint=hint)
-    for what, volume in config.extra_volumes.items():
         if volume in config.volumes and config.volumes[volume].remote:
-            hint = "Name a volume of this machine, or leave it out."
-            yield SpecError(
-                "is a volume of another machine, where only data files can be put", key=f"layout.{what}", hint=hint
-            )
+            problem = "is a volume of another machine, where only data files can be put"
+            yield SpecError(problem, key=f"layout.{what}", hint="Name a volume of this machine, or leave it out.")

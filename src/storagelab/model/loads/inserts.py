@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from storagelab.errors import SpecError
-from storagelab.model.loads.base import DatabaseLoad, Work
-
-if TYPE_CHECKING:
-    from storagelab.model.config import Config
+from storagelab.model.loads.base import DatabaseLoad, Rule, Work
 
 
 class InsertLoad(DatabaseLoad):
@@ -20,10 +15,17 @@ class InsertLoad(DatabaseLoad):
     module = "inserts"
     with_reads: ClassVar[bool] = False
     """Whether connections read rows between their inserts."""
-    rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
-    rows_per_transaction: int = Field(
-        1_000, ge=1, le=10**9, description="Rows that a connection inserts between two commits."
-    )
+    rules = (
+        Rule("workload.rows_per_transaction",
+             lambda config: "rows_per_transaction" in config.workload.model_fields_set
+             and config.workload.rows_per_transaction > config.workload.rows_per_connection,
+             "{load.rows_per_transaction} is more than the {load.rows_per_connection} rows of a connection",
+             "Raise workload.rows_per_connection, or lower this to at most that."),
+    )  # fmt: skip
+    rows_per_connection: int = Field(20_000, ge=1, le=10**10)
+    """Rows that each connection inserts."""
+    rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
+    """Rows that a connection inserts between two commits."""
 
     @property
     def rows(self) -> int:
@@ -42,15 +44,6 @@ class InsertLoad(DatabaseLoad):
     @property
     def work(self) -> Work:
         return Work(amount=self.rows, unit="rows")
-
-    def conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - they are its own
-        said = "rows_per_transaction" in self.model_fields_set
-        if said and self.rows_per_transaction > self.rows_per_connection:
-            yield SpecError(
-                f"{self.rows_per_transaction} is more than the {self.rows_per_connection} rows of a connection",
-                key="workload.rows_per_transaction",
-                hint="Raise workload.rows_per_connection, or lower this to at most that.",
-            )
 
 
 class RandomInsert(InsertLoad):
@@ -71,12 +64,8 @@ class Mixed(InsertLoad):
 
     with_reads = True
     kind: Literal["mixed"] = "mixed"
-    read_fraction: float = Field(
-        ge=0,
-        le=0.99,
-        description="The share of point reads among all operations. A connection reads random rows that it inserted itself.",
-        examples=[0.5],
-    )
+    read_fraction: float = Field(ge=0, le=0.99, examples=[0.5])
+    """The share of point reads among all operations. A connection reads random rows that it inserted itself."""
 
     @property
     def reads_per_row(self) -> float:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices, shown
-from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
@@ -51,32 +51,32 @@ class Pgbench(GeneratedLoad):
     """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
 
     module, engines = "pgbench", ("postgres",)
+    rules = (
+        Rule("workload.latency_limit_s",
+             lambda config: config.workload.latency_limit_s is not None and config.workload.rate is None,
+             "is for loads with a rate: only those know when a transaction is late", "Set a rate, or leave it out."),
+        Rule("workload.partitions", lambda config: 0 < (config.workload.partitions or 0) < config.layout.data_files,
+             "{load.partitions} partitions can't be spread over {config.layout.data_files} data files",
+             "Raise it to {config.layout.data_files}, or leave it out."),
+    )  # fmt: skip
     less_data = "lower workload.scale"
     rows_made_per_s = 150_000  # measured on two slow cores: 1.5 million in 10 to 15 s
     kind: Literal["pgbench"] = "pgbench"
-    scale: int = Field(
-        1, ge=1, le=100_000, description="The size of pgbench's tables: 100,000 accounts, 15 MB, for each."
-    )
-    scripts: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
-        ("tpcb-like",),
-        description="What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, "
-        'each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec\'s folder.',
-    )
-    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
-        None,
-        gt=0,
-        lt=1e6,
-        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted.",
-    )
-    protocol: Literal["simple", "extended", "prepared"] = Field(
-        "simple", description="How queries reach the server, as pgbench's option of that name."
-    )
-    fillfactor: int = Field(
-        100, ge=10, le=100, description="Share of a table's page that is filled at first, in per cent."
-    )
+    scale: int = Field(1, ge=1, le=100_000)
+    """The size of pgbench's tables: 100,000 accounts, 15 MB, for each."""
+    scripts: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = ("tpcb-like",)
+    """What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, each with
+    its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec's folder."""
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
+    """With a rate: transactions that would begin later than this after their moment are skipped, and counted."""
+    protocol: Literal["simple", "extended", "prepared"] = "simple"
+    """How queries reach the server, as pgbench's option of that name."""
+    fillfactor: int = Field(100, ge=10, le=100)
+    """Share of a table's page that is filled at first, in per cent."""
     partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
-        None, ge=1, le=1024, description="Hash partitions of pgbench_accounts. They go round robin over the data files."
+        None, ge=1, le=1024
     )
+    """Hash partitions of pgbench_accounts. They go round robin over the data files."""
 
     @property
     def rows_made(self) -> int:
@@ -104,13 +104,3 @@ class Pgbench(GeneratedLoad):
             if name not in SPREAD:
                 hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
                 yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)
-        if self.latency_limit_s is not None and self.rate is None:
-            hint = "Set a rate, or leave it out."
-            problem = "is for loads with a rate: only those know when a transaction is late"
-            yield SpecError(problem, key="workload.latency_limit_s", hint=hint)
-        if self.partitions is not None and self.partitions < config.layout.data_files:
-            hint = f"Raise it to {config.layout.data_files}, or leave it out."
-            yield SpecError(
-                f"{self.partitions} partitions can't be spread over {config.layout.data_files} data files",
-                key="workload.partitions", hint=hint,
-            )  # fmt: skip

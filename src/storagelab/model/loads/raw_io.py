@@ -2,64 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.errors import SpecError
-from storagelab.model.loads.base import Load, Work
+from storagelab.model.loads.base import Load, Rule, Work
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
 
-_LEAST_COUNTED_S = {True: 0.001, False: 1.0}
-"""The shortest counted part of a run, simulated or not. At the largest scale, the simulated world lives a thousandth of it.
-fio needs a second to be worth its start."""
+
+def _counted_s(config: Config) -> float:
+    return config.raw_load.duration_s - config.raw_load.warm_up_s
 
 
 class RawIo(Load):
     """Requests of one size to one volume, without a database."""
 
+    # At the largest scale, the simulated world lives a thousandth of a run. fio needs a second to be worth its start.
+    rules = (
+        Rule("workload.warm_up_s", lambda config: config.simulated and _counted_s(config) < 0.001,
+             "leaves less than 0.001 s to count", "Raise duration ({load.duration_s:g} s), which includes it."),
+        Rule("workload.warm_up_s", lambda config: not config.simulated and _counted_s(config) < 1,
+             "leaves less than 1 s to count", "Raise duration ({load.duration_s:g} s), which includes it."),
+        Rule("workload.read_fraction",
+             lambda config: config.workload.read_fraction is not None and config.workload.operation != "mixed",
+             "is for mixed requests, and workload.operation is {load.operation}",
+             'Leave it out, or set operation = "mixed".'),
+        Rule("workload.operation", lambda config: config.workload.operation == "mixed" and config.simulated,
+             "simulated drives take reads or writes, not a mix",
+             'Set "read" or "write"; or give the volume a path, and fio does the mix on your own drive.'),
+    )  # fmt: skip
+
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
-    operation: Literal["read", "write", "mixed"] = Field(
-        description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."
-    )
-    read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = Field(
-        None, description="Mixed requests only: the share of reads."
-    )
-    pattern: Literal["random", "sequential"] = Field(
-        description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."
-    )
-    block_bytes: int = Field(
-        ge=512, le=2**30, description="Size of a request, in whole sectors of 512 bytes.", examples=[8192]
-    )
-    threads: int = Field(1, ge=1, le=1024, description="Threads that send requests.")
-    outstanding: int = Field(1, ge=1, le=1024, description="Requests that each thread keeps in progress.")
-    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="Length of a run, including the warm-up.")
-    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="Time at the beginning of a run that is not counted.")
+    operation: Literal["read", "write", "mixed"]
+    """What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."""
+    read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
+    """Mixed requests only: the share of reads."""
+    pattern: Literal["random", "sequential"]
+    """Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."""
+    block_bytes: int = Field(ge=512, le=2**30, examples=[8192])
+    """Size of a request, in whole sectors of 512 bytes."""
+    threads: int = Field(1, ge=1, le=1024)
+    """Threads that send requests."""
+    outstanding: int = Field(1, ge=1, le=1024)
+    """Requests that each thread keeps in progress."""
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6)
+    """Length of a run, including the warm-up."""
+    warm_up_s: float = Field(0.0, ge=0, lt=1e6)
+    """Time at the beginning of a run that is not counted."""
 
     @property
     def work(self) -> Work:
         """How long one run must last."""
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
-
-    def conflicts(self, config: Config) -> Iterator[SpecError]:
-        least_s = _LEAST_COUNTED_S[config.simulated]
-        if self.duration_s - self.warm_up_s < least_s:
-            hint = f"Raise duration ({self.duration_s:g} s), which includes it."
-            yield SpecError(f"leaves less than {least_s:g} s to count", key="workload.warm_up_s", hint=hint)
-        if self.read_fraction is not None and self.operation != "mixed":
-            hint = 'Leave it out, or set operation = "mixed".'
-            yield SpecError(
-                f"is for mixed requests, and workload.operation is {self.operation}",
-                key="workload.read_fraction",
-                hint=hint,
-            )
-        if self.operation == "mixed" and config.simulated:
-            yield SpecError(
-                "simulated drives take reads or writes, not a mix", key="workload.operation",
-                hint='Set "read" or "write"; or give the volume a path, and fio does the mix on your own drive.',
-            )  # fmt: skip

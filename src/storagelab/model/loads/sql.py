@@ -8,84 +8,74 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
-from storagelab.model.loads.base import Data, GeneratedLoad, as_tuple
+from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple, broken
 from storagelab.model.loads.sysbench import whole_seconds
-from storagelab.model.values import Frozen, LeftOut
+from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 
-class WeightedFile(Frozen):
+class WeightedFile(Described):
     """A file with one kind of transaction, and how often it is picked against the others."""
 
-    file: str = Field(
-        min_length=1,
-        description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where "
-        "sysbench runs it, only `\\set NAME random(LEAST, MOST)` and `\\set NAME NUMBER` may stand in it besides SQL.",
-    )
-    weight: int = Field(1, ge=1, le=10**9, description="How often it is picked against the others.")
+    file: str = Field(min_length=1)
+    r"""A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where sysbench runs
+    it, only `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER` may stand in it besides SQL."""
+    weight: int = Field(1, ge=1, le=10**9)
+    """How often it is picked against the others."""
 
 
 class Sql(GeneratedLoad):
     """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
 
     module, engines = "sql", ("postgres", "mariadb")
+    rules = (
+        Rule("workload.setup", lambda config: not config.workload.setup and config.workload.restore is None,
+             "is missing: nothing makes the tables", 'setup = ["schema.sql"], or restore.'),
+    )  # fmt: skip
     less_data = "let workload.setup and workload.restore make less"
     own_database = True
     kind: Literal["sql"] = "sql"
-    setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        (),
-        description="Files of SQL that make and fill the tables, run by psql or mariadb in this order.",
-        examples=[["schema.sql"]],
-    )
-    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(
-        None,
-        min_length=1,
-        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of "
-        "mariadb-dump.",
-    )
+    setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field((), examples=[["schema.sql"]])
+    """Files of SQL that make and fill the tables, run by psql or mariadb in this order."""
+    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(None, min_length=1)
+    """A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of
+    mariadb-dump."""
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
-        description="What transactions do: files of SQL, as pgbench runs them, with weights.",
-        examples=[[{"file": "order.sql", "weight": 9}]],
+        examples=[[{"file": "order.sql", "weight": 9}]]
     )
-    protocol: Literal["simple", "extended", "prepared"] = Field(
-        "simple", description="How queries reach the server, as pgbench's option of that name. PostgreSQL only."
-    )
-    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
-        None,
-        gt=0,
-        lt=1e6,
-        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted. "
-        "PostgreSQL only.",
-    )
+    """What transactions do: files of SQL, as pgbench runs them, with weights."""
+    protocol: Literal["simple", "extended", "prepared"] = "simple"
+    """How queries reach the server, as pgbench's option of that name. PostgreSQL only."""
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
+    """With a rate: transactions that would begin later than this after their moment are skipped, and counted.
+    PostgreSQL only."""
 
     @property
     def data(self) -> Data:
         return Data(None, "your files make")
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
-        """A database of the user's own."""
-        if not self.setup and self.restore is None:
-            yield SpecError(
-                "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
-            )
         if config.target.engine == "mariadb":
             yield from whole_seconds(self)
-            yield from self._on_mariadb(config)
-        if config.layout.data_files > 1 and not config.layout.spread:
-            hint = 'Name the big tables: spread = ["orders"] in [layout].'
-            yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
+            yield from broken(config, _ON_MARIADB)
+        yield from broken(config, _OF_FILES)
 
-    def _on_mariadb(self, config: Config) -> Iterator[SpecError]:
-        """What sysbench, which runs the transactions there, can't do; and where the server leaves other tables."""
-        for name in ("protocol", "latency_limit_s"):
-            if name in self.model_fields_set:
-                hint = "Leave it out: on mariadb sysbench runs the transactions."
-                yield SpecError("is for pgbench, which knows postgres only", key=f"workload.{name}", hint=hint)
-        if config.target.attached and config.data_volumes and not config.layout.spread:
-            hint = 'Name the big tables: spread = ["orders"] in [layout]; or leave [volumes] out.'
-            problem = (
-                "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume"
-            )
-            yield SpecError(problem, key="layout.spread", hint=hint)
+
+_SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
+_ON_MARIADB = (
+    *(
+        Rule(f"workload.{name}", lambda config, name=name: name in config.workload.model_fields_set,
+             "is for pgbench, which knows postgres only", "Leave it out: on mariadb sysbench runs the transactions.")
+        for name in ("protocol", "latency_limit_s")
+    ),
+    Rule("layout.spread",
+         lambda config: config.target.attached and bool(config.data_volumes) and not config.layout.spread,
+         "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume",
+         f"{_SPREAD}; or leave [volumes] out."),
+)  # fmt: skip
+_OF_FILES = (
+    Rule("layout.spread", lambda config: config.layout.data_files > 1 and not config.layout.spread,
+         "is missing: there are several data files", f"{_SPREAD}."),
+)  # fmt: skip

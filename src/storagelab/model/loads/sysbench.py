@@ -21,14 +21,13 @@ class Sysbench(GeneratedLoad):
     less_data = "lower workload.tables or workload.table_size"
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"
-    script: str = Field(
-        "oltp_read_write",
-        min_length=1,
-        description="What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, "
-        "`oltp_insert` or another of sysbench's own, or a Lua file. A relative file starts at the spec's folder.",
-    )
-    tables: int = Field(1, ge=1, le=1024, description="Number of tables.")
-    table_size: int = Field(10_000, ge=1, le=10**10, description="Rows of each table.")
+    script: str = Field("oltp_read_write", min_length=1)
+    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
+    or another of sysbench's own, or a Lua file. A relative file starts at the spec's folder."""
+    tables: int = Field(1, ge=1, le=1024)
+    """Number of tables."""
+    table_size: int = Field(10_000, ge=1, le=10**10)
+    """Rows of each table."""
 
     @property
     def is_own(self) -> bool:

@@ -49,11 +49,8 @@ def pair_json(
 
 
 def _step(step: Step) -> dict[str, object]:
-    thing = step.thing
-    return {
-        "name": thing.name, "analogue": thing.analogue, "category": thing.category, "part": thing.part,
-        "before_s": step.before_s, "after_s": step.after_s, "change_s": _estimate(step.change),
-    }  # fmt: skip
+    thing = {name: getattr(step.thing, name) for name in ("name", "analogue", "category", "part")}
+    return {**thing, "before_s": step.before_s, "after_s": step.after_s, "change_s": _estimate(step.change)}
 
 
 def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
@@ -78,14 +75,10 @@ def _campaign(one: Campaign) -> dict[str, object]:
 
 
 def _comparison(one: Compare) -> dict[str, object]:
+    names = ("compared", "overall", "differs", "untested", "only_first", "only_second")
     return {
         "second": _campaign(one.second),
-        "compared": one.compared,
-        "overall": _estimate(one.overall),
-        "differs": one.differs,
-        "untested": one.untested,
-        "only_first": list(one.only_first),
-        "only_second": list(one.only_second),
+        **{name: getattr(one, name) for name in names},
         "cells": [asdict(cell) | {"ratio": _estimate(cell.ratio), "differs": cell.differs} for cell in one.matched],
     }
 

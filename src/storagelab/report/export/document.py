@@ -1,8 +1,7 @@
 """The export's form, field by field: the only place that names them. Pure.
 
-`as_json` makes these dictionaries, and the type checker compares it with them. From them, `make docs` writes the JSON schema
-beside this file and the tables of docs/reference/export.md. Within schema 1 fields may be added; none is renamed, removed or
-changed in meaning.
+`as_json` fills these forms. From them, `make docs` writes the JSON schema beside this file and the tables of
+docs/reference/export.md. Within schema 1 fields may be added; none is renamed, removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict, get_original_bases
+from typing_extensions import get_original_bases
 
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order
 from storagelab.report.export.findings_form import FindingsForm, LoadForm
-from storagelab.report.export.form import FORM, Level
-from storagelab.report.export.run_form import CellForm, RunForm
+from storagelab.report.export.run_form import CellForm, Form, Level, RunForm
 
 SCHEMA: Literal[1] = 1
 
 
-@with_config(FORM)
-class Spec(TypedDict):
+class Spec(Form):
     source: str
     """The spec's file, as it was named."""
     sha256: str
@@ -33,16 +30,14 @@ class Spec(TypedDict):
     """The spec as it was written."""
 
 
-@with_config(FORM)
-class FactorForm(TypedDict):
+class FactorForm(Form):
     name: str
     """The path of a key, or the name of labelled levels."""
     levels: Annotated[list[Level], Field(min_length=1)]
     """Values or labels, in the spec's order."""
 
 
-@with_config(FORM)
-class Opening(TypedDict):
+class Opening(Form):
     """What comes before the cells."""
 
     schema: Literal[1]
@@ -66,7 +61,6 @@ class Opening(TypedDict):
     """The factors, in the spec's order."""
 
 
-@with_config(FORM)
 class Document(Opening):
     cells: list[CellForm]
     """Every planned cell, in the spec's order, with its runs ([below](#a-cell))."""
@@ -103,14 +97,14 @@ def _schema_of(form: Any) -> dict[str, Any]:
 def _describe_inherited(form: Any, schema: dict[str, Any]) -> None:
     """Fields that a form inherits get the description that they have there: pydantic reads only the form's own."""
     for base in get_original_bases(form):
-        for name, field in _schema_of(base)["properties"].items() if base is not TypedDict else ():
+        for name, field in _schema_of(base)["properties"].items():
             schema["properties"][name].setdefault("description", field.get("description", ""))
 
 
 def json_schema() -> Mapping[str, Any]:
     """The form as a JSON schema (2020-12)."""
     schema = _schema_of(Document)
-    for form in (RunForm, CellForm, LoadForm, FindingsForm):
+    for form in (RunForm, LoadForm, FindingsForm):
         _describe_inherited(form, schema["$defs"][form.__name__])
     _describe_inherited(Document, schema)
     opening = {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, get_args
 
-from pydantic import Field, with_config
-from typing_extensions import TypedDict
+from pydantic import Field
 
 from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
 from storagelab.findings.cautions import kinds
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
-from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
+from storagelab.report.export.run_form import Form, Interval, Level, Levels, Table, dumped
 
 
 def _facts(schema: dict[str, Any]) -> None:
@@ -22,16 +21,14 @@ def _facts(schema: dict[str, Any]) -> None:
 Fact = Annotated[str, Field(json_schema_extra=_facts)]
 
 
-@with_config(FORM)
-class LeftRace(TypedDict):
+class LeftRace(Form):
     cell_id: str
     """The cell."""
     after_round: Annotated[int, Field(ge=2)]
     """The last round that it ran in."""
 
 
-@with_config(FORM)
-class RaceForm(TypedDict):
+class RaceForm(Form):
     within: Annotated[float, Field(ge=0)]
     """The margin, as a share of the time; 0 = none."""
     rounds: Annotated[int, Field(ge=0)]
@@ -50,16 +47,14 @@ class RaceForm(TypedDict):
     """Always `null`: earlier versions had races that began in small worlds."""
 
 
-@with_config(FORM)
-class LeftOutForm(TypedDict):
+class LeftOutForm(Form):
     cell_id: str
     """The cell."""
     repetition: int
     """The run's repetition."""
 
 
-@with_config(FORM)
-class Concluded(TypedDict):
+class Concluded(Form):
     """What is concluded of the layouts under one load."""
 
     verdict: Verdict
@@ -80,7 +75,6 @@ class Concluded(TypedDict):
     where nothing is tied with it, or if there are several loads."""
 
 
-@with_config(FORM)
 class LoadForm(Concluded):
     load: Levels
     """Its levels, by factor. A factor is a load or another condition if it sets only keys of `workload`, `between_runs` and
@@ -91,8 +85,7 @@ class LoadForm(Concluded):
     """The cell with the smallest time."""
 
 
-@with_config(FORM)
-class ComparisonForm(TypedDict):
+class ComparisonForm(Form):
     cell_id: str
     """The cell."""
     best_cell_id: str
@@ -112,8 +105,7 @@ class ComparisonForm(TypedDict):
     where it is told apart, or where not all can be compared."""
 
 
-@with_config(FORM)
-class EffectForm(TypedDict):
+class EffectForm(Form):
     factor: str
     """The factor."""
     level: Level
@@ -134,8 +126,7 @@ class EffectForm(TypedDict):
     """The levels were run in different blocks: not tested."""
 
 
-@with_config(FORM)
-class CautionForm(TypedDict):
+class CautionForm(Form):
     kind: str
     """The kind of caution ([below](#cautions))."""
     severity: Literal["note", "caution"]
@@ -148,8 +139,7 @@ class CautionForm(TypedDict):
     """The caution in words."""
 
 
-@with_config(FORM)
-class AnswerForm(TypedDict):
+class AnswerForm(Form):
     lines: Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=8)]
     """The answer in words, the same as on the terminal and the page."""
     provenance: Provenances | None
@@ -178,7 +168,6 @@ class AnswerForm(TypedDict):
     """The margin that the spec sets, as a share, or `null`."""
 
 
-@with_config(FORM)
 class FindingsForm(Concluded):
     compared: NotRequired[Compared]
     """The quantity whose ratios are given. `time-per-row`: cells insert different numbers of rows. `time-per-request`: raw

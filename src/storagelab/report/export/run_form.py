@@ -1,10 +1,10 @@
-"""The export's form of a cell and its runs. Pure."""
+"""The export's form of a cell and its runs, and what all forms have in common. Pure."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field, WithJsonSchema, with_config
+from pydantic import ConfigDict, Field, GetPydanticSchema, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from storagelab.findings.reached import Reached
@@ -12,11 +12,30 @@ from storagelab.model.durability import Commits, Deciding
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Status
 from storagelab.model.waits import Category, Method
-from storagelab.report.export.form import FORM, Amount, Count, Interval, Levels, Table, dumped
+
+FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 @with_config(FORM)
-class WaitingTask(TypedDict):
+class Form(TypedDict):
+    """A table of the export."""
+
+
+def dumped(model: Any) -> GetPydanticSchema:
+    """The form of a value that is dumped from this model."""
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(model))
+
+
+_SCALAR = {"type": ["string", "number", "boolean"]}
+Level = Annotated[object, WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]})]
+Levels = dict[str, Level]
+Amount = Annotated[float | None, Field(ge=0)]
+Count = Annotated[int | None, Field(ge=0)]
+Interval = Annotated[list[float] | None, Field(min_length=2, max_length=2)]
+Table = Annotated[object, WithJsonSchema({"type": "object"})]
+
+
+class WaitingTask(Form):
     at_s: float
     """Seconds since the start."""
     wait_type: str
@@ -31,16 +50,14 @@ class WaitingTask(TypedDict):
     """Who held it, or empty."""
 
 
-@with_config(FORM)
-class SeriesForm(TypedDict):
+class SeriesForm(Form):
     at_s: list[float | None]
     """The end of each interval: one second in a measured run, longer in a simulated one."""
     columns: dict[str, list[float | None]]
     """Name -> means over the intervals."""
 
 
-@with_config(FORM)
-class CheckForm(TypedDict):
+class CheckForm(Form):
     name: str
     """What was checked."""
     asked: str
@@ -53,8 +70,7 @@ class CheckForm(TypedDict):
     """Where it was read."""
 
 
-@with_config(FORM)
-class Observer(TypedDict):
+class Observer(Form):
     sampler_cpu_s: float
     """CPU time of the sampler."""
     session_cpu_s: Amount
@@ -67,8 +83,7 @@ class Observer(TypedDict):
     """For how long nothing could be seen."""
 
 
-@with_config(FORM)
-class DurabilityForm(TypedDict):
+class DurabilityForm(Form):
     commits: Commits
     """What happens to commits."""
     settings: Annotated[list[Any], dumped(list[Deciding])]
@@ -90,7 +105,7 @@ _CATEGORY = "The class by which waits are joined across engines ([list](../expla
         },
     )
 )
-class Wait(TypedDict):
+class Wait(Form):
     wait_type: Annotated[str, Field(min_length=1)]
     """The engine's own name."""
     wait_s: Annotated[float, Field(ge=0)]
@@ -112,8 +127,7 @@ class Wait(TypedDict):
     """False for CPU time, which is here for the audit."""
 
 
-@with_config(FORM)
-class Planned(TypedDict):
+class Planned(Form):
     """Which run it is, and how it ended."""
 
     repetition: int
@@ -138,8 +152,7 @@ class Planned(TypedDict):
     """How long it took, with set-up and teardown."""
 
 
-@with_config(FORM)
-class Measured(TypedDict):
+class Measured(Form):
     """What a run measured; of a failed run, `null` and empty lists."""
 
     provenance: Provenances | None
@@ -211,16 +224,14 @@ class RunForm(Planned, Measured):
     """One run."""
 
 
-@with_config(FORM)
-class LatencyForm(TypedDict):
+class LatencyForm(Form):
     value_s: float
     """The figure over all transactions of the cell's runs."""
     ci95_s: Interval
     """Its 95 % interval, over the runs."""
 
 
-@with_config(FORM)
-class Rate(TypedDict):
+class Rate(Form):
     mean: float
     """The arithmetic mean of the runs."""
     ci95: Interval
@@ -231,8 +242,7 @@ class Rate(TypedDict):
     """Its 95 % interval."""
 
 
-@with_config(FORM)
-class Summary(TypedDict):
+class Summary(Form):
     mean_s: Amount
     """The arithmetic mean of the completion times; `null` without a usable run."""
     median_s: Amount
@@ -273,14 +283,7 @@ class Summary(TypedDict):
     takes."""
 
 
-@with_config(FORM)
-class BurnIn(TypedDict):
-    burn_in: NotRequired[list[RunForm]]
-    """Only if the spec has a burn-in: its runs, from which nothing is concluded."""
-
-
-@with_config(FORM)
-class CellForm(BurnIn):
+class CellForm(Form):
     cell_id: Annotated[str, Field(min_length=1)]
     """Its id, the same in every run of the same spec."""
     levels: Levels
@@ -291,5 +294,7 @@ class CellForm(BurnIn):
     """The spec's tables with this cell's levels put in and defaults filled in."""
     runs: list[RunForm]
     """Every stored run by repetition and attempt, failed ones too, without those of a burn-in."""
+    burn_in: NotRequired[list[RunForm]]
+    """Only if the spec has a burn-in: its runs, from which nothing is concluded."""
     summary: Summary
     """Figures over the usable runs ([below](#its-summary))."""

@@ -1,4 +1,5 @@
-"""What is stored, and what is concluded from it, as tidy tables: a row for each thing, a column for each factor. Pure.
+"""What is stored, and what is concluded from it, as tidy tables: a row for each thing, a column for each factor; and
+these as CSV and as a SQLite file. Pure.
 
 Every table begins with `cell_id` and a column for each factor under its own name, so that any two can be joined and
 grouped. Unknown is None. Times are seconds; the ends of names say other units.
@@ -6,8 +7,12 @@ grouped. Unknown is None. Times are seconds; the ends of names say other units.
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -165,11 +170,11 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
-    fields: dict[str, Value] = {
-        "provenance": cell.provenance, "connections": cell.connections, "data_files": cell.data_files,
-        "runs_planned": cell.runs_planned, "runs_ok": cell.runs_ok, "runs_unverified": cell.runs_unverified,
-        "runs_failed": cell.runs_failed, "explained": cell.explained, "verdict": _verdict(findings, cell.cell_id),
-    }  # fmt: skip
+    names = (
+        "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "explained",
+    )  # fmt: skip
+    fields: dict[str, Value] = {name: getattr(cell, name) for name in names}
+    fields["verdict"] = _verdict(findings, cell.cell_id)
     if cell.elapsed_s is not None:
         spread = cell.elapsed_s
         fields |= _with_ends("mean", spread.mean, "_s")
@@ -198,3 +203,45 @@ def _verdict(findings: Findings, cell_id: str) -> str | None:
         return "tied"
     compared = next((row for row in findings.comparisons if row.cell_id == cell_id), None)
     return "slower" if compared is not None and compared.distinguishable else None
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
+    """One row per stored run, failed ones too; a column per factor under its own name. Unknown = empty."""
+    return _csv(of_runs(experiment, plan, runs))
+
+
+def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
+    """One row per run and wait type, uncut, CPU and its queue included; runs without waits have no row."""
+    return _csv(of_waits(experiment, plan, runs))
+
+
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(map(_field, row) for row in table.rows)
+    return text.getvalue()
+
+
+def _field(value: Value) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def sqlite_file(tables: Mapping[str, Table]) -> bytes:
+    """A database with these tables by their names. Columns have no declared type: a factor's levels may be of several."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for name, table in tables.items():
+            connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(map(_quoted, table.columns))})")
+            marks = ", ".join("?" * len(table.columns))
+            connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({marks})", table.rows)
+        connection.commit()
+        return connection.serialize()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -13,20 +13,20 @@ from real_servers import site_at
 from simulated_specs import planned
 
 from storagelab.model.measurement import Run
-from storagelab.run import errands, messages
-from storagelab.run.dealing import Slice
-from storagelab.run.errands import MeasuredRun, SimulatedRuns, slice_in, slice_message
+from storagelab.run import messages, requests
 from storagelab.run.messages import NoMessage, packed, read
+from storagelab.run.requests import MeasuredRun, SimulatedRuns, batch_in, batch_message
+from storagelab.run.scheduling import Batch
 from storagelab.targets.states import Carried
 
 
 @pytest.fixture
-def task() -> Slice:
+def task() -> Batch:
     block = planned().blocks[0]
-    return Slice(block, {0: 1, 1: 2}, site_at(Path()), Carried(b"drives"), 5.0)
+    return Batch(block, {0: 1, 1: 2}, site_at(Path()), Carried(b"drives"), 5.0)
 
 
-def runs_of(task: Slice, host: str = "db1") -> list[Run]:
+def runs_of(task: Batch, host: str = "db1") -> list[Run]:
     environment = {**make_environment(), "host": {"name": host}}
     return [
         make_run(
@@ -37,14 +37,14 @@ def runs_of(task: Slice, host: str = "db1") -> list[Run]:
     ]  # fmt: skip
 
 
-def told(task: Slice, change: Callable[[list[dict[str, Any]]], object] = lambda _: None) -> bytes:
-    runs = json.loads(errands.outcomes(runs_of(task)))
+def told(task: Batch, change: Callable[[list[dict[str, Any]]], object] = lambda _: None) -> bytes:
+    runs = json.loads(requests.outcomes(runs_of(task)))
     change(runs)
     return json.dumps(runs).encode()
 
 
 def test_a_slice_arrives_as_it_left(task):
-    arrived, campaign = slice_in(slice_message(task, "mine"))
+    arrived, campaign = batch_in(batch_message(task, "mine"))
     assert arrived._replace(state=task.state) == task
     assert (arrived.state.read(), campaign) == (b"drives", "mine")
 

@@ -1,6 +1,7 @@
-"""The errands of a campaign's workers: how slices and questions are told to them, and what their answers must hold.
+"""What a campaign's workers are asked to do: how batches and questions are sent to them, what answers must hold, and the
+functions that do it there, which take bytes and return bytes.
 
-What this machine knows of a run does not come back: only its outcome does, and it is checked against the slice that was sent.
+What this machine knows of a run does not come back: only its outcome does, and it is checked against the batch that was sent.
 """
 
 from __future__ import annotations
@@ -12,23 +13,22 @@ from datetime import datetime
 from pydantic import Field, TypeAdapter, field_validator
 
 from storagelab.model.measurement import Measurement, Run, Status, host_of
-from storagelab.model.plan import Cell, PlannedRun, unpacked
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.values import MOST, Frozen
-from storagelab.run import messages
-from storagelab.run.dealing import Slice
+from storagelab.run import fleet, loop, messages
 from storagelab.run.fleet import Asked, Found
 from storagelab.run.loop import Made
 from storagelab.run.messages import NoMessage
+from storagelab.run.scheduling import Batch
 from storagelab.targets import Site
 from storagelab.targets.states import Carried, is_packed
 
-_WORKER = "storagelab.run.worker"
 _MOST_WORK = 2**63 - 1
-_SLICE_PARTS = 3
+_BATCH_PARTS = 3
 
 
-class _SliceHead(Frozen):
-    """What a slice is, beside its block and the state of its drives."""
+class _BatchHead(Frozen):
+    """What a batch is, beside its block and the state of its drives."""
 
     wanted: dict[int, int]
     site: Site
@@ -79,33 +79,38 @@ def _check(measurement: Measurement) -> None:
 
 
 _OUTCOMES = TypeAdapter(tuple[Outcome, ...])
+_BLOCK = TypeAdapter(PlannedBlock)
 
 
-# --- slices ----------------------------------------------------------------------------------------------------------
+# --- batches ----------------------------------------------------------------------------------------------------------
 
 
-def slice_message(task: Slice, campaign: str = "") -> bytes:
+def batch_message(task: Batch, campaign: str = "") -> bytes:
     budget_s = task.budget_s if math.isfinite(task.budget_s) else None
-    head = _SliceHead.model_construct(wanted=task.wanted, site=task.site, budget_s=budget_s, campaign=campaign)
-    return messages.packed(head.model_dump_json().encode(), task.block.packed, Carried(task.state.kept()).packed())
+    head = _BatchHead.model_construct(wanted=task.wanted, site=task.site, budget_s=budget_s, campaign=campaign)
+    return messages.packed(
+        head.model_dump_json().encode(), _BLOCK.dump_json(task.block), Carried(task.state.kept()).packed()
+    )
 
 
-def slice_in(message: bytes) -> tuple[Slice, str]:
-    """The slice, and its campaign. Raises ValueError."""
+def batch_in(message: bytes) -> tuple[Batch, str]:
+    """The batch, and its campaign. Raises ValueError."""
     parts = messages.unpacked(message)
-    if len(parts) != _SLICE_PARTS:
-        raise NoMessage("it is no slice")
-    head, block = _SliceHead.model_validate_json(parts[0]), unpacked(parts[1])
+    if len(parts) != _BATCH_PARTS:
+        raise NoMessage("it is no batch")
+    head, block = _BatchHead.model_validate_json(parts[0]), _BLOCK.validate_json(parts[1])
+    if not block.runs or any(run.cell_id not in block.cells for run in block.runs):
+        raise NoMessage("a block needs runs, and a cell for each")
     budget_s = math.inf if head.budget_s is None else head.budget_s
-    return Slice(block, head.wanted, head.site, Carried(parts[2]), budget_s), head.campaign
+    return Batch(block, head.wanted, head.site, Carried(parts[2]), budget_s), head.campaign
 
 
 def outcomes(runs: Sequence[Run]) -> bytes:
     return _OUTCOMES.dump_json(tuple(map(Outcome.of, runs)))
 
 
-def _runs_in(part: bytes, task: Slice) -> tuple[Run, ...]:
-    """The first runs of the slice, in order. Raises ValueError."""
+def _runs_in(part: bytes, task: Batch) -> tuple[Run, ...]:
+    """The first runs of the batch, in order. Raises ValueError."""
     told = _OUTCOMES.validate_json(part)
     wanted = sorted(task.wanted.items())
     if not 1 <= len(told) <= len(wanted):
@@ -121,14 +126,14 @@ def _runs_in(part: bytes, task: Slice) -> tuple[Run, ...]:
 
 
 class SimulatedRuns:
-    """Runs of a slice, made by any worker. The state of its drives travels there and back."""
+    """Runs of a batch, made by any worker. The state of its drives travels there and back."""
 
-    entry = f"{_WORKER}:simulate"
+    entry = f"{__name__}:simulate"
 
-    def message(self, task: Slice) -> bytes:
-        return slice_message(task)
+    def message(self, task: Batch) -> bytes:
+        return batch_message(task)
 
-    def news(self, task: Slice, host: str, parts: Sequence[bytes]) -> tuple[Made, ...]:  # noqa: ARG002 - any host will do
+    def news(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Made, ...]:  # noqa: ARG002 - any host will do
         told, state = parts
         if state and not is_packed(state):
             raise NoMessage("the state of its drives is not packed")
@@ -138,15 +143,15 @@ class SimulatedRuns:
 class MeasuredRun:
     """A run of a real server, made on its host. `campaign` is unlike those that the worker served before."""
 
-    entry = f"{_WORKER}:measure"
+    entry = f"{__name__}:measure"
 
     def __init__(self, campaign: str) -> None:
         self._campaign = campaign
 
-    def message(self, task: Slice) -> bytes:
-        return slice_message(task, self._campaign)
+    def message(self, task: Batch) -> bytes:
+        return batch_message(task, self._campaign)
 
-    def news(self, task: Slice, host: str, parts: Sequence[bytes]) -> tuple[Run, ...]:
+    def news(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Run, ...]:
         (told,) = parts
         runs = _runs_in(told, task)
         for run in runs:
@@ -161,25 +166,64 @@ class MeasuredRun:
 class LookAround:
     """The checks of `run` and `doctor` on a host."""
 
-    entry = f"{_WORKER}:look_around"
+    entry = f"{__name__}:look_around"
 
     def message(self, task: Asked) -> bytes:
         return messages.packed(task.model_dump_json().encode())
 
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[Found, ...]:  # noqa: ARG002 - of any host
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         (told,) = parts
         return (Found.model_validate_json(told),)
 
 
-class CleanUp:
+class CleanUp(LookAround):
     """Removes the templates of a campaign that is over."""
 
-    entry = f"{_WORKER}:clean_up"
+    entry = f"{__name__}:clean_up"
 
-    def message(self, task: Asked) -> bytes:
-        return messages.packed(task.model_dump_json().encode())
-
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[str, ...]:  # noqa: ARG002 - of any host
+    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         if parts:
             raise NoMessage("it has more to say than was asked")
         return ("",)
+
+
+# --- on a worker, where Dask finds these functions by their names ----------------------------------------------------
+
+
+def simulate(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        news: list[loop.News] = []
+        loop.make_elsewhere(batch_in(message)[0], news.append)
+        (made,) = news
+        assert isinstance(made, Made)
+        assert isinstance(made.state, Carried)
+        return [outcomes(made.runs), made.state.packed()]
+
+    return messages.answer_of(do)
+
+
+def measure(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        runs: list[Run] = []
+        task, campaign = batch_in(message)
+        fleet.make_on_host(campaign, task, runs.append)
+        return [outcomes(runs)]
+
+    return messages.answer_of(do)
+
+
+def look_around(message: bytes) -> bytes:
+    return messages.answer_of(lambda: [fleet.look_around(_asked(message)).model_dump_json().encode()])
+
+
+def clean_up(message: bytes) -> bytes:
+    def do() -> list[bytes]:
+        fleet.clean_up(_asked(message))
+        return []
+
+    return messages.answer_of(do)
+
+
+def _asked(message: bytes) -> Asked:
+    (asked,) = messages.unpacked(message)
+    return Asked.model_validate_json(asked)

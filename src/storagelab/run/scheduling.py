@@ -1,4 +1,4 @@
-"""Deals runs to processes: blocks in slices, for any number of processes. Pure."""
+"""Which process makes which runs: blocks in batches, for any number of processes. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.targets import Site
 from storagelab.targets.states import Kept
 
-_SLICES = 8
+_BATCHES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
 large enough that loading the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 is as good for few
 processes, but with 9 blocks on 8 processes the last block would begin too late."""
-_WORTH_AHEAD = 2
-"""A slice is dealt ahead while slices have so many runs. Later, it might wait for a process while another has nothing."""
 ATTEMPTS = 3
 """A run is given up after this many processes ended at it."""
 
@@ -33,7 +31,7 @@ def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, ag
     ]
 
 
-class Slice(NamedTuple):
+class Batch(NamedTuple):
     """The wanted runs of a block, each with the number of its attempt, and where the block keeps its drives."""
 
     block: PlannedBlock
@@ -49,7 +47,7 @@ class Slice(NamedTuple):
     def number(self) -> int:
         return self.block.number
 
-    def split(self, runs: int) -> tuple[Slice, Slice]:
+    def split(self, runs: int) -> tuple[Batch, Batch]:
         """Its first wanted `runs`, and the rest."""
         wanted = sorted(self.wanted.items())
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
@@ -57,59 +55,55 @@ class Slice(NamedTuple):
 
 @dataclass
 class _InWork:
-    """A slice that was dealt, and what it has not reported yet."""
+    """A batch that was scheduled, and what it has not reported yet."""
 
-    slice: Slice
+    batch: Batch
     unreported: dict[int, int]
     """Sequence of a run -> its position in the block."""
 
     @classmethod
-    def of(cls, dealt: Slice) -> _InWork:
-        return cls(dealt, {dealt.block.runs[at].sequence: at for at in dealt.wanted})
+    def of(cls, scheduled: Batch) -> _InWork:
+        return cls(scheduled, {scheduled.block.runs[at].sequence: at for at in scheduled.wanted})
 
     @property
-    def left(self) -> Slice:
-        wanted = self.slice.wanted
-        return self.slice._replace(wanted={at: wanted[at] for at in self.unreported.values()})
+    def left(self) -> Batch:
+        wanted = self.batch.wanted
+        return self.batch._replace(wanted={at: wanted[at] for at in self.unreported.values()})
 
 
-class Dealer:
-    """Picks the slice for a free process: the next few runs of the idle block with the most runs left.
+class Schedule:
+    """Picks the batch for a free process: the next few runs of the idle block with the most runs left.
 
-    So all blocks shrink together, and the slices with them, and no long block remains at the end.
+    So all blocks shrink together, and the batches with them, and no long block remains at the end.
     """
 
-    def __init__(self, todo: Sequence[Slice], processes: int) -> None:
+    def __init__(self, todo: Sequence[Batch], processes: int) -> None:
         self.processes = processes
-        self._left: dict[int, Slice] = {}
-        """Block -> its runs not dealt yet."""
+        self._left: dict[int, Batch] = {}
+        """Block -> its runs not scheduled yet."""
         self._runs_left = 0
         self._in_work: dict[int, _InWork] = {}
         self._offered: list[tuple[int, int, int]] = []
-        """A heap of blocks that may be dealt, those with the most runs left first: (-runs, number of the offer, block).
+        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, number of the offer, block).
         Entries that no longer hold are skipped."""
         self._offers = itertools.count()
         self._losses: dict[tuple[int, int], int] = {}
         """Block and position of a run -> how many processes died at it."""
-        for slice_ in todo:
-            self._put(slice_)
+        for batch in todo:
+            self._put(batch)
 
-    def deal(self, *, ahead: bool = False) -> Slice | None:
-        """A slice to begin now, for a process that is free; None if no block is. `ahead`: a slice to begin later, for a
-        process that is not free yet; None also if so few runs are left that it may be wanted elsewhere sooner."""
-        runs = self._runs()
-        if ahead and (runs < _WORTH_AHEAD or len(self._left) <= self.processes):
-            return None
-        number = self._next()
+    def assign(self) -> Batch | None:
+        """A batch for a process that is free; None if no block is."""
+        runs, number = self._runs(), self._next()
         if number is None:
             return None
         chosen = self._left.pop(number)
         self._runs_left -= len(chosen.wanted)
-        dealt, rest = chosen.split(runs)
-        self._in_work[number] = _InWork.of(dealt)
+        scheduled, rest = chosen.split(runs)
+        self._in_work[number] = _InWork.of(scheduled)
         if rest.wanted:
             self._put(rest)
-        return dealt
+        return scheduled
 
     def _next(self) -> int | None:
         """The idle block with the most runs left; for a single process the first one, as it makes whole blocks."""
@@ -121,7 +115,7 @@ class Dealer:
                 return number
         return None
 
-    def _put(self, left: Slice) -> None:
+    def _put(self, left: Batch) -> None:
         self._left[left.number] = left
         self._runs_left += len(left.wanted)
         self._offer(left.number)
@@ -133,39 +127,39 @@ class Dealer:
     def _runs(self) -> int:
         if self.processes == 1 or len(self._left) <= self.processes:
             return self._runs_left  # no reason to hand blocks to other processes
-        return max(1, self._runs_left // (_SLICES * self.processes))
+        return max(1, self._runs_left // (_BATCHES * self.processes))
 
     def told_of(self, run: Run) -> None:
-        """Take note of a finished run. The last run of a slice frees its process and its block."""
+        """Take note of a finished run. The last run of a batch frees its process and its block."""
         unreported = self._in_work[run.block].unreported
         del unreported[run.sequence]
         if not unreported:
             del self._in_work[run.block]
             self._offer(run.block)
 
-    def freed(self, dealt: Slice) -> None:
-        """The process of this slice is free again. Its unreported runs, if any, are dealt again: they were not begun."""
-        if (slice_ := self._taken_back(dealt)) is not None:
-            self._put(slice_)
+    def freed(self, scheduled: Batch) -> None:
+        """The process of this batch is free again. Its unreported runs, if any, are scheduled again: they were not begun."""
+        if (batch := self._taken_back(scheduled)) is not None:
+            self._put(batch)
 
-    def _taken_back(self, dealt: Slice) -> Slice | None:
-        """All runs left of the block, if some of this slice are unreported; they are out of work from now on."""
-        block = dealt.number
+    def _taken_back(self, scheduled: Batch) -> Batch | None:
+        """All runs left of the block, if some of this batch are unreported; they are out of work from now on."""
+        block = scheduled.number
         in_work = self._in_work.get(block)
-        if in_work is None or not dealt.wanted.keys() >= set(in_work.unreported.values()):
+        if in_work is None or not scheduled.wanted.keys() >= set(in_work.unreported.values()):
             return None  # it had reported all its runs; what is in work there is another process's
         del self._in_work[block]
-        slice_ = in_work.left
+        batch = in_work.left
         rest = self._left.pop(block, None)
         if rest is None:
-            return slice_
+            return batch
         self._runs_left -= len(rest.wanted)
-        return slice_._replace(wanted=slice_.wanted | rest.wanted)
+        return batch._replace(wanted=batch.wanted | rest.wanted)
 
-    def lost(self, dealt: Slice) -> Slice | None:
-        """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
-        run and all later ones of its block are given up: they count as in work, and must be reported."""
-        block, whole = dealt.number, self._taken_back(dealt)
+    def lost(self, scheduled: Batch) -> Batch | None:
+        """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often at one run,
+        that run and all later ones of its block are given up: they count as in work, and must be reported."""
+        block, whole = scheduled.number, self._taken_back(scheduled)
         if whole is None:
             return None
         at = block, min(whole.wanted)
