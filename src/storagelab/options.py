@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings import FitKind
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]

@@ -8,17 +8,28 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, stats, steady, verdicts
+from storagelab.findings import (
+    FitKind,
+    drive_states,
+    hosts,
+    latencies,
+    limits,
+    samples,
+    spending,
+    stats,
+    steady,
+    verdicts,
+)
 from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import (
     CellSummary,
     Compared,
     Estimate,
     Findings,
+    JudgedByLoad,
     Point,
     Sample,
     WaitChange,
@@ -78,18 +89,10 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         factors=experiment.factors,
         runs_planned=len(plan.runs),
         runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
-        verdict=judged.verdict,
-        best=judged.best,
-        tied=judged.tied,
-        worst=judged.worst,
-        fastest=judged.fastest,
-        not_compared=judged.not_compared,
-        at_most_slower=judged.at_most_slower,
+        **dict(judged),
         fit=fit,
         left_out=basis.left_out,
         cells=summaries,
-        comparisons=judged.comparisons,
-        loads=judged.loads,
         effects=stated.effects,
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
@@ -119,7 +122,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
 
 
 def _with_fitted_means(
-    cells: Sequence[CellSummary], fitted: stats.Fit, judged: verdicts.Judged, compared: Compared
+    cells: Sequence[CellSummary], fitted: stats.Fit, judged: JudgedByLoad, compared: Compared
 ) -> Iterator[CellSummary]:
     """The cells with the means that comparisons use, instead of arithmetic means, which one odd run can reverse."""
     picked_from = _picked_from(cells, judged)
@@ -152,7 +155,7 @@ def _fitted(sample: Sample, mean: Estimate) -> Sample:
     return sample.model_copy(update={"mean": mean, "arithmetic": sample.mean})
 
 
-def _picked_from(cells: Sequence[CellSummary], judged: verdicts.Judged) -> dict[str, int]:
+def _picked_from(cells: Sequence[CellSummary], judged: JudgedByLoad) -> dict[str, int]:
     """For each cell that is the fastest of several, the number of these."""
     if judged.loads:
         return {load.fastest: len(load.cells) for load in judged.loads if load.fastest is not None}

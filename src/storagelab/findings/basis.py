@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import hosts, irregular, stats
-from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings import FitKind, hosts, irregular, stats
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.times import (
     blocks_judged,

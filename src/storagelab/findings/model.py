@@ -7,13 +7,13 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_serializer, model_validator
 
-from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings import FitKind
 from storagelab.findings.reached import Reached
 from storagelab.findings.spending import Spent
 from storagelab.model.engines import Provenance, Provenances
@@ -278,19 +278,48 @@ Verdict = Literal[
 ]  # fmt: skip
 
 
-class LoadVerdict(Frozen):
-    """The conclusions about layouts under one load or other condition; `load` = its factors' levels. The other fields are as
-    in `Findings`, for its own `cells`."""
+class Judged(Frozen):
+    """What is concluded about layouts.
+
+    "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower; "indistinguishable" = no
+    cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" = enough runs, but each cell's
+    were made in a separate stretch of time, so nothing can be tested.
+    """
+
+    verdict: Verdict
+    best: tuple[str, ...] = Field(description="the fastest cell's id, then the tied ones; empty without a verdict")
+    tied: tuple[str, ...] = Field(description="the cells that can't be told apart from the fastest")
+    fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
+    worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
+    not_compared: tuple[str, ...] = Field(
+        (),
+        description="cells that share too few rounds with the fastest: neither tied nor slower; they rule out a winner",
+    )
+    at_most_slower: float | None = Field(
+        None,
+        description="the ratio that the time of the nominally fastest over that of the truly fastest does not exceed, at "
+        "95 %; None where nothing is tied with it, or not all can be compared",
+    )
+
+
+class LoadVerdict(Judged):
+    """The same for the `cells` under one load or other condition; `load` = its factors' levels."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
-    verdict: Verdict
-    best: tuple[str, ...]
-    tied: tuple[str, ...]
-    fastest: str | None = None
-    worst: str | None = None
-    not_compared: tuple[str, ...] = ()
-    at_most_slower: float | None = None
+
+
+class JudgedByLoad(Judged):
+    """The same over all loads.
+
+    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
+    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
+    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
+    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
 
 
 class RaceSummary(Frozen):
@@ -413,22 +442,10 @@ class Caution(Frozen, ABC):
         return {"kind": self.kind} | handler(self)
 
 
-class Findings(Frozen):
+class Findings(JudgedByLoad):
     """Everything concluded about one experiment.
 
-    `best` is a set: the fastest cell's id first, then those that can't be told apart from it, which `tied` lists
-    again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
-    verdict or not; `wait_changes` compares them.
-    `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
-    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" =
-    enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
-    `not_compared` = cells that share too few rounds with the fastest: they are neither tied nor slower, and while there is
-    one, nothing is the winner. `at_most_slower` = the ratio that the time of the nominally fastest over that of the truly
-    fastest does not exceed, at 95 %; None where nothing is tied with it, or not all can be compared.
-    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
-    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
-    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
-    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    `wait_changes` compares the fastest and the slowest cell.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
     for raw I/O and "time-per-transaction" for generated loads, whose runs all have the length that the spec sets;
     "latency-p99" and the like where the spec asks for that.
@@ -441,24 +458,15 @@ class Findings(Frozen):
     factors: tuple[Factor, ...]
     runs_planned: int
     runs_stored: int
-    verdict: Verdict
-    best: tuple[str, ...]
-    tied: tuple[str, ...]
-    worst: str | None
-    fastest: str | None = None
     cells: tuple[CellSummary, ...]
-    comparisons: tuple[Comparison, ...]
     effects: tuple[Effect, ...]
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
     unit: Unit = Field("rows", description="the unit of the work of its runs")
-    not_compared: tuple[str, ...] = ()
-    at_most_slower: float | None = None
     fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
-    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
@@ -475,6 +483,14 @@ class Findings(Frozen):
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    @property
+    def by_load(self) -> Sequence[LoadVerdict]:
+        """The verdict for each load, also if there is only one."""
+        if self.loads:
+            return self.loads
+        judged = {name: getattr(self, name) for name in Judged.model_fields}
+        return [LoadVerdict(load={}, cells=tuple(cell.cell_id for cell in self.cells), **judged)]
 
     def load_of(self, cell_id: str) -> LoadVerdict | None:
         """The load of a cell; None if all cells have the same."""

@@ -10,11 +10,12 @@ reasons(case)                                 the reasons of the change, the one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from storagelab.findings.crowds import Crowd, crowds
 from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
@@ -63,6 +64,15 @@ class Rule(StrEnum):
     CPU_LIMIT = "cpu-limit"
     SCHEDULER = "scheduler"
     CPU_WORK = "cpu-work"
+
+
+class Crowd(NamedTuple):
+    """A kind of thing that sessions were seen waiting for: its share of all waits seen, and the most sessions on one."""
+
+    wait_type: str
+    kind: str
+    share: float
+    most: int
 
 
 @dataclass(frozen=True)
@@ -264,3 +274,17 @@ def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | No
     limit = volume_at_limit(cells, waterfall.change.value)
     waiting = crowds(run for pair in pairs for run in pair[slower])
     return Case(waterfall, parts, device_changes(pairs), waiting, limit)
+
+
+def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
+    """What sessions waited for at the looks at these runs, the largest first; nothing without looks."""
+    sessions: Counter[tuple[str, str]] = Counter()
+    most: dict[tuple[str, str], int] = {}
+    for run in runs:
+        for task in run.measurement.waiting_tasks if run.measurement is not None else ():
+            key = (task.wait_type, task.resource.kind)
+            sessions[key] += task.sessions
+            most[key] = max(most.get(key, 0), task.sessions)
+    total = sessions.total()
+    ranked = sorted(sessions.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Crowd(*key, seen / total, most[key]) for key, seen in ranked if seen)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import SpecError
+from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NotRequired, get_args
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from storagelab.findings import FitKind
 from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
 from storagelab.findings.cautions import kinds
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
 from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
