@@ -9,10 +9,11 @@ from builders import make_experiment, make_measurement, make_run
 
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.times import lap_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
-from storagelab.report.words.race import course_text, race_sentences
+from storagelab.report.words.race import course_text
 from storagelab.run.race import Racing, plan_of
 
 FILES = "layout.data_files"
@@ -155,10 +156,10 @@ def test_findings_are_those_of_the_race():
     levels = {cell.cell_id: cell.levels[FILES] for cell in findings.cells}
     assert {levels[cell] for cell in findings.best} == {1, 2}
     assert {levels[row.cell_id] for row in findings.comparisons if row.distinguishable} == {4, 8, 16, 32}
-    assert findings.race is not None
-    assert {turn for _, turn in findings.race.left} == {2}
-    assert {levels[cell] for cell in findings.race.open} == {1, 2}
-    told = " ".join(race_sentences(findings))
+    (race,) = RaceSummary.of(findings)
+    assert {one.after_round for one in race.left} == {2}
+    assert {levels[cell] for cell in race.open} == {1, 2}
+    told = " ".join(RaceSummary.sentences(findings))
     assert "18 of the 30 runs" in told
     assert "4 layouts left it as surely slower: 4 after round 2" in told
     assert "2 layouts may still be the fastest" in told
@@ -182,7 +183,7 @@ def test_a_race_without_a_difference_states_none():
 
 def test_an_experiment_that_is_no_race_says_nothing_of_one():
     spec = make_experiment({FILES: [1, 2]})
-    assert race_sentences(analyse(spec, plan_of(spec, []), [])) == []
+    assert RaceSummary.sentences(analyse(spec, plan_of(spec, []), [])) == []
 
 
 def test_a_round_is_told_in_a_line():

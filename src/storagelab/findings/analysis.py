@@ -24,6 +24,7 @@ from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
 from storagelab.findings.evidence import Evidence
+from storagelab.findings.kinds import found_in, found_in_cell
 from storagelab.findings.model import (
     CellSummary,
     Compared,
@@ -36,7 +37,6 @@ from storagelab.findings.model import (
     WaitTrend,
 )
 from storagelab.findings.raced import raced
-from storagelab.findings.reached import reached
 from storagelab.findings.statements import state
 from storagelab.findings.times import lap_of, latency_of, measured, unit_of
 from storagelab.findings.wait_classes import in_classes, native_names
@@ -60,7 +60,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     cells out of means and verdicts, and names them.
     """
     basis = basis_of(experiment, plan, runs, fit)
-    used, compared, rounds, blocks = basis.used, basis.compared, basis.rounds, basis.blocks
+    compared, rounds, blocks = basis.compared, basis.rounds, basis.blocks
     laps = list(map(lap_of, runs)) if experiment.race else []
     race = raced(experiment, plan, laps, rounds, basis.kept, basis.fitted) if experiment.race else None
     stated = state(experiment.factors, plan, basis.fitted, blocks, race)
@@ -81,6 +81,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         )  # fmt: skip
     by_id = {cell.cell_id: cell for cell in compared_cells}
     extremes = None if judged.fastest is None or judged.worst is None else (by_id[judged.fastest], by_id[judged.worst])
+    evidence = Evidence(experiment, plan, tuple(runs), summaries, basis, race)
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
@@ -96,24 +97,16 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         effects=stated.effects,
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
-        cautions=cautions_of(
-            Evidence(experiment, plan, tuple(runs), used, summaries, rounds, basis.odd, basis.left_out)
-        ),
+        cautions=cautions_of(evidence),
         compared=compared,
         unit=unit_of(plan),
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
-        race=None if race is None else race.summary,
+        found=found_in(evidence),
         fleet=None
         if basis.fleet is None
         else hosts.summarise(
             basis.fleet, plan, [cells for _, cells in verdicts.loads_of(experiment.factors, plan.cells)], blocks
-        ),
-        drive_trends=tuple(
-            drive_states.trends(
-                (run for runs_of_cell in used.values() for run in runs_of_cell.values()),
-                experiment.order == "randomised",
-            )
         ),
         prefer=experiment.prefer,
         indifferent=experiment.margin,
@@ -248,7 +241,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         judged=_judged(measured_runs, latency_of(basis.compared)),
         raw_io=_raw_io(measured_runs),
         steady=steady.is_steady([m for _, m in measured_runs]) if cell.config.target.raw_io else None,
-        reached=reached([m for _, m in measured_runs], cell.config.target.engine),
+        found=found_in_cell([m for _, m in measured_runs], cell.config),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s, [host_of.get(repetition, "") for repetition, _ in waiting]),

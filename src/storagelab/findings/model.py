@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializeAsAny, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_serializer, model_validator
 
 from storagelab.findings import FitKind
-from storagelab.findings.reached import Reached
-from storagelab.findings.spending import Spent
+from storagelab.findings.spending import Bound, Spent
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
@@ -49,27 +47,57 @@ class Sample(Frozen):
     arithmetic: Estimate | None = Field(None, description="the arithmetic mean of all points, where `mean` is another")
 
 
+class Finding(Frozen, ABC):
+    """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; what it has to
+    export are its fields."""
+
+    kind: ClassVar[str]
+    """Its name, and its field in the export."""
+    meaning: ClassVar[str]
+    """What that field holds, for the reference."""
+    about: ClassVar[Literal["use", "gains", "why"]]
+    """The part of the answer that it belongs to."""
+    weight: ClassVar[int] = 0
+    """In that part, the smallest comes first; those below 0 before the part's own lines."""
+    alone: ClassVar[bool] = False
+    """Whether an experiment has at most one: its field is no list then."""
+    of_cells: ClassVar[bool] = False
+    """Whether a cell's runs show it: its field is in the summary of each cell that has some."""
+
+    @classmethod
+    def of(cls, where: CellSummary | Findings) -> tuple[Self, ...]:
+        """All of this kind."""
+        return tuple(one for one in where.found.get(cls.kind, ()) if isinstance(one, cls))
+
+    @classmethod
+    @abstractmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        """All of this kind for the evidence: what, and how much."""
+
+    @classmethod
+    def line(cls, findings: Findings) -> Sequence[str]:  # noqa: ARG003
+        """All of this kind in one line for the answer: texts of which the first that fits is taken; none = no line."""
+        return ()
+
+
+def _read_as_kinds(found: Any) -> Any:
+    """Findings that were written down have the class of their kind."""
+    kinds = {one.kind: one for one in Finding.__subclasses__()}
+    if unknown := [kind for kind in found if kind not in kinds]:
+        raise ValueError(f"no finding is of the kind {unknown[0]}")
+    return {kind: tuple(kinds[kind].model_validate(one) for one in those) for kind, those in found.items()}
+
+
+Found = Annotated[dict[str, tuple[SerializeAsAny[Finding], ...]], BeforeValidator(_read_as_kinds)]
+"""By kind."""
+
+
 class DriveState(Frozen):
     """What a drive did in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
     mean: Estimate
-
-
-LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
-    out here too."""
-
-    volume: str
-    rate: LimitedRate
-    limit: float
-    by_run_s: tuple[float, ...]
 
 
 class CellSummary(Frozen):
@@ -96,9 +124,6 @@ class CellSummary(Frozen):
     steady: bool | None = Field(
         None, description="whether raw I/O ended in steady state; None if there are too few rounds"
     )
-    reached: tuple[Reached, ...] = Field(
-        (), description="what share of its volumes a database reached, the most used first"
-    )
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -119,6 +144,7 @@ class CellSummary(Frozen):
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
+    found: Found = Field(default_factory=dict, description="what else its runs show")
 
 
 class Comparison(Frozen):
@@ -227,23 +253,6 @@ class Dependence(Frozen):
         return tuple(level for level in first.levels if all(repr(level) in map(repr, row.levels) for row in rest))
 
 
-class DriveTrend(Frozen):
-    """How a drive changed from the first runs on one formatting to the last; `blocks` = formattings looked at.
-
-    `rank_correlation` of the quantity with the place in the order; `with_time` of the quantity with the time, both of
-    single runs and within blocks.
-    """
-
-    drive: str
-    quantity: Literal["write_amplification", "utilisation"]
-    first: Estimate
-    last: Estimate
-    rank_correlation: float
-    with_time: float
-    blocks: int
-    randomised: bool
-
-
 class WaitChange(Frozen):
     """One wait type in the best and the worst cell: seconds of the mean run, shares of connections x elapsed (0..1)."""
 
@@ -320,22 +329,6 @@ class JudgedByLoad(Judged):
 
     comparisons: tuple[Comparison, ...]
     loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
-
-
-class RaceSummary(Frozen):
-    """How an experiment was raced: what was spent, who left and after which round, and who may still be the fastest.
-
-    `open` = the cells of races that are not decided, if any; more rounds may decide them. `of_all_s` = the time that all
-    repetitions of all cells would have taken, by those that were made.
-    """
-
-    within: float = Field(description="the margin, as a share of the time; 0 = none")
-    rounds: int
-    runs_of_all: int = Field(description="runs if every cell had all repetitions of the spec")
-    left: tuple[tuple[str, int], ...] = Field(description="(cell_id, round) of cells that are surely slower")
-    open: tuple[str, ...]
-    spent_s: float
-    of_all_s: float
 
 
 class HostSummary(Frozen):
@@ -471,10 +464,9 @@ class Findings(JudgedByLoad):
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
     )
-    drive_trends: tuple[DriveTrend, ...] = ()
     prefer: tuple[Preference, ...] = PREFERENCES
     indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
-    race: RaceSummary | None = Field(None, description="how it was raced; None if all cells had all repetitions")
+    found: Found = Field(default_factory=dict, description="what else the experiment shows")
     fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,

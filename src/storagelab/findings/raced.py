@@ -16,7 +16,6 @@ from statistics import fmean
 import numpy as np
 
 from storagelab.findings import racing, stats
-from storagelab.findings.model import RaceSummary
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Difference, Fit, Matrix
@@ -214,7 +213,7 @@ class Raced:
     judging: ByRace
     complete: Fit
     share: float
-    summary: RaceSummary
+    heats: tuple[Heat, ...]
 
 
 def raced(
@@ -227,28 +226,9 @@ def raced(
     last = max((rounds[column] for column in complete), default=0)
     simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
-    walls: dict[str, list[float]] = {}
-    for lap in laps:
-        walls.setdefault(lap.cell_id, []).append(lap.wall_s)
-    of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
     return Raced(
         judging=ByRace(so_far.heats, fitted),
         complete=stats.fit(log_s[:, complete], blocks),
         share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
-        summary=RaceSummary(
-            within=experiment.race.within if experiment.race else 0.0,
-            rounds=max((heat.standing.rounds for heat in so_far.heats), default=0),
-            runs_of_all=experiment.repetitions * len(plan.cells),
-            left=tuple(
-                (plan.cells[one.cell].cell_id, one.after) for heat in so_far.heats for one in heat.standing.left
-            ),
-            open=tuple(
-                plan.cells[cell].cell_id
-                for heat in so_far.heats
-                if heat.standing.running
-                for cell in heat.standing.racing
-            ),
-            spent_s=sum(map(sum, walls.values())),
-            of_all_s=experiment.repetitions * of_round_s,
-        ),
+        heats=so_far.heats,
     )

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from storagelab.findings import latencies, stats
-from storagelab.findings.evidence import blocks_of
 from storagelab.findings.model import Compared
 from storagelab.model.config import Judge
 from storagelab.model.engines import Provenances
@@ -95,6 +94,12 @@ def places_of(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
         if run.repetition in column:
             places[row[run.cell_id], column[run.repetition]] = run.sequence
     return places
+
+
+def blocks_of(plan: Plan) -> tuple[int, ...]:
+    """The block in which each cell of the plan runs."""
+    block = {run.cell_id: run.block for run in plan.runs}
+    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:

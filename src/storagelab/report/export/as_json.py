@@ -10,10 +10,12 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from storagelab.findings import latencies
 from storagelab.findings.answer import answer
-from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
+from storagelab.findings.kinds import kinds
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
@@ -22,7 +24,7 @@ from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
 from storagelab.report.export.document import SCHEMA, Opening
-from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, EffectForm, FindingsForm, RaceForm
+from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, EffectForm, FindingsForm
 from storagelab.report.export.form import Interval, Levels
 from storagelab.report.export.run_form import BurnIn, CellForm, CheckForm, Measured, Rate, RunForm, Summary, Wait
 from storagelab.report.words.answer import answer_lines
@@ -72,16 +74,6 @@ def _opening(experiment: Experiment, findings: Findings) -> Opening:
             for factor in experiment.factors
         ],
     }
-
-
-def _race(race: RaceSummary | None) -> RaceForm | None:
-    if race is None:
-        return None
-    return {
-        "within": race.within, "rounds": race.rounds, "runs_of_all": race.runs_of_all, "spent_s": race.spent_s,
-        "of_all_s": race.of_all_s, "left": [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left],
-        "open": list(race.open), "small": None,
-    }  # fmt: skip
 
 
 def plain(value: object) -> object:
@@ -271,9 +263,8 @@ def _summary(summary: CellSummary | None) -> Summary:
     }
     if summary and summary.raw_io:
         told["steady"] = summary.steady
-    if summary and summary.reached:
-        told["reached"] = [one.model_dump() for one in summary.reached]
-    return told
+    found = {kind: _dumped(those) for kind, those in summary.found.items()} if summary else {}
+    return cast(Summary, {**told, **found})
 
 
 def _rate(sample: Sample | None) -> Rate | None:
@@ -311,7 +302,17 @@ def _dumped(values: Iterable[Frozen]) -> list[object]:
     return [plain(value.model_dump(mode="json")) for value in values]
 
 
-def _findings(findings: Findings) -> FindingsForm:
+def _findings(findings: Findings) -> Json:
+    """What is concluded. Kinds that an experiment has at most once stand before `fleet`, lists of the others at the end."""
+    found = {kind: _dumped(kind.of(findings)) for kind in kinds() if not kind.of_cells}
+    one = {kind.kind: next(iter(those), None) for kind, those in found.items() if kind.alone}
+    told: Json = {}
+    for name, value in _concluded(findings).items():
+        told |= {**(one if name == "fleet" else {}), name: value}
+    return told | {kind.kind: those for kind, those in found.items() if not kind.alone}
+
+
+def _concluded(findings: Findings) -> FindingsForm:
     return {
         "verdict": findings.verdict,
         "compared": findings.compared,
@@ -323,7 +324,6 @@ def _findings(findings: Findings) -> FindingsForm:
         "worst": findings.worst,
         "not_compared": list(findings.not_compared),
         "at_most_slower": findings.at_most_slower,
-        "race": _race(findings.race),
         "fleet": None if findings.fleet is None else plain(findings.fleet.model_dump()),
         "fit": findings.fit,
         "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
@@ -347,7 +347,6 @@ def _findings(findings: Findings) -> FindingsForm:
         "wait_names": {name: list(natives) for name, natives in findings.wait_names.items()},
         "dependences": _dumped(findings.dependences),
         "speed_ups": [_effect(effect) for effect in findings.speed_ups],
-        "drive_trends": _dumped(findings.drive_trends),
     }  # fmt: skip
 
 

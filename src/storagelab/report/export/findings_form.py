@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from storagelab.findings import FitKind
 from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
 from storagelab.findings.cautions import kinds
-from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
+from storagelab.findings.model import Compared, Dependence, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
 from storagelab.report.export.form import FORM, Interval, Level, Levels, Table, dumped
 
@@ -20,34 +20,6 @@ def _facts(schema: dict[str, Any]) -> None:
 
 
 Fact = Annotated[str, Field(json_schema_extra=_facts)]
-
-
-@with_config(FORM)
-class LeftRace(TypedDict):
-    cell_id: str
-    """The cell."""
-    after_round: Annotated[int, Field(ge=2)]
-    """The last round that it ran in."""
-
-
-@with_config(FORM)
-class RaceForm(TypedDict):
-    within: Annotated[float, Field(ge=0)]
-    """The margin, as a share of the time; 0 = none."""
-    rounds: Annotated[int, Field(ge=0)]
-    """Rounds made."""
-    runs_of_all: Annotated[int, Field(ge=1)]
-    """Runs if every cell had all repetitions."""
-    spent_s: Annotated[float, Field(ge=0)]
-    """Seconds spent on runs."""
-    of_all_s: Annotated[float, Field(ge=0)]
-    """Seconds that all repetitions would have taken."""
-    left: list[LeftRace]
-    """Cells that left as surely slower."""
-    open: list[str]
-    """Cells of a race that is not decided."""
-    small: NotRequired[None]
-    """Always `null`: earlier versions had races that began in small worlds."""
 
 
 @with_config(FORM)
@@ -189,8 +161,6 @@ class FindingsForm(Concluded):
     """The evidence in words."""
     answer: NotRequired[AnswerForm]
     """What a decision needs, as values and in words ([below](#the-answer))."""
-    race: NotRequired[RaceForm | None]
-    """How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."""
     fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
     """The hosts of the campaign; `null` if all runs were made on one."""
     fit: NotRequired[FitKind]
@@ -217,5 +187,3 @@ class FindingsForm(Concluded):
     """How the best level of a factor depends on another factor, all else averaged."""
     speed_ups: NotRequired[list[EffectForm]]
     """As `effects`; `at` has a level of the axis alone, and all else is averaged."""
-    drive_trends: NotRequired[Annotated[list[Any], dumped(list[DriveTrend])]]
-    """How a simulated drive changed along the order of runs."""
