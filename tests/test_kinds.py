@@ -71,8 +71,7 @@ class Seagulls(Finding):
     @classmethod
     def line(cls, findings: Findings) -> list[str]:
         seen = sum(one.number for cell in findings.cells for one in cls.of(cell))
-        return [f"{seen} seagulls were seen, which is far more than anybody who looked had expected of so few data files",
-                f"{seen} seagulls were seen."]
+        return [f"{seen} seagulls were seen{', which is more than anybody had expected' * 3}.", f"{seen} seagulls were seen."]
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
