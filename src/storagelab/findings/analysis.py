@@ -13,7 +13,7 @@ from storagelab.findings.model import Findings
 from storagelab.findings.raced import raced
 from storagelab.findings.statements import state
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
-from storagelab.findings.times import lap_of, unit_of
+from storagelab.findings.times import timed, unit_of
 from storagelab.findings.verdicts import loads_of
 from storagelab.findings.wait_changes import wait_changes, wait_trends
 from storagelab.findings.wait_classes import native_names
@@ -29,8 +29,9 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """
     basis = basis_of(experiment, plan, runs, fit)
     compared, rounds, blocks = basis.compared, basis.rounds, basis.blocks
-    laps = list(map(lap_of, runs)) if experiment.race else []
-    race = raced(experiment, plan, laps, rounds, basis.kept, basis.fitted) if experiment.race else None
+    race = None
+    if experiment.race:
+        race = raced(experiment, plan, list(map(timed, runs)), rounds, basis.kept, basis.fitted)
     stated = state(experiment.factors, plan, basis.fitted, blocks, race)
     judged = stated.judged
     cells = with_fitted_means(summaries(plan, runs, basis), basis.fitted, judged, compared)

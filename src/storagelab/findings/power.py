@@ -18,7 +18,7 @@ from storagelab.findings import racing, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 from storagelab.findings.studentized import MANY, t_point, tukey
-from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times
+from storagelab.findings.times import blocks_judged, compared_of, log_times, timed
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor, Plan
@@ -41,9 +41,9 @@ class Scatter:
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     """The scatter of an experiment's runs, odd ones left out; None where no cell was run twice beside others."""
-    laps = [lap_of(run) for run in runs if not run.burn_in]
+    timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
-    _, log_s = log_times(plan, laps, compared_of(plan))
+    _, log_s = log_times(plan, timed_runs, compared_of(plan))
     fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
     if fitted.df < 1 or np.isnan(fitted.own).all():
         return None

@@ -26,7 +26,7 @@ from storagelab.verbs.planning import look_at, saying_how_far, site_of
 from storagelab.verbs.storing import saying_what_is_stored, tell_if_set_aside, writing
 
 if TYPE_CHECKING:
-    from storagelab.findings.raced import Course
+    from storagelab.findings.raced import RaceState
     from storagelab.run.race import Racing
 
 
@@ -167,7 +167,7 @@ def _run_pending(
         return progress.failed
 
 
-def _tell_of_round(progress: RunProgress, course: Course) -> None:
+def _tell_of_round(progress: RunProgress, course: RaceState) -> None:
     progress.left_to_make(course.possible)
     progress.say(course_text(course))
 

@@ -77,7 +77,7 @@ def find(evidence: Evidence) -> Iterator[RaceSummary]:
     for run in evidence.runs:
         walls.setdefault(run.cell_id, []).append(run.wall_s)
     of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
-    standings = [heat.standing for heat in raced.heats]
+    standings = [group.standing for group in raced.groups]
     yield RaceSummary(
         within=experiment.race.within,
         rounds=max((one.rounds for one in standings), default=0),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storagelab.findings.raced import Course
+    from storagelab.findings.raced import RaceState
 
 
-def course_text(course: Course) -> str:
+def course_text(course: RaceState) -> str:
     """One line after a round."""
-    rounds = max((heat.standing.rounds for heat in course.heats), default=0)
-    racing = sum(len(heat.standing.racing) for heat in course.heats)
-    cells = sum(len(heat.cells) for heat in course.heats)
-    running = sum(len(heat.standing.running) for heat in course.heats)
+    rounds = max((group.standing.rounds for group in course.groups), default=0)
+    racing = sum(len(group.standing.racing) for group in course.groups)
+    cells = sum(len(group.cells) for group in course.groups)
+    running = sum(len(group.standing.running) for group in course.groups)
     if course.possible:
         next_up = f"{running} run again" if running < racing else "all of them run again"
     elif course.short:
