@@ -251,7 +251,7 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         residuals=fitted.residuals[one] - fitted.residuals[other],
         own=fitted.own[one] + fitted.own[other],
         variance=fitted.variance[one] + fitted.variance[other],
-        luck=np.full(len(pairs), np.nan),
+        of_rounds=np.full(len(pairs), np.nan),
         peers=fitted.peers[one],
     )
 
