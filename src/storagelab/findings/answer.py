@@ -151,9 +151,9 @@ def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None
 
 
 def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
-    """The nearest layout that is told apart from the fastest."""
-    told = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
-    return min(told, key=lambda row: row.ratio.value, default=None)
+    """The nearest layout that can be distinguished from the fastest."""
+    slower = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
+    return min(slower, key=lambda row: row.ratio.value, default=None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -174,13 +174,12 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
     layout = _key(_layout(findings, cell))
-    bounds = [_most_of(findings, load, load.cells[layout]) for load in loads]
     keeps, capacities = _keeps(findings, [loads[0].cells[one] for one in tied])
     return Pick(
         cell_id=cell.cell_id,
         levels=_layout(findings, cell),
         decided_by=tuple(decided),
-        at_most_slower=None if None in bounds else max(bound for bound in bounds if bound is not None),
+        at_most_slower=_most(findings, loads, [layout]),
         capacity_bytes=cell.capacity_bytes,
         keeps=keeps,
         capacities=capacities,

@@ -223,12 +223,12 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
     every = list(itertools.combinations(range(len(pairs)), 2))
     ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
     judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
-    told = [
+    changed = [
         (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
     ]
-    if not told:
+    if not changed:
         return None
-    _, (high, low), difference = max(told, key=lambda row: row[0])
+    _, (high, low), difference = max(changed, key=lambda row: row[0])
     at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
     assert at_high is not None
     assert at_low is not None

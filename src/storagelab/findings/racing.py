@@ -11,7 +11,7 @@ A race is a function of the times of its complete rounds. An interrupted race de
 
 After two rounds, two runs of a layout say nothing about its own scatter. So any of them may be five times as noisy as the
 typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/records/monte-carlo.md,
-drawn by `make bench ARGS="--only races"`.
+simulated by `make bench ARGS="--only races"`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ whole report, not each sentence. It is kept in two steps:
 
 So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
 effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
-nothing held in the first, they reach as far as no difference. The results of both steps in drawn experiments:
+nothing held in the first, they reach as far as no difference. The results of both steps in simulated experiments:
 docs/records/monte-carlo.md.
 """
 

@@ -18,7 +18,7 @@ misleads:
 
 A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
 no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
-name a loser anyway, and how often a real difference is found: docs/records/monte-carlo.md, drawn by
+name a loser anyway, and how often a real difference is found: docs/records/monte-carlo.md, simulated by
 `make bench ARGS="--only statistics"`.
 """
 

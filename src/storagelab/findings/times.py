@@ -6,22 +6,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from storagelab.findings import latencies, stats
 from storagelab.findings.model import Compared
-from storagelab.model.config import Judge
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
-
-_BY_LATENCY: Mapping[Judge, Compared] = {
-    "mean": "latency-mean", "p50": "latency-p50", "p95": "latency-p95", "p99": "latency-p99", "p99.9": "latency-p99.9",
-    "max": "latency-max",
-}  # fmt: skip
 
 
 class TimedRun(NamedTuple):
@@ -127,7 +121,7 @@ def compared_of(plan: Plan) -> Compared:
     configs = [cell.config for cell in plan.cells]
     generated = any(config.generated for config in configs)
     if generated and configs[0].measure.judge != "throughput":
-        return _BY_LATENCY[configs[0].measure.judge]
+        return cast(Compared, f"latency-{configs[0].measure.judge}")
     work = {config.workload.work for config in configs}
     if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
         return "time-per-transaction" if generated else "time-per-request"
