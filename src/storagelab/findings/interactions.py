@@ -68,8 +68,9 @@ def _grid(
     measured = _measured(factor, within, cells, fitted)
     there = {other for _, other in measured}
     at = [value for value in in_order(within) if _key(value) in there]
-    levels = [value for value in in_order(factor) if all((_key(value), _key(one)) in measured for one in at)]
-    rows = [measured[_key(level), _key(one)] for one in at for level in levels]
+    at_keys = [_key(value) for value in at]
+    levels = [value for value in in_order(factor) if all((_key(value), key) in measured for key in at_keys)]
+    rows = [measured[_key(level), key] for key in at_keys for level in levels]
     if len(levels) < 2 or len(at) < 2 or not (common := _common(rows)):
         return None
     groups = [[row[rest] for rest in common] for row in rows]

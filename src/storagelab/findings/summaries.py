@@ -46,7 +46,7 @@ def summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool =
 def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSummary:
     used, config = basis.used[cell.cell_id], cell.config
     runs = dict(measured(used))
-    made_on = {repetition: host_of(used[repetition]) if basis.fleet is not None else "" for repetition in runs}
+    made_on = {repetition: host_of(used[repetition]) for repetition in runs} if basis.fleet is not None else {}
     waited = _waited(runs, config, basis.compared, by_class)
     in_verdicts = [one for one in waited if (cell.cell_id, one.repetition) not in basis.left_out]
     statuses = Counter(run.status for run in used.values())
@@ -55,6 +55,8 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         return _sample(values, made_on)
 
     def over_hosts(of: Sequence[_PerRun]) -> tuple[_PerRun, ...]:
+        if not made_on:
+            return tuple(of)
         names = [made_on[one.repetition] for one in in_verdicts]
         return tuple(replace(one, by_run_s=tuple(hosts.means(one.by_run_s, names))) for one in of)
 
@@ -73,7 +75,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         rows_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
         work=_mean([float(one.work.amount) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
-        latency=_latency([(made_on[at], one.latency) for at, one in runs.items() if one.latency is not None]),
+        latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
         judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
         raw_io=_raw_io(runs, made_on),
         steady=steady.is_steady([*runs.values()]) if config.target.raw_io else None,
@@ -133,10 +135,10 @@ def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> 
 def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
     points = [Point(repetition=repetition, value=value) for repetition, value in values if value is not None]
     sample = samples.summarise(points)
-    if sample is None:
-        return None
+    if sample is None or not made_on:
+        return sample
     means = hosts.means([one.value for one in points], [made_on[one.repetition] for one in points])
-    return sample if len(means) == len(points) else _with_mean(sample, samples.positive_mean_estimate(means))
+    return _with_mean(sample, samples.positive_mean_estimate(means))
 
 
 def _with_mean(sample: Sample, mean: Estimate) -> Sample:
@@ -162,11 +164,11 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
     """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of all runs."""
     counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
     names = dict.fromkeys(name for counters in counted.values() for name in counters)
-    anywhere = dict.fromkeys(made_on, "")  # percentiles are of all requests, whichever host made them
     found = {}
     for name in names:
         values = ((repetition, counters.get(name)) for repetition, counters in counted.items())
-        sample = _sample(values, anywhere if name.startswith("latency_") else made_on)
+        # Percentiles are of all requests, whichever host made them.
+        sample = _sample(values, {} if name.startswith("latency_") else made_on)
         assert sample is not None
         found[name] = sample
     histograms = [one.latency for one in runs.values() if one.latency is not None]
@@ -182,7 +184,7 @@ def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[
     for number, one in enumerate(waited):
         for row in one.rows if one.available_s > 0 else ():
             of_type.setdefault(row.wait_type, [0.0] * len(waited))[number] = row.wait_s / one.available_s
-    names = [made_on[one.repetition] for one in waited]
+    names = [made_on.get(one.repetition, "") for one in waited]
     return {wait_type: samples.mean_estimate(hosts.means(shares, names)) for wait_type, shares in of_type.items()}
 
 
