@@ -20,7 +20,8 @@ import numpy as np
 from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
-from storagelab.findings import stats, verdicts
+from storagelab.findings import stats
+from storagelab.findings.model import JudgedByLoad
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
 POWER_EXPERIMENTS = 2000
@@ -280,7 +281,7 @@ def _bounds(of: Design, log_s: Matrix) -> dict[int, float]:
     return {place[cell_id]: bound for cell_id, bound in said.items() if cell_id is not None and bound is not None}
 
 
-def _judged(of: Design, log_s: Matrix) -> verdicts.Judged:
+def _judged(of: Design, log_s: Matrix) -> JudgedByLoad:
     return say(of, log_s).statements.judged
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings import stats
-from storagelab.findings.power import MANY, Scatter, power, repetitions_for, scatter_of, smallest_told, tells
+from storagelab.findings.power import MANY, Scatter, power, repetitions_for, scatter_of, smallest_found, tells
 from storagelab.findings.statements import SHARES
 from storagelab.report.words.tells import tells_text
 
@@ -39,7 +39,7 @@ def test_the_computed_power_is_that_of_drawn_experiments(effect, cells, repetiti
 
 
 def test_the_smallest_difference_that_is_told_takes_the_repetitions_it_was_computed_for():
-    smallest = smallest_told(QUIET, 8, 10)
+    smallest = smallest_found(QUIET, 8, 10)
     assert smallest is not None
     assert repetitions_for(smallest, QUIET, 8) == 10
 
@@ -49,7 +49,7 @@ def test_smaller_differences_more_layouts_and_more_loads_take_more_repetitions()
     assert repetitions_for(0.06, QUIET, 16) > repetitions_for(0.06, QUIET, 4)
     assert repetitions_for(0.06, QUIET, 8, families=6) > repetitions_for(0.06, QUIET, 8)
     assert repetitions_for(0.0001, QUIET, 8) is None
-    assert smallest_told(QUIET, 8, 1) is None
+    assert smallest_found(QUIET, 8, 1) is None
 
 
 def test_a_plan_learns_it_from_runs():

@@ -9,10 +9,11 @@ from builders import make_experiment, make_measurement, make_run
 
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
-from storagelab.findings.times import lap_of
+from storagelab.findings.kinds.race import RaceSummary
+from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
-from storagelab.report.words.race import course_text, race_sentences
+from storagelab.report.words.race import course_text
 from storagelab.run.race import Racing, plan_of
 
 FILES = "layout.data_files"
@@ -72,7 +73,7 @@ def test_a_budget_repeats_those_in_the_race_until_it_is_spent():
     of, runs = raced(experiment(), budget_s=30 * 20.0)  # every fabricated run takes 20 s of it
     assert len(runs) in (29, 30)
     assert max(run.repetition for run in runs) > 5
-    assert of.course.short or not of.course.heats[0].standing.running
+    assert of.course.short or not of.course.groups[0].standing.running
 
 
 def test_a_budget_is_time_on_the_clock_however_many_runs_are_made_at_once():
@@ -116,15 +117,15 @@ def test_blocks_of_a_real_server_race_one_after_the_other():
     of, runs = raced(spec)
     blocks = [run.block for run in runs]
     assert blocks == sorted(blocks)
-    assert [len(heat.cells) for heat in of.course.heats] == [4, 4]
-    assert all(len(heat.standing.racing) < 4 for heat in of.course.heats)
+    assert [len(group.cells) for group in of.course.groups] == [4, 4]
+    assert all(len(group.standing.racing) < 4 for group in of.course.groups)
 
 
 def test_each_load_has_a_race_of_its_own():
     spec = make_experiment({"workload.connections": [4, 16], FILES: list(SLOW)}, race=Race())
     of, _ = raced(spec)
-    assert [len(heat.cells) for heat in of.course.heats] == [6, 6]
-    assert all(len(heat.standing.left) == 4 for heat in of.course.heats)
+    assert [len(group.cells) for group in of.course.groups] == [6, 6]
+    assert all(len(group.standing.left) == 4 for group in of.course.groups)
 
 
 def test_layouts_without_a_rival_are_repeated_as_the_spec_says():
@@ -155,10 +156,10 @@ def test_findings_are_those_of_the_race():
     levels = {cell.cell_id: cell.levels[FILES] for cell in findings.cells}
     assert {levels[cell] for cell in findings.best} == {1, 2}
     assert {levels[row.cell_id] for row in findings.comparisons if row.distinguishable} == {4, 8, 16, 32}
-    assert findings.race is not None
-    assert {turn for _, turn in findings.race.left} == {2}
-    assert {levels[cell] for cell in findings.race.open} == {1, 2}
-    told = " ".join(race_sentences(findings))
+    (race,) = RaceSummary.of(findings)
+    assert {one.after_round for one in race.left} == {2}
+    assert {levels[cell] for cell in race.open} == {1, 2}
+    told = " ".join(RaceSummary.sentences(findings))
     assert "18 of the 30 runs" in told
     assert "4 layouts left it as surely slower: 4 after round 2" in told
     assert "2 layouts may still be the fastest" in told
@@ -182,7 +183,7 @@ def test_a_race_without_a_difference_states_none():
 
 def test_an_experiment_that_is_no_race_says_nothing_of_one():
     spec = make_experiment({FILES: [1, 2]})
-    assert race_sentences(analyse(spec, plan_of(spec, []), [])) == []
+    assert RaceSummary.sentences(analyse(spec, plan_of(spec, []), [])) == []
 
 
 def test_a_round_is_told_in_a_line():
@@ -190,4 +191,4 @@ def test_a_round_is_told_in_a_line():
     assert course_text(of.course) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
     begun = Racing(experiment(), runs[:12])
     assert course_text(begun.course) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
-    assert lap_of(runs[0]).wall_s == 20.0
+    assert timed(runs[0]).wall_s == 20.0

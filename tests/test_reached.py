@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import pytest
+from builders import make_experiment
 from fabricated_findings import FILES, make_findings
 from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError, SpecError
-from storagelab.findings.reached import Reached, reached
-from storagelab.model.config import MeasureConfig
+from storagelab.findings.kinds.reached import Reached, find_in_cell
+from storagelab.model.config import Config, MeasureConfig
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.reached import reached_sentences
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets.raw import beside
 
+POSTGRES = Config.model_validate(make_experiment({}, 1).base)
 TAKES = {
     f"volume.a.{pattern}_{operation}_{unit}_per_s": value
     for pattern, unit, value in (("random", "ios", 1000.0), ("sequential", "bytes", 180e6))
     for operation in ("read", "write")
 }
+
+
+def reached(runs: list[Measurement]) -> list[Reached]:
+    return find_in_cell(runs, POSTGRES)
 
 
 def run(**did: float) -> Measurement:
@@ -32,26 +37,26 @@ def run(**did: float) -> Measurement:
     return Measurement(provenance="measured", elapsed_s=10, rows=1, counters=counters)
 
 
-def test_bytes_are_held_against_requests_in_order():
-    (one,) = reached([run(write_bytes=410e6, writes=100)], "postgres")
+def test_bytes_are_checked_against_requests_in_order():
+    (one,) = reached([run(write_bytes=410e6, writes=100)])
     assert (one.operation, one.unit, one.did_per_s, one.takes_per_s) == ("write", "bytes", 41e6, 180e6)
     assert one.share == pytest.approx(41 / 180)
 
 
-def test_requests_are_held_against_those_at_random_and_reads_and_writes_share_the_drive():
-    (one,) = reached([run(reads=3000, writes=6000, read_bytes=25e6, write_bytes=49e6)], "postgres")
+def test_requests_are_checked_against_those_at_random_and_reads_and_writes_share_the_drive():
+    (one,) = reached([run(reads=3000, writes=6000, read_bytes=25e6, write_bytes=49e6)])
     assert (one.operation, one.unit, one.did_per_s, one.takes_per_s) == ("write", "ios", 600, 1000)
     assert one.share == pytest.approx(0.9)
 
 
 def test_a_file_system_of_its_own_counts_before_the_whole_disk():
-    (one,) = reached([run(writes=9000, file_system_writes=1000, file_system_reads=0)], "postgres")
+    (one,) = reached([run(writes=9000, file_system_writes=1000, file_system_reads=0)])
     assert one.share == pytest.approx(0.1)
 
 
 def test_without_raw_io_nothing_is_said():
-    assert reached([Measurement(provenance="measured", elapsed_s=1, rows=1)], "postgres") == ()
-    assert reached_sentences(make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")) == []
+    assert reached([Measurement(provenance="measured", elapsed_s=1, rows=1)]) == []
+    assert Reached.sentences(make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")) == []
 
 
 @pytest.mark.parametrize(
@@ -73,10 +78,10 @@ def test_the_answer_says_whether_the_drive_was_the_limit(did, said):
         share=did / 180e6,
     )
     found = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")
-    cells = tuple(cell.model_copy(update={"reached": (one,)}) for cell in found.cells)
+    cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
     told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
     assert said in [line.text for line in answer_lines(told)]
-    assert "which a drive may answer late without being busy" in reached_sentences(told)[0]
+    assert "which a drive may answer late without being busy" in Reached.sentences(told)[0]
 
 
 @needs_fio
@@ -94,7 +99,7 @@ def test_a_run_carries_what_its_volumes_take(scratch, monkeypatch, engine, momen
     page = 8192 if engine == "postgres" else 16384
     assert takes["volume.a.random_read_bytes_per_s"] == pytest.approx(page * takes["volume.a.random_read_ios_per_s"])
     assert not measured.unverified
-    assert [one.volume for one in reached([measured], engine)] in (["a", "b"], ["b", "a"])
+    assert [one.volume for one in find_in_cell([measured], config)] in (["a", "b"], ["b", "a"])
     assert [path.name for name in ("a", "b") for path in (scratch / name).iterdir()] == [], "nothing is left behind"
 
 

@@ -6,7 +6,7 @@ import pytest
 from raw_io_specs import parsed, runs_of
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.steady import is_steady, reached_after, rounds_of, steadiness
+from storagelab.findings.steady import is_steady, rounds_of, steadiness
 from storagelab.model.measurement import Measurement, TimeSeries
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.spec.matrix import expand
@@ -42,8 +42,6 @@ def test_both_limits_of_the_rule_hold(rates, steady):
 def test_steady_state_is_not_claimed_before_it_is_reached():
     ageing = [1000, 800, 640, 500, 400, 320, 300, 300, 300, 300, 300]
     assert [number for number in range(5, 12) if steadiness(ageing[:number]).steady] == [10, 11]
-    assert reached_after(ageing) == 10
-    assert reached_after([300] * 5 + [100]) is None, "it does not hold at the end"
 
 
 def test_a_long_run_is_judged_by_tenths_and_a_short_one_by_seconds():
@@ -86,7 +84,8 @@ def test_a_simulated_drive_that_ages_is_steady_only_after_its_fall(tmp_path):
     runs = runs_of(tmp_path, AGEING)
     rates = [run.measurement.work_per_s for run in runs]
     assert rates[0] > 1.5 * rates[-1], "it was formatted, so at first no page had to be moved"
-    reached = reached_after(rates)
+    steady = [number for number in range(5, len(rates) + 1) if steadiness(rates[:number]).steady]
+    reached = next((one for one in steady if steady[steady.index(one) :] == list(range(one, len(rates) + 1))), None)
     fallen = next(number for number, rate in enumerate(rates, 1) if rate < 1.1 * rates[-1])
     assert reached is not None
     assert reached >= fallen, "not claimed while the rate still falls"

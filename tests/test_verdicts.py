@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storagelab.findings import stats, verdicts
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
-from storagelab.findings.model import Findings
+from storagelab.findings.model import Findings, JudgedByLoad
 from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
 from storagelab.report.charts import effects, speed_ups
@@ -186,7 +186,7 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def verdict_on(log_s, blocks=None) -> verdicts.Judged:
+def verdict_on(log_s, blocks=None) -> JudgedByLoad:
     """The verdict on as many numbers of data files as there are rows."""
     experiment = make_experiment({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
     plan = make_plan(experiment)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fabricated_findings import FILES, LOG, make_findings
 
-from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.findings.kinds.drive_trends import DriveTrend
+from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.what_if import what_if_sentences
 
@@ -20,7 +21,9 @@ def findings_with(*dependences: Dependence, trends: tuple[DriveTrend, ...] = (),
     factors = {FILES: [4, 8, 16], CORES: [4, 16], LOG: ["a", "b"]}
     means = {(files, cores, log): 10.0 + files for files in (4, 8, 16) for cores in (4, 16) for log in ("a", "b")}
     findings = make_findings(factors, means, verdict="best-set")
-    return findings.model_copy(update={"dependences": dependences, "drive_trends": trends} | changes)
+    return findings.model_copy(
+        update={"dependences": dependences, "found": {"drive_trends": trends} if trends else {}} | changes
+    )
 
 
 def best(*rows: tuple[object, tuple[object, ...]]) -> tuple[BestLevels, ...]:

@@ -22,7 +22,7 @@ LEAST_SPENT = 1e-7
 """Of a connection's time: what took less is left out."""
 DIGITS = 6
 _UNUSED = {
-    "points", "wait_trends", "wait_changes", "speed_ups", "drive_trends", "wait_shares", "raw_io", "checkpoint_s",
+    "points", "wait_trends", "wait_changes", "speed_ups", "found", "wait_shares", "raw_io", "checkpoint_s",
     "drive_states", "arithmetic", "analogue", "minimum", "maximum",
 }  # fmt: skip
 

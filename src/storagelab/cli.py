@@ -18,7 +18,7 @@ import typer
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
-from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__

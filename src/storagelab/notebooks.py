@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storagelab.errors import StoragelabError
+from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Findings
 from storagelab.report.export.tables import Table, Value, all_of
 from storagelab.run import stored

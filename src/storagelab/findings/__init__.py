@@ -1,1 +1,6 @@
-"""From runs to findings: statistics, verdicts, and cautions. Nothing here touches the outside world."""
+"""Runs -> findings: statistics, verdicts, effects, cautions. Pure."""
+
+from typing import Literal
+
+FitKind = Literal["robust", "least-squares"]
+"""The ways to fit the means of cells; here, because the command line names them before it loads any statistics."""

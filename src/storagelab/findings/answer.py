@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pick
-from storagelab.findings.answer_why import causes
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Pick
+from storagelab.findings.limits import volume_at_limit
 from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
 from storagelab.findings.pattern import pattern_of
+from storagelab.findings.why import legs
 from storagelab.model.plan import Factor, Preference
 from storagelab.model.values import JsonValue
 
@@ -23,16 +24,6 @@ DEPENDS_LEAST = 0.02
 FACTORS_EXPLAINED = 2
 NOT_COMPARED_WEIGHT = 205
 """Among cautions: after runs that are still to make, which explain it."""
-
-
-_EXPLAINED = ("elapsed", "time-per-row", "time-per-transaction")
-"""What waits explain: they add up to the time of a run or of its mean transaction. So they do to a mean latency, where the
-cells have such a transaction; to a percentile never."""
-
-
-def _is_explained(findings: Findings) -> bool:
-    by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
-    return findings.compared in _EXPLAINED or by_mean
 
 
 def answer(findings: Findings) -> Answer:
@@ -48,7 +39,7 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(causes(findings, _explained(gains))) if _is_explained(findings) else (),
+        causes=tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor)),
         cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
@@ -78,7 +69,7 @@ def _key(levels: Mapping[str, JsonValue]) -> str:
 
 def _choices(findings: Findings) -> Iterator[Choice]:
     """One for all loads if some layout is among the best under each, else one for each set of best layouts."""
-    loads = [_load(findings, load) for load in _verdicts(findings) if load.verdict in JUDGED and load.best]
+    loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
     if not loads:
         return
     common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)]
@@ -90,17 +81,6 @@ def _choices(findings: Findings) -> Iterator[Choice]:
         groups.setdefault(json.dumps(sorted(load.tied)), []).append(load)
     for group in groups.values():
         yield _choice(findings, group, list(group[0].tied))
-
-
-def _verdicts(findings: Findings) -> Sequence[LoadVerdict]:
-    if findings.loads:
-        return findings.loads
-    everything = LoadVerdict(
-        load={}, cells=tuple(cell.cell_id for cell in findings.cells), verdict=findings.verdict, best=findings.best,
-        tied=findings.tied, fastest=findings.fastest, worst=findings.worst, not_compared=findings.not_compared,
-        at_most_slower=findings.at_most_slower,
-    )  # fmt: skip
-    return [everything]
 
 
 def _load(findings: Findings, judged: LoadVerdict) -> _Load:
@@ -171,9 +151,9 @@ def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None
 
 
 def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
-    """The nearest layout that is told apart from the fastest."""
-    told = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
-    return min(told, key=lambda row: row.ratio.value, default=None)
+    """The nearest layout that can be distinguished from the fastest."""
+    slower = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
+    return min(slower, key=lambda row: row.ratio.value, default=None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,13 +174,12 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
     layout = _key(_layout(findings, cell))
-    bounds = [_most_of(findings, load, load.cells[layout]) for load in loads]
     keeps, capacities = _keeps(findings, [loads[0].cells[one] for one in tied])
     return Pick(
         cell_id=cell.cell_id,
         levels=_layout(findings, cell),
         decided_by=tuple(decided),
-        at_most_slower=None if None in bounds else max(bound for bound in bounds if bound is not None),
+        at_most_slower=_most(findings, loads, [layout]),
         capacity_bytes=cell.capacity_bytes,
         keeps=keeps,
         capacities=capacities,
@@ -315,10 +294,34 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
             yield found.within
 
 
-def _explained(gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those that make a difference, the largest first; if none does, the one with the largest."""
+def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
+    """The factors to explain: those that make a difference, the largest first; if none does, the one with the largest.
+
+    Waits add up to the time of a run or of its mean transaction. So they do to a mean latency, where the cells have such a
+    transaction; to a percentile never.
+    """
+    by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
+    if not by_mean and findings.compared not in ("elapsed", "time-per-row", "time-per-transaction"):
+        return []
     chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or gains[:1]
     return [gain.factor for gain in chosen]
+
+
+def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
+    """Of each leg of a factor's story the volume's limit, or the wait, that explains most; none where nothing does."""
+    for leg in legs(findings, factor):
+        cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
+        limit = volume_at_limit(cells, leg.waterfall.change.value)
+        cause = limit or leg.main
+        if cause is not None:
+            yield Cause(
+                factor=factor, before=(leg.baseline,), after=(leg.level,),
+                wait=leg.main.thing.name if limit is None and leg.main is not None else None,
+                limit=None if limit is None
+                else Limit(volume=limit.volume, rate=limit.rate, limit=limit.limit, share=limit.share),
+                from_s=cause.before_s, to_s=cause.after_s,
+                total_from_s=leg.waterfall.before_s, total_to_s=leg.waterfall.after_s,
+            )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from storagelab.findings.model import Compared, Estimate, LimitedRate, Verdict
+from storagelab.findings.model import Compared, Estimate, Verdict
+from storagelab.findings.spending import LimitedRate
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Preference
 from storagelab.model.values import Frozen, JsonValue

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import hosts, irregular, stats
-from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings import FitKind, hosts, irregular, stats
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
-    lap_of,
     log_times,
     measured,
     places_of,
     provenance_of,
+    timed,
     usable_runs,
 )
 from storagelab.model.engines import Provenances
@@ -51,8 +50,8 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     simulated = provenance == "simulated"
     in_stretches = experiment.order == "cell-by-cell" and not simulated
     compared = compared_of(plan)
-    laps = [lap_of(run) for of_cell in used.values() for run in of_cell.values()]
-    rounds, log_s = log_times(plan, laps, compared)
+    runs_timed = [timed(run) for of_cell in used.values() for run in of_cell.values()]
+    rounds, log_s = log_times(plan, runs_timed, compared)
     # A race looks at its rounds one after the other, as one host makes them.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(irregular.outliers(log_s) if several is None else hosts.outliers(several, log_s))

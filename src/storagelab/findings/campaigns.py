@@ -1,8 +1,8 @@
 """Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made. Pure.
 
-The runs of two campaigns are independent samples: they have no rounds in common. So the luck of each campaign's own rounds
-counts in, and every layout of a campaign shares it. What no campaign shows by itself is how the machine changed between the
-two: a ratio tells whether times differ, not what made them.
+The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of each
+campaign's own rounds, which all of its layouts share. What no campaign shows by itself is how the machine changed between the
+two: a ratio shows whether times differ, not what made them.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in `stats`,
 a layout differs only if it also does by the scatter of its own runs alone, so that a wild layout among quiet ones does not
@@ -272,18 +272,18 @@ def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
 
 def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:
     runs, log_s = int(fitted.runs[row]), float(fitted.cells[row]) - shift
-    luck = float(fitted.luck[row])
-    if runs < RUNS_LEAST or math.isnan(luck):
+    of_rounds = float(fitted.of_rounds[row])
+    if runs < RUNS_LEAST or math.isnan(of_rounds):
         return _Mean(log_s, (), ())
     variance, df = stats.variance_of_one(fitted, row)
     kept = 1 - 1 / max(float(fitted.peers[row]), 1.0)
     own = np.var(fitted.log_s[row][~np.isnan(fitted.log_s[row])], ddof=1)
-    parts = ((luck / runs, runs - 1.0), (variance * kept / runs, df))
+    parts = ((of_rounds / runs, runs - 1.0), (variance * kept / runs, df))
     return _Mean(log_s, parts, ((float(own) / runs, runs - 1.0),))
 
 
 def _all(fitted: stats.Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[_Mean]) -> _Mean:
-    """The mean over the matched layouts: that of each block's rounds, with the luck of these."""
+    """The mean over the matched layouts: that of each block's rounds, with the variance of these."""
     parts: list[tuple[float, float]] = []
     for block in dict.fromkeys(blocks):
         inside = [row for row, of in zip(rows, blocks, strict=True) if of == block]

@@ -56,12 +56,18 @@ def _judged(
     for group in groups:
         for row, found in zip(group, stats.effects(fitted, [row.pairs for row in group], family, alpha), strict=True):
             if found is not None:
-                across = _across(row.pairs, blocks)
-                yield Effect(
-                    factor=row.factor.name, level=row.level, baseline=row.factor.levels[0].value, at=row.at,
-                    ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,
-                    distinguishable=found.distinguishable and not across, across_blocks=across,
-                )  # fmt: skip
+                yield effect_of(found, row.factor, row.level, row.at, across=_across(row.pairs, blocks))
+
+
+def effect_of(
+    found: stats.Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], *, across: bool
+) -> Effect:
+    """The effect of `level` against the factor's first one; untested if the two were run in blocks of their own."""
+    return Effect(
+        factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
+        ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,
+        distinguishable=found.distinguishable and not across, across_blocks=across,
+    )  # fmt: skip
 
 
 def _overall(factor: Factor, cells: Sequence[Cell]) -> list[_Row]:

@@ -9,8 +9,9 @@ from typing import Annotated
 
 from pydantic import PlainSerializer
 
-from storagelab.findings.irregular import Outlier
+from storagelab.findings.basis import Basis
 from storagelab.findings.model import CellSummary
+from storagelab.findings.raced import Raced
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
@@ -21,23 +22,18 @@ Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything stored of an experiment, and its analysis.
-
-    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries. `odd` = runs that stand apart, by their
-    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that no verdict uses.
-    """
+    """Everything stored of an experiment, and its analysis: the summaries of its `cells`, the `basis` of verdicts, and the
+    race, if it was one."""
 
     experiment: Experiment
     plan: Plan
     runs: tuple[Run, ...]
-    used: Mapping[str, Mapping[int, Run]]
     cells: tuple[CellSummary, ...]
-    rounds: tuple[int, ...]
-    odd: tuple[Outlier, ...]
-    left_out: tuple[tuple[str, int], ...]
+    basis: Basis
+    race: Raced | None = None
 
     def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
-        for cell_id, runs in self.used.items():
+        for cell_id, runs in self.basis.used.items():
             for run in runs.values():
                 if run.measurement is not None:
                     yield cell_id, run, run.measurement
@@ -59,12 +55,6 @@ class Evidence:
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
         return () if len(named) == len(self.plan.cells) else named
-
-
-def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """The block in which each cell of the plan runs."""
-    block = {run.cell_id: run.block for run in plan.runs}
-    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
 
 
 def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab.findings import stats
-from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, Estimate, LevelCost
+from storagelab.findings.effects import effect_of
+from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, LevelCost
 from storagelab.model.plan import Cell, Factor
 from storagelab.model.values import JsonValue
 from storagelab.spec.axis import axis_factor, in_order
@@ -60,35 +61,49 @@ class _Grid:
 def _grid(
     factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
 ) -> _Grid | None:
-    """None if fewer than two levels of each occur together in every combination of the other factors."""
+    """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way table of
+    means. None if fewer than two levels of each occur together in every such combination."""
     if len(factor.levels) * len(within.levels) > ROWS_MAX:
         return None
-    known: dict[tuple[str, str], dict[str, int]] = {}
-    for index, cell in enumerate(cells):
-        if not math.isnan(fitted.cells[index]):
-            rest = {name: value for name, value in cell.levels.items() if name not in (factor.name, within.name)}
-            pair = _key(cell.levels[factor.name]), _key(cell.levels[within.name])
-            known.setdefault(pair, {})[_key(rest)] = index
-    there = {key for _, key in known}
+    measured = _measured(factor, within, cells, fitted)
+    there = {other for _, other in measured}
     at = [value for value in in_order(within) if _key(value) in there]
     at_keys = [_key(value) for value in at]
-    levels = [value for value in in_order(factor) if all((_key(value), key) in known for key in at_keys)]
-    if len(levels) < 2 or len(at) < 2:
+    levels = [value for value in in_order(factor) if all((_key(value), key) in measured for key in at_keys)]
+    rows = [measured[_key(level), key] for key in at_keys for level in levels]
+    if len(levels) < 2 or len(at) < 2 or not (common := _common(rows)):
         return None
-    found = [known[_key(level), key] for key in at_keys for level in levels]
-    common = [rest for rest in found[0] if all(rest in row for row in found)]
-    if not common:
-        return None
-    groups = [[row[rest] for rest in common] for row in found]
+    groups = [[row[rest] for rest in common] for row in rows]
+    block_of, across = _blocks_of_rows(groups, blocks, len(levels))
+    averaged = tuple(name for name in cells[0].levels if name not in (factor.name, within.name))
+    return _Grid(factor, within, levels, at, averaged, stats.collapse(fitted, groups, block_of), across)
+
+
+def _measured(
+    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit
+) -> dict[tuple[str, str], dict[str, int]]:
+    """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place, of cells with runs."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for place, cell in enumerate(cells):
+        if not math.isnan(fitted.cells[place]):
+            rest = {name: value for name, value in cell.levels.items() if name not in (factor.name, within.name)}
+            pair = _key(cell.levels[factor.name]), _key(cell.levels[within.name])
+            found.setdefault(pair, {})[_key(rest)] = place
+    return found
+
+
+def _common(rows: Sequence[Mapping[str, int]]) -> list[str]:
+    """The combinations of the other factors that all rows have."""
+    return [rest for rest in rows[0] if all(rest in row for row in rows)]
+
+
+def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
+    """A number for each row, the same for rows whose cells ran in the same blocks; and whether the `levels` at one level of
+    the other factor differ in that."""
     of_row = [tuple(blocks[cell] for cell in group) for group in groups]
-    number = {of: place for place, of in enumerate(dict.fromkeys(of_row))}
-    width = len(levels)
-    return _Grid(
-        factor, within, levels, at,
-        averaged=tuple(name for name in cells[0].levels if name not in (factor.name, within.name)),
-        fit=stats.collapse(fitted, groups, [number[of] for of in of_row]),
-        across=any(len(set(of_row[start : start + width])) > 1 for start in range(0, len(of_row), width)),
-    )  # fmt: skip
+    numbers = {of: number for number, of in enumerate(dict.fromkeys(of_row))}
+    across = any(len(set(of_row[start : start + levels])) > 1 for start in range(0, len(of_row), levels))
+    return [numbers[of] for of in of_row], across
 
 
 def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
@@ -209,12 +224,12 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
     every = list(itertools.combinations(range(len(pairs)), 2))
     ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
     judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
-    told = [
+    changed = [
         (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
     ]
-    if not told:
+    if not changed:
         return None
-    _, (high, low), difference = max(told, key=lambda row: row[0])
+    _, (high, low), difference = max(changed, key=lambda row: row[0])
     at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
     assert at_high is not None
     assert at_low is not None
@@ -237,7 +252,7 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         residuals=fitted.residuals[one] - fitted.residuals[other],
         own=fitted.own[one] + fitted.own[other],
         variance=fitted.variance[one] + fitted.variance[other],
-        luck=np.full(len(pairs), np.nan),
+        of_rounds=np.full(len(pairs), np.nan),
         peers=fitted.peers[one],
     )
 
@@ -264,15 +279,10 @@ def speed_ups(
     ]  # fmt: skip
     family = max(1, sum((len(grid.levels) - 1) * len(grid.at) for _, grid in grids))
     for factor, grid in grids:
-        baseline = factor.levels[0].value
-        first = grid.levels.index(baseline)
+        first = grid.levels.index(factor.levels[0].value)
         places = [(level, at) for level in range(len(grid.levels)) if level != first for at in range(len(grid.at))]
         pairs = [[(grid.row(level, at), grid.row(first, at))] for level, at in places]
         for (level, at), found in zip(places, stats.effects(grid.fit, pairs, family, alpha), strict=True):
             if found is not None:
-                yield Effect(
-                    factor=factor.name, level=grid.levels[level], baseline=baseline,
-                    at={grid.within.name: grid.at[at]},
-                    ratio=Estimate(value=found.ratio.value) if grid.across else found.ratio, pairs=found.pairs,
-                    distinguishable=found.distinguishable and not grid.across, across_blocks=grid.across,
-                )  # fmt: skip
+                fixed = {grid.within.name: grid.at[at]}
+                yield effect_of(found, factor, grid.levels[level], fixed, across=grid.across)

@@ -203,9 +203,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     by_cell = np.argsort(of_cell, kind="stable")
     as_large = 0
     for _ in range(PERMUTATIONS):
-        drawn = np.empty_like(times)
-        drawn[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
-        as_large += _largest_step(drawn, weights)[1] >= explained
+        permuted = np.empty_like(times)
+        permuted[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
+        as_large += _largest_step(permuted, weights)[1] >= explained
     # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
     height = float(times[places + 1 :].sum() / weights[places])
     return Step(

@@ -1,7 +1,7 @@
 """The latencies of a cell: percentiles of all operations of its runs, with intervals over its runs. Pure.
 
 A percentile of a cell is that of the merged histogram of its runs. Its operations don't scatter independently, since those of
-a run share the run's luck. So its interval comes from the runs: each is left out once, and the scatter of the logarithms of
+a run share the run's effect. So its interval comes from the runs: each is left out once, and the scatter of the logarithms of
 the resulting percentiles gives the standard error (the delete-one jackknife over runs, Efron 1982; Student's t with one
 degree of freedom fewer than runs). The longest latency has no interval: that of more runs is longer.
 """

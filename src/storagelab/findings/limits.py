@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
 from storagelab.findings.evidence import table_in, volumes_of
-from storagelab.findings.model import Bound, CellSummary, Estimate, LimitedRate
+from storagelab.findings.model import CellSummary, Estimate
 from storagelab.findings.samples import ALPHA
+from storagelab.findings.spending import Bound, LimitedRate
 from storagelab.model.measurement import Measurement
 
 AT_LIMIT = 0.85

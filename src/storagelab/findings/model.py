@@ -7,15 +7,13 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializeAsAny, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_serializer, model_validator
 
-from storagelab.findings.fit_kinds import FitKind
-from storagelab.findings.reached import Reached
-from storagelab.findings.spending import Spent
+from storagelab.findings import FitKind
+from storagelab.findings.spending import Bound, Spent
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
@@ -49,27 +47,57 @@ class Sample(Frozen):
     arithmetic: Estimate | None = Field(None, description="the arithmetic mean of all points, where `mean` is another")
 
 
+class Finding(Frozen, ABC):
+    """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; what it has to
+    export are its fields."""
+
+    kind: ClassVar[str]
+    """Its name, and its field in the export."""
+    meaning: ClassVar[str]
+    """What that field holds, for the reference."""
+    about: ClassVar[Literal["use", "gains", "why"]]
+    """The part of the answer that it belongs to."""
+    weight: ClassVar[int] = 0
+    """In that part, the smallest comes first; those below 0 before the part's own lines."""
+    alone: ClassVar[bool] = False
+    """Whether an experiment has at most one: its field is no list then."""
+    of_cells: ClassVar[bool] = False
+    """Whether a cell's runs show it: its field is in the summary of each cell that has some."""
+
+    @classmethod
+    def of(cls, where: CellSummary | Findings) -> tuple[Self, ...]:
+        """All of this kind."""
+        return tuple(one for one in where.found.get(cls.kind, ()) if isinstance(one, cls))
+
+    @classmethod
+    @abstractmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        """All of this kind for the evidence: what, and how much."""
+
+    @classmethod
+    def line(cls, findings: Findings) -> Sequence[str]:  # noqa: ARG003
+        """All of this kind in one line for the answer: texts of which the first that fits is taken; none = no line."""
+        return ()
+
+
+def _read_as_kinds(found: Any) -> Any:
+    """Findings that were written down have the class of their kind."""
+    kinds = {one.kind: one for one in Finding.__subclasses__()}
+    if unknown := [kind for kind in found if kind not in kinds]:
+        raise ValueError(f"no finding is of the kind {unknown[0]}")
+    return {kind: tuple(kinds[kind].model_validate(one) for one in those) for kind, those in found.items()}
+
+
+Found = Annotated[dict[str, tuple[SerializeAsAny[Finding], ...]], BeforeValidator(_read_as_kinds)]
+"""By kind."""
+
+
 class DriveState(Frozen):
     """What a drive did in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
     mean: Estimate
-
-
-LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
-    out here too."""
-
-    volume: str
-    rate: LimitedRate
-    limit: float
-    by_run_s: tuple[float, ...]
 
 
 class CellSummary(Frozen):
@@ -96,9 +124,6 @@ class CellSummary(Frozen):
     steady: bool | None = Field(
         None, description="whether raw I/O ended in steady state; None if there are too few rounds"
     )
-    reached: tuple[Reached, ...] = Field(
-        (), description="what share of its volumes a database reached, the most used first"
-    )
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -119,6 +144,7 @@ class CellSummary(Frozen):
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
+    found: Found = Field(default_factory=dict, description="what else its runs show")
 
 
 class Comparison(Frozen):
@@ -227,23 +253,6 @@ class Dependence(Frozen):
         return tuple(level for level in first.levels if all(repr(level) in map(repr, row.levels) for row in rest))
 
 
-class DriveTrend(Frozen):
-    """How a drive changed from the first runs on one formatting to the last; `blocks` = formattings looked at.
-
-    `rank_correlation` of the quantity with the place in the order; `with_time` of the quantity with the time, both of
-    single runs and within blocks.
-    """
-
-    drive: str
-    quantity: Literal["write_amplification", "utilisation"]
-    first: Estimate
-    last: Estimate
-    rank_correlation: float
-    with_time: float
-    blocks: int
-    randomised: bool
-
-
 class WaitChange(Frozen):
     """One wait type in the best and the worst cell: seconds of the mean run, shares of connections x elapsed (0..1)."""
 
@@ -278,35 +287,48 @@ Verdict = Literal[
 ]  # fmt: skip
 
 
-class LoadVerdict(Frozen):
-    """The conclusions about layouts under one load or other condition; `load` = its factors' levels. The other fields are as
-    in `Findings`, for its own `cells`."""
+class Judged(Frozen):
+    """What is concluded about layouts.
+
+    "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower; "indistinguishable" = no
+    cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" = enough runs, but each cell's
+    were made in a separate stretch of time, so nothing can be tested.
+    """
+
+    verdict: Verdict
+    best: tuple[str, ...] = Field(description="the fastest cell's id, then the tied ones; empty without a verdict")
+    tied: tuple[str, ...] = Field(description="the cells that can't be told apart from the fastest")
+    fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
+    worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
+    not_compared: tuple[str, ...] = Field(
+        (),
+        description="cells that share too few rounds with the fastest: neither tied nor slower; they rule out a winner",
+    )
+    at_most_slower: float | None = Field(
+        None,
+        description="the ratio that the time of the nominally fastest over that of the truly fastest does not exceed, at "
+        "95 %; None where nothing is tied with it, or not all can be compared",
+    )
+
+
+class LoadVerdict(Judged):
+    """The same for the `cells` under one load or other condition; `load` = its factors' levels."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
-    verdict: Verdict
-    best: tuple[str, ...]
-    tied: tuple[str, ...]
-    fastest: str | None = None
-    worst: str | None = None
-    not_compared: tuple[str, ...] = ()
-    at_most_slower: float | None = None
 
 
-class RaceSummary(Frozen):
-    """How an experiment was raced: what was spent, who left and after which round, and who may still be the fastest.
+class JudgedByLoad(Judged):
+    """The same over all loads.
 
-    `open` = the cells of races that are not decided, if any; more rounds may decide them. `of_all_s` = the time that all
-    repetitions of all cells would have taken, by those that were made.
+    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
+    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
+    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
+    Cells of different blocks are never told apart: the best set then holds the best of each block.
     """
 
-    within: float = Field(description="the margin, as a share of the time; 0 = none")
-    rounds: int
-    runs_of_all: int = Field(description="runs if every cell had all repetitions of the spec")
-    left: tuple[tuple[str, int], ...] = Field(description="(cell_id, round) of cells that are surely slower")
-    open: tuple[str, ...]
-    spent_s: float
-    of_all_s: float
+    comparisons: tuple[Comparison, ...]
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
 
 
 class HostSummary(Frozen):
@@ -413,22 +435,10 @@ class Caution(Frozen, ABC):
         return {"kind": self.kind} | handler(self)
 
 
-class Findings(Frozen):
+class Findings(JudgedByLoad):
     """Everything concluded about one experiment.
 
-    `best` is a set: the fastest cell's id first, then those that can't be told apart from it, which `tied` lists
-    again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
-    verdict or not; `wait_changes` compares them.
-    `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
-    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" =
-    enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
-    `not_compared` = cells that share too few rounds with the fastest: they are neither tied nor slower, and while there is
-    one, nothing is the winner. `at_most_slower` = the ratio that the time of the nominally fastest over that of the truly
-    fastest does not exceed, at 95 %; None where nothing is tied with it, or not all can be compared.
-    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
-    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
-    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
-    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    `wait_changes` compares the fastest and the slowest cell.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
     for raw I/O and "time-per-transaction" for generated loads, whose runs all have the length that the spec sets;
     "latency-p99" and the like where the spec asks for that.
@@ -441,32 +451,22 @@ class Findings(Frozen):
     factors: tuple[Factor, ...]
     runs_planned: int
     runs_stored: int
-    verdict: Verdict
-    best: tuple[str, ...]
-    tied: tuple[str, ...]
-    worst: str | None
-    fastest: str | None = None
     cells: tuple[CellSummary, ...]
-    comparisons: tuple[Comparison, ...]
     effects: tuple[Effect, ...]
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
     unit: Unit = Field("rows", description="the unit of the work of its runs")
-    not_compared: tuple[str, ...] = ()
-    at_most_slower: float | None = None
     fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
-    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
     )
-    drive_trends: tuple[DriveTrend, ...] = ()
     prefer: tuple[Preference, ...] = PREFERENCES
     indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
-    race: RaceSummary | None = Field(None, description="how it was raced; None if all cells had all repetitions")
+    found: Found = Field(default_factory=dict, description="what else the experiment shows")
     fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
@@ -475,6 +475,14 @@ class Findings(Frozen):
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    @property
+    def by_load(self) -> Sequence[LoadVerdict]:
+        """The verdict for each load, also if there is only one."""
+        if self.loads:
+            return self.loads
+        judged = {name: getattr(self, name) for name in Judged.model_fields}
+        return [LoadVerdict(load={}, cells=tuple(cell.cell_id for cell in self.cells), **judged)]
 
     def load_of(self, cell_id: str) -> LoadVerdict | None:
         """The load of a cell; None if all cells have the same."""

@@ -1,8 +1,8 @@
-"""How large a difference must be to be told, and how many repetitions that takes. Pure; computed, not drawn.
+"""How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
 
 The power is that of the verdict's test (`stats.compare_with_best`) of a layout against the fastest: both of its steps have to
 hold. They share the difference of means; its two estimates of scatter are taken as independent, that of all layouts and
-that of the two. How near this is to drawn experiments: tests/test_power.py.
+that of the two. How near this is to simulated experiments: tests/test_power.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storagelab.findings import racing, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 from storagelab.findings.studentized import MANY, t_point, tukey
-from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times
+from storagelab.findings.times import blocks_judged, compared_of, log_times, timed
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor, Plan
@@ -41,9 +41,9 @@ class Scatter:
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     """The scatter of an experiment's runs, odd ones left out; None where no cell was run twice beside others."""
-    laps = [lap_of(run) for run in runs if not run.burn_in]
+    timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
-    _, log_s = log_times(plan, laps, compared_of(plan))
+    _, log_s = log_times(plan, timed_runs, compared_of(plan))
     fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
     if fitted.df < 1 or np.isnan(fitted.own).all():
         return None
@@ -81,20 +81,20 @@ def _variance_ratios(df: float) -> stats.Matrix:
     return np.asarray(special.chdtri(df, 1 - shares) / df)
 
 
-def smallest_told(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
+def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
     """The smallest effect that 80 % of experiments find; None if they miss even a hundredfold time."""
     low, high = 0.0, LARGEST
     if power(math.expm1(high), scatter, cells, repetitions, families) < POWER:
         return None
     for _ in range(40):
         middle = (low + high) / 2
-        told = power(math.expm1(middle), scatter, cells, repetitions, families) >= POWER
-        low, high = (low, middle) if told else (middle, high)
+        found = power(math.expm1(middle), scatter, cells, repetitions, families) >= POWER
+        low, high = (low, middle) if found else (middle, high)
     return math.expm1(high)
 
 
 def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int = 1) -> int | None:
-    """The fewest repetitions that tell `effect` in 80 % of experiments; None if that takes more than a thousand."""
+    """The fewest repetitions that find `effect` in 80 % of experiments; None if that takes more than a thousand."""
     low, high = 1, MOST_REPETITIONS
     if power(effect, scatter, cells, high, families) < POWER:
         return None
@@ -106,7 +106,7 @@ def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int =
 
 @dataclass(frozen=True)
 class Tells:
-    """What the repetitions of a plan can tell, and what more would: `smallest` = the effect that is told in 80 % of
+    """What the repetitions of a plan can show, and what more would: `smallest` = the effect that is found in 80 % of
     experiments, None if there is none; `takes` = effects with the repetitions that they take, None if over a thousand."""
 
     scatter: Scatter
@@ -121,7 +121,7 @@ EFFECTS = (0.01, 0.03, 0.05, 0.1)
 def tells(factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter) -> Tells:
     loads = [len(cells) for _, cells in loads_of(factors, plan.cells) if len(cells) > 1]
     cells, families = max(loads, default=1), max(1, len(loads))
-    smallest = smallest_told(scatter, cells, repetitions, families)
+    smallest = smallest_found(scatter, cells, repetitions, families)
     finer = [effect for effect in EFFECTS if smallest is None or effect < 0.9 * smallest][-2:] if cells > 1 else []
     takes = tuple((effect, repetitions_for(effect, scatter, cells, families)) for effect in reversed(finer))
     return Tells(scatter, repetitions, smallest, takes)

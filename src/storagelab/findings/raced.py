@@ -1,9 +1,9 @@
 """The race of an experiment: who runs next, given the runs made so far. Pure.
 
-What layouts are compared under one load is a heat. Heats whose runs alternate make a stretch: on a real server a block is a
-stretch, so that costly factors change as rarely as ever; simulated blocks make one stretch together, as no time passes
-between them. All heats share the error. Whoever leaves does so at the end of a round, and for all later ones, so that the
-drives have the same past for all that are compared in a round.
+The layouts under one load are a group, raced against each other. Groups whose runs alternate make a stretch: on a real server
+a block is a stretch, so that costly factors change as rarely as ever; simulated blocks make one stretch together, as no time
+passes between them. All groups share the error. Whoever leaves does so at the end of a round, and for all later ones, so that
+the drives have the same past for all that are compared in a round.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from statistics import fmean
 import numpy as np
 
 from storagelab.findings import racing, stats
-from storagelab.findings.model import RaceSummary
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Difference, Fit, Matrix
-from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of, wall_time_s
+from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, places_of, wall_time_s
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun
 
@@ -29,7 +28,7 @@ ROUNDS_OF_A_BUDGET = 20
 
 
 @dataclass(frozen=True)
-class Heat:
+class Group:
     """Layouts raced against each other, by their places in the plan's cells, and how they stand."""
 
     cells: tuple[int, ...]
@@ -37,145 +36,164 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Course:
+class RaceState:
     """A race so far: `plan` holds all runs decided on, in their order. If some of them are not made yet, `possible` are
     those, and all further ones that there may be at most. `short` = the budget ended it."""
 
     plan: Plan
-    heats: tuple[Heat, ...]
+    groups: tuple[Group, ...]
     possible: tuple[PlannedRun, ...] = ()
     short: bool = False
 
 
-def course(
+def race_state(
     experiment: Experiment,
     whole: Plan,
-    laps: Iterable[Lap],
+    runs: Iterable[TimedRun],
     *,
     budget_s: float | None = None,
     rounds: int | None = None,
-) -> Course:
-    """The race of `experiment` after the runs of `laps`.
+) -> RaceState:
+    """The race of `experiment` after these runs.
 
     `whole` is the plan in which nobody leaves, with as many rounds as there may be; no more than `rounds` are looked at.
     The result follows from what is given alone, so an interrupted race goes on as if it had not been.
     """
-    return _Racing(experiment, whole, laps, budget_s).through(rounds)
+    race = _race(experiment, whole, runs, budget_s)
+    ahead = {stretch: _groups(race, stretch) for stretch in race.rounds}
+    families = max(1, sum(len(group.cells) > 1 for groups in ahead.values() for group in groups))
+    decided: list[PlannedRun] = []
+    behind: list[Group] = []
+    short = False
+    for stretch, of_stretch in race.rounds.items():
+        groups = ahead.pop(stretch)
+        for number in sorted({*of_stretch} - {0}):
+            running = _running(race, groups, number) if rounds is None or number <= rounds else set()
+            wanted = _wanted(of_stretch, number, running, decided)
+            if not wanted:
+                break
+            if not _affordable(race, wanted, number, stretch):
+                short = True
+                break
+            begin = len(decided)
+            decided += [run.model_copy(update={"sequence": begin + at}) for at, run in enumerate(wanted)]
+            if missing := [run for run in decided if (run.cell_id, run.repetition) not in race.made]:
+                possible = (*missing, *_later(race, stretch, number, running, ahead))
+                others = [group for later in ahead.values() for group in later]
+                return RaceState(_so_far(race, decided), (*behind, *groups, *others), possible, short)
+            groups = _looked(race, decided, groups, number, families)
+        behind += groups
+    return RaceState(_so_far(race, decided), tuple(behind), (), short)
 
 
-class _Racing:
-    def __init__(self, experiment: Experiment, whole: Plan, laps: Iterable[Lap], budget_s: float | None) -> None:
-        self._experiment, self._whole, self._budget_s = experiment, whole, budget_s
-        self._margin = experiment.race.within if experiment.race else 0.0
-        self._laps: dict[tuple[str, int], Lap] = {}
-        self._made = sorted(laps, key=lambda lap: lap.attempt)
-        for lap in self._made:
-            self._laps[lap.cell_id, lap.repetition] = lap
-        self._simulated = all(cell.config.simulated for cell in whole.cells)
-        self._blocks = blocks_judged(whole, in_stretches=False, simulated=self._simulated)
-        self._runs: list[PlannedRun] = []
-        self._heats: list[Heat] = []
-        self._short = False
-        turns: dict[int, dict[int, list[PlannedRun]]] = {}
-        for run in whole.runs:
-            of_stretch = turns.setdefault(0 if self._simulated else run.block, {})
-            of_stretch.setdefault(max(run.repetition, 0), []).append(run)
-        self._turns = turns
-        """Stretch -> round -> its runs if nobody leaves; the burn-in is round 0."""
-        self._begun: set[int] = set()
-        """Blocks of which some run is planned."""
+@dataclass(frozen=True)
+class _Race:
+    """What a race follows from. `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in as round 0; `made` =
+    the latest of all `attempts` at each run; `blocks` = the stretch of each cell."""
 
-    def through(self, rounds: int | None) -> Course:
-        heats = {number: list(self._starting(stretch)) for number, stretch in self._turns.items()}
-        families = sum(len(heat.cells) > 1 for of_stretch in heats.values() for heat in of_stretch)
-        for number, stretch in self._turns.items():
-            now = heats.pop(number)
-            for turn in sorted({*stretch} - {0}):
-                if rounds is not None and turn > rounds:
-                    break
-                running = self._running(now, turn)
-                wanted = self._wanted(stretch, turn, running)
-                if not wanted or not self._affordable(wanted, turn, number):
-                    break
-                self._plan(wanted)
-                if left := [run for run in self._runs if (run.cell_id, run.repetition) not in self._laps]:
-                    self._heats += [*now, *(heat for of_stretch in heats.values() for heat in of_stretch)]
-                    return self._course((*left, *self._later(stretch, turn, running, list(heats))))
-                now = self._looked(now, turn, max(families, 1))
-            self._heats += now
-        return self._course(())
+    experiment: Experiment
+    whole: Plan
+    attempts: Sequence[TimedRun]
+    made: Mapping[tuple[str, int], TimedRun]
+    budget_s: float | None
+    simulated: bool
+    blocks: Sequence[int]
+    rounds: Mapping[int, Mapping[int, Sequence[PlannedRun]]]
 
-    def _course(self, possible: tuple[PlannedRun, ...]) -> Course:
-        plan = self._whole.model_copy(update={"runs": tuple(self._runs)})
-        return Course(plan, tuple(self._heats), possible, self._short)
 
-    def _starting(self, stretch: Mapping[int, Sequence[PlannedRun]]) -> Iterator[Heat]:
-        # All simulated layouts are in the one stretch, also those that no run is planned of.
-        every = [cell.cell_id for cell in self._whole.cells] if self._simulated else []
-        there = {*every, *(run.cell_id for turn in stretch.values() for run in turn)}
-        for _, cells in loads_of(self._experiment.factors, self._whole.cells):
-            inside = tuple(cell for cell in cells if self._whole.cells[cell].cell_id in there)
-            if inside:
-                yield Heat(inside, Standing(inside))
+def _race(experiment: Experiment, whole: Plan, runs: Iterable[TimedRun], budget_s: float | None) -> _Race:
+    attempts = sorted(runs, key=lambda run: run.attempt)
+    simulated = all(cell.config.simulated for cell in whole.cells)
+    rounds: dict[int, dict[int, list[PlannedRun]]] = {}
+    for planned in whole.runs:
+        of_stretch = rounds.setdefault(0 if simulated else planned.block, {})
+        of_stretch.setdefault(max(planned.repetition, 0), []).append(planned)
+    return _Race(
+        experiment, whole, attempts, {(run.cell_id, run.repetition): run for run in attempts}, budget_s, simulated,
+        blocks_judged(whole, in_stretches=False, simulated=simulated), rounds,
+    )  # fmt: skip
 
-    def _running(self, heats: Sequence[Heat], turn: int) -> set[str]:
-        """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
-        as the spec says."""
-        last = self._experiment.repetitions
-        if self._budget_s is None and turn > last:
-            return set()
-        cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in heats)
-        return {self._whole.cells[place].cell_id for of_heat in cells for place in of_heat}
 
-    def _wanted(self, stretch: Mapping[int, Sequence[PlannedRun]], turn: int, running: set[str]) -> list[PlannedRun]:
-        """The runs of a round. A block begins with its burn-in, whoever makes it."""
-        runs = [run for run in stretch[turn] if run.cell_id in running]
-        fresh = {run.block for run in runs} - self._begun
-        return [*(run for run in stretch.get(0, ()) if run.block in fresh), *runs]
+def _so_far(race: _Race, decided: Sequence[PlannedRun]) -> Plan:
+    return race.whole.model_copy(update={"runs": tuple(decided)})
 
-    def _plan(self, wanted: Sequence[PlannedRun]) -> None:
-        """The runs at the end of the order so far."""
-        self._begun |= {run.block for run in wanted}
-        begin = len(self._runs)
-        self._runs += [run.model_copy(update={"sequence": begin + at}) for at, run in enumerate(wanted)]
 
-    def _later(
-        self, stretch: Mapping[int, Sequence[PlannedRun]], turn: int, running: set[str], others: Sequence[int]
-    ) -> Iterator[PlannedRun]:
-        """The runs that there may be after this round."""
-        yield from (run for later, runs in stretch.items() if later > turn for run in runs if run.cell_id in running)
-        yield from (run for number in others for runs in self._turns[number].values() for run in runs)
+def _groups(race: _Race, stretch: int) -> list[Group]:
+    """The layouts of a stretch under each load, before the first round."""
+    # All simulated layouts are in the one stretch, also those that no run is planned of.
+    every = [cell.cell_id for cell in race.whole.cells] if race.simulated else []
+    there = {*every, *(run.cell_id for runs in race.rounds[stretch].values() for run in runs)}
+    found = []
+    for _, cells in loads_of(race.experiment.factors, race.whole.cells):
+        inside = tuple(cell for cell in cells if race.whole.cells[cell].cell_id in there)
+        if inside:
+            found.append(Group(inside, Standing(inside)))
+    return found
 
-    def _affordable(self, wanted: Sequence[PlannedRun], turn: int, stretch: int) -> bool:
-        """Whether the budget has room for the rest of this round. A stretch gets its share, with what earlier ones left."""
-        if self._budget_s is None or turn <= 1:
-            return True
-        left = [run for run in wanted if (run.cell_id, run.repetition) not in self._laps]
-        if len(left) < len(wanted):
-            return True  # begun: only complete rounds count
-        before = [number for number in self._turns if number <= stretch] if not self._simulated else list(self._turns)
-        share = sum(len(self._turns[number][1]) for number in before) / len(self._whole.cells)
-        walls: dict[str, list[float]] = {}
-        for lap in self._laps.values():
-            walls.setdefault(lap.cell_id, []).append(lap.wall_s)
-        unknown = [fmean(lap.wall_s for lap in self._laps.values())]
-        spent_s, of_runs_s = wall_time_s(self._made), sum(lap.wall_s for lap in self._made)
-        round_s = sum(fmean(walls.get(run.cell_id, unknown)) for run in left) * spent_s / max(of_runs_s, 1e-9)
-        short = spent_s + round_s > self._budget_s * share
-        self._short |= short
-        return not short
 
-    def _looked(self, heats: Sequence[Heat], turn: int, families: int) -> list[Heat]:
-        there = {self._whole.cells[cell].cell_id for heat in heats for cell in heat.cells}
-        laps = [lap for lap in self._laps.values() if lap.cell_id in there and 1 <= lap.repetition <= turn]
-        rounds, log_s = log_times(self._whole, laps, compared_of(self._whole))
-        trended = self._experiment.order == "as-listed" and not self._simulated
-        so_far = self._whole.model_copy(update={"runs": tuple(self._runs)})
-        fit = racing.fitted(log_s, self._blocks, places_of(so_far, rounds) if trended else None)
-        return [
-            Heat(heat.cells, racing.look(heat.standing, fit, families, self._margin)) if heat.standing.running else heat
-            for heat in heats
-        ]
+def _running(race: _Race, groups: Sequence[Group], number: int) -> set[str]:
+    """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
+    as the spec says."""
+    last = race.experiment.repetitions
+    if race.budget_s is None and number > last:
+        return set()
+    cells = (group.cells if len(group.cells) == 1 and number <= last else group.standing.running for group in groups)
+    return {race.whole.cells[place].cell_id for of_group in cells for place in of_group}
+
+
+def _wanted(
+    of_stretch: Mapping[int, Sequence[PlannedRun]], number: int, running: set[str], decided: Sequence[PlannedRun]
+) -> list[PlannedRun]:
+    """The runs of a round. A block begins with its burn-in, whoever makes it."""
+    runs = [run for run in of_stretch[number] if run.cell_id in running]
+    fresh = {run.block for run in runs} - {run.block for run in decided}
+    return [*(run for run in of_stretch.get(0, ()) if run.block in fresh), *runs]
+
+
+def _later(race: _Race, stretch: int, number: int, running: set[str], others: Iterable[int]) -> Iterator[PlannedRun]:
+    """The runs that there may be after this round."""
+    of_stretch = race.rounds[stretch]
+    yield from (run for later, runs in of_stretch.items() if later > number for run in runs if run.cell_id in running)
+    yield from (run for other in others for runs in race.rounds[other].values() for run in runs)
+
+
+def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
+    """Whether the budget has room for the rest of this round. A stretch gets its share, with what earlier ones left."""
+    if race.budget_s is None or number <= 1:
+        return True
+    left = [run for run in wanted if (run.cell_id, run.repetition) not in race.made]
+    if len(left) < len(wanted):
+        return True  # begun: only complete rounds count
+    before = [one for one in race.rounds if race.simulated or one <= stretch]
+    share = sum(len(race.rounds[one][1]) for one in before) / len(race.whole.cells)
+    return wall_time_s(race.attempts) + _estimated_s(race, left) <= race.budget_s * share
+
+
+def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
+    """The time that runs will take: that of their cells' earlier ones, less what is made side by side."""
+    walls: dict[str, list[float]] = {}
+    for run in race.made.values():
+        walls.setdefault(run.cell_id, []).append(run.wall_s)
+    unknown = [fmean(run.wall_s for run in race.made.values())]
+    alone_s = sum(fmean(walls.get(run.cell_id, unknown)) for run in left)
+    return alone_s * wall_time_s(race.attempts) / max(sum(run.wall_s for run in race.attempts), 1e-9)
+
+
+def _looked(
+    race: _Race, decided: Sequence[PlannedRun], groups: Sequence[Group], number: int, families: int
+) -> list[Group]:
+    """The groups after a look at all rounds up to this one."""
+    there = {race.whole.cells[cell].cell_id for group in groups for cell in group.cells}
+    runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
+    rounds, log_s = log_times(race.whole, runs, compared_of(race.whole))
+    trended = race.experiment.order == "as-listed" and not race.simulated
+    places = places_of(_so_far(race, decided), rounds) if trended else None
+    fit = racing.fitted(log_s, race.blocks, places)
+    within = race.experiment.race.within if race.experiment.race else 0.0
+    return [
+        Group(group.cells, racing.look(group.standing, fit, families, within)) if group.standing.running else group
+        for group in groups
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -184,19 +202,19 @@ class _Racing:
 
 
 class ByRace:
-    """Compares cells by what the looks of their heats found; a `verdicts.Judging`."""
+    """Compares cells by what the looks at their groups found; a `verdicts.Judging`."""
 
-    def __init__(self, heats: Sequence[Heat], fitted: Fit) -> None:
-        self._of = {cell: heat.standing for heat in heats for cell in heat.cells}
+    def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
+        self._of = {cell: group.standing for group in groups for cell in group.cells}
         self._times = fitted.cells
 
     def fastest(self, cells: Sequence[int]) -> int | None:
-        """The one in front; of several heats, the one that takes the least time."""
+        """The one in front; of several groups, the one that takes the least time."""
         first = {self._of[cell].racing[0] for cell in cells if cell in self._of and self._of[cell].racing}
         timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a heat has them
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a group has them
         """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
         return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
@@ -214,41 +232,22 @@ class Raced:
     judging: ByRace
     complete: Fit
     share: float
-    summary: RaceSummary
+    groups: tuple[Group, ...]
 
 
 def raced(
-    experiment: Experiment, plan: Plan, laps: Sequence[Lap], rounds: Sequence[int], log_s: Matrix, fitted: Fit
+    experiment: Experiment, plan: Plan, runs: Sequence[TimedRun], rounds: Sequence[int], log_s: Matrix, fitted: Fit
 ) -> Raced:
     """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` as the report has them."""
-    so_far = course(experiment, plan, laps)
+    so_far = race_state(experiment, plan, runs)
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]
     last = max((rounds[column] for column in complete), default=0)
     simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
-    walls: dict[str, list[float]] = {}
-    for lap in laps:
-        walls.setdefault(lap.cell_id, []).append(lap.wall_s)
-    of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
     return Raced(
-        judging=ByRace(so_far.heats, fitted),
+        judging=ByRace(so_far.groups, fitted),
         complete=stats.fit(log_s[:, complete], blocks),
         share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
-        summary=RaceSummary(
-            within=experiment.race.within if experiment.race else 0.0,
-            rounds=max((heat.standing.rounds for heat in so_far.heats), default=0),
-            runs_of_all=experiment.repetitions * len(plan.cells),
-            left=tuple(
-                (plan.cells[one.cell].cell_id, one.after) for heat in so_far.heats for one in heat.standing.left
-            ),
-            open=tuple(
-                plan.cells[cell].cell_id
-                for heat in so_far.heats
-                if heat.standing.running
-                for cell in heat.standing.racing
-            ),
-            spent_s=sum(map(sum, walls.values())),
-            of_all_s=experiment.repetitions * of_round_s,
-        ),
+        groups=so_far.groups,
     )

@@ -11,7 +11,7 @@ A race is a function of the times of its complete rounds. An interrupted race de
 
 After two rounds, two runs of a layout say nothing about its own scatter. So any of them may be five times as noisy as the
 typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/records/monte-carlo.md,
-drawn by `make bench ARGS="--only races"`.
+simulated by `make bench ARGS="--only races"`.
 """
 
 from __future__ import annotations
@@ -97,30 +97,42 @@ def fitted(log_s: Matrix, blocks: Sequence[int], places: Matrix | None = None) -
 
 
 def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after one more round; `fit` is that of all rounds up to it. `families` = races that share the error."""
+    """The standing after one more round; `fit` is that of all rounds up to it. `families` = races that share the error.
+
+    The test is `stats.compare_with_best`, at the level of this look.
+    """
     rounds = standing.rounds + 1
     if rounds < FIRST_LOOK:
         return replace(standing, rounds=rounds)
     ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
-    standing = replace(standing, rounds=rounds, silent=(*standing.silent, *silent))
     racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
-    standing = replace(standing, racing=tuple(racing))
+    now = replace(standing, rounds=rounds, racing=tuple(racing), silent=(*standing.silent, *silent))
     if not racing:
-        return standing
+        return now
     first = next((cell for cell in racing if cell in ran), racing[0])
-    error = error_of(rounds)
-    if rounds == FIRST_LOOK:  # two runs of a layout are judged in a way of their own
+    differences = _differences(now, first, fit, families)
+    slower = {cell: one for cell, one in differences.items() if one.distinguishable and one.ratio.value > 1}
+    staying = {cell: one for cell, one in differences.items() if cell not in slower}
+    return replace(
+        now,
+        racing=(first, *(cell for cell in racing if cell not in (first, *slower))),
+        left=(*now.left, *(Left(cell, rounds, first, one) for cell, one in slower.items())),
+        differences=staying,
+        cleared={**now.cleared, first: now.cleared.get(first, frozenset()) | _not_faster(staying, within)},
+    )
+
+
+def _differences(standing: Standing, first: int, fit: Fit, families: int) -> dict[int, Difference]:
+    """Of each cell in the race to the first."""
+    error = error_of(standing.rounds)
+    if standing.rounds == FIRST_LOOK:  # two runs of a layout are judged in a way of their own
         compared = stats.far_from_best(fit, first, error / families, NOISIEST)
     else:
         compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)
-    found = {cell: one for cell in racing if (one := compared[cell]) is not None}
-    leaving = [cell for cell, one in found.items() if one.distinguishable and one.ratio.value > 1]
-    staying = {cell: one for cell, one in found.items() if cell not in leaving}
-    near = {cell for cell, one in staying.items() if one.ratio.low is not None and one.ratio.low * (1 + within) >= 1}
-    return replace(
-        standing,
-        racing=(first, *(cell for cell in racing if cell not in (first, *leaving))),
-        left=(*standing.left, *(Left(cell, rounds, first, found[cell]) for cell in leaving)),
-        differences=staying,
-        cleared={**standing.cleared, first: standing.cleared.get(first, frozenset()) | near},
-    )
+    return {cell: one for cell in standing.racing if (one := compared[cell]) is not None}
+
+
+def _not_faster(differences: Mapping[int, Difference], within: float) -> set[int]:
+    """The cells that are surely not faster than the first by more than the margin."""
+    lows = {cell: one.ratio.low for cell, one in differences.items()}
+    return {cell for cell, low in lows.items() if low is not None and low * (1 + within) >= 1}

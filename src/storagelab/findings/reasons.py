@@ -10,11 +10,12 @@ reasons(case)                                 the reasons of the change, the one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from storagelab.findings.crowds import Crowd, crowds
 from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
@@ -63,6 +64,15 @@ class Rule(StrEnum):
     CPU_LIMIT = "cpu-limit"
     SCHEDULER = "scheduler"
     CPU_WORK = "cpu-work"
+
+
+class Crowd(NamedTuple):
+    """A kind of thing that sessions were seen waiting for: its share of all waits seen, and the most sessions on one."""
+
+    wait_type: str
+    kind: str
+    share: float
+    most: int
 
 
 @dataclass(frozen=True)
@@ -168,42 +178,20 @@ def volume_limit(case: Case) -> Reason | None:
     return Reason(Rule.VOLUME_LIMIT, step, min(1.0, limit.change.value / case.change_s), behind, limit=limit)
 
 
-def write_amplification(case: Case) -> Reason | None:
-    """Waits for data change, and with them what the drive writes for each page that it is given: the drive has less of its
-    time left for the server."""
-    device = case.moved_along("write_amplification", WRITES_MORE)
-    return None if device is None else _reason(case, Rule.WRITE_AMPLIFICATION, case.explains(*_DATA), device)
+def _rule(
+    rule: Rule, waits: Sequence[str], quantities: Sequence[Quantity] = (), least: float = 0.0
+) -> Callable[[Case], Reason | None]:
+    """The rule that holds if these waits explain the change and, where quantities are given, one of them changed with it at a
+    device, by `least` or more."""
 
+    def judged(case: Case) -> Reason | None:
+        moved = (case.moved_along(quantity, least) for quantity in quantities)
+        device = next((one for one in moved if one is not None), None)
+        if quantities and device is None:
+            return None
+        return _reason(case, rule, case.explains(*waits), device)
 
-def device_queue(case: Case) -> Reason | None:
-    """Waits for data change, and with them the requests that are under way at a device."""
-    device = case.moved_along("queue", QUEUES_MORE)
-    return None if device is None else _reason(case, Rule.DEVICE_QUEUE, case.explains(*_DATA), device)
-
-
-def device_latency(case: Case) -> Reason | None:
-    """Waits for data change, and with them the time that a device takes for a request."""
-    device = case.moved_along("read_latency_s", TAKES_LONGER) or case.moved_along("write_latency_s", TAKES_LONGER)
-    return None if device is None else _reason(case, Rule.DEVICE_LATENCY, case.explains(*_DATA), device)
-
-
-def data_waits(case: Case) -> Reason | None:
-    """Waits for data change, for a reason that no device tells."""
-    return _reason(case, Rule.DATA_WAITS, case.explains(*_DATA))
-
-
-def latches(case: Case) -> Reason | None:
-    """Waits for pages in memory, or for other structures there, that another session holds."""
-    return _reason(case, Rule.LATCHES, case.explains(*_names("page-latch", "latch")))
-
-
-def log(case: Case) -> Reason | None:
-    """Waits for the log's write, or for room in its buffer."""
-    return _reason(case, Rule.LOG, case.explains(*_LOG))
-
-
-def locks(case: Case) -> Reason | None:
-    return _reason(case, Rule.LOCKS, case.explains(*_names("lock")))
+    return judged
 
 
 def cpu_limit(case: Case) -> Reason | None:
@@ -215,11 +203,6 @@ def cpu_limit(case: Case) -> Reason | None:
     return _reason(case, Rule.CPU_LIMIT, step) if spent_s >= CPU_IS_THE_LIMIT * slower_s else None
 
 
-def scheduler(case: Case) -> Reason | None:
-    """Queueing for a CPU changes, though the CPU is not what most time goes to."""
-    return _reason(case, Rule.SCHEDULER, case.explains(QUEUE.name))
-
-
 def cpu_work(case: Case) -> Reason | None:
     """The work of a CPU itself changes."""
     names = [one.thing.name for one in case.waterfall.steps if one.thing.part == "cpu"]
@@ -227,9 +210,22 @@ def cpu_work(case: Case) -> Reason | None:
 
 
 RULES = (
-    more_work, volume_limit, write_amplification, device_queue, device_latency, data_waits, latches, log, locks, cpu_limit,
-    scheduler, cpu_work,
-)  # fmt: skip
+    more_work,
+    volume_limit,
+    # The drive writes more for each page that it is given, so it has less of its time left for the server.
+    _rule(Rule.WRITE_AMPLIFICATION, _DATA, ["write_amplification"], WRITES_MORE),
+    _rule(Rule.DEVICE_QUEUE, _DATA, ["queue"], QUEUES_MORE),
+    _rule(Rule.DEVICE_LATENCY, _DATA, ["read_latency_s", "write_latency_s"], TAKES_LONGER),
+    # Waits for data change, for a reason that no device shows.
+    _rule(Rule.DATA_WAITS, _DATA),
+    _rule(Rule.LATCHES, _names("page-latch", "latch")),
+    _rule(Rule.LOG, _LOG),
+    _rule(Rule.LOCKS, _names("lock")),
+    cpu_limit,
+    # Queueing for a CPU changes, though the CPU is not what most time goes to.
+    _rule(Rule.SCHEDULER, [QUEUE.name]),
+    cpu_work,
+)
 """In the order of how much each knows about a step."""
 
 
@@ -264,3 +260,17 @@ def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | No
     limit = volume_at_limit(cells, waterfall.change.value)
     waiting = crowds(run for pair in pairs for run in pair[slower])
     return Case(waterfall, parts, device_changes(pairs), waiting, limit)
+
+
+def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
+    """What sessions waited for at the looks at these runs, the largest first; nothing without looks."""
+    sessions: Counter[tuple[str, str]] = Counter()
+    most: dict[tuple[str, str], int] = {}
+    for run in runs:
+        for task in run.measurement.waiting_tasks if run.measurement is not None else ():
+            key = (task.wait_type, task.resource.kind)
+            sessions[key] += task.sessions
+            most[key] = max(most.get(key, 0), task.sessions)
+    total = sessions.total()
+    ranked = sorted(sessions.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Crowd(*key, seen / total, most[key]) for key, seen in ranked if seen)

@@ -1,4 +1,4 @@
-"""Where each second of a cell's connections went, over its runs. Pure.
+"""Where each second of a cell's connections went, over its runs, and the least that a volume's limit allows. Pure.
 
 A connection of a run has the elapsed time, and spends it on waits (resource and signal apart), on a CPU, or idle after its
 end. So the parts of a run add up to its elapsed time exactly, and so do their means.
@@ -20,6 +20,21 @@ UNACCOUNTED = "unaccounted"
 _ROUNDING_S = 1e-9
 
 _Key = tuple[str, SpentPart]
+
+
+LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
+    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
+    out here too."""
+
+    volume: str
+    rate: LimitedRate
+    limit: float
+    by_run_s: tuple[float, ...]
 
 
 @dataclass(frozen=True)

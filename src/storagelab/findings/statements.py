@@ -8,18 +8,18 @@ whole report, not each sentence. It is kept in two steps:
 
 So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
 effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
-nothing held in the first, they reach as far as no difference. The results of both steps in drawn experiments:
+nothing held in the first, they reach as far as no difference. The results of both steps in simulated experiments:
 docs/records/monte-carlo.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storagelab.findings import interactions, stats, verdicts
 from storagelab.findings.effects import effects_at, main_effects
-from storagelab.findings.model import Dependence, Effect, Estimate
+from storagelab.findings.model import Dependence, Effect, Estimate, JudgedByLoad
 from storagelab.findings.raced import Raced
 from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Factor, Plan
@@ -32,7 +32,7 @@ SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03
 class Statements:
     """The fields of `Findings` by these names, the verdict's in `judged`."""
 
-    judged: verdicts.Judged
+    judged: JudgedByLoad
     effects: tuple[Effect, ...]
     dependences: tuple[Dependence, ...]
     speed_ups: tuple[Effect, ...]
@@ -67,7 +67,7 @@ def _without_a_difference(strict: Statements, full: Statements) -> Statements:
         for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)
     )
     return Statements(
-        judged=replace(strict.judged, comparisons=comparisons),
+        judged=strict.judged.model_copy(update={"comparisons": comparisons}),
         effects=_reaching_none(strict.effects, full.effects),
         dependences=strict.dependences,
         speed_ups=_reaching_none(strict.speed_ups, full.speed_ups),

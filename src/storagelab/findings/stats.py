@@ -2,7 +2,7 @@
 
 `log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds per row), one row per cell and one
 column per round (repetition), NaN where a run is missing or left out. Cells of a round ran close together in time, so
-pairs within a round share its luck, and their ratios are free of it.
+pairs within a round share its effect, and their ratios are free of it.
 
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
@@ -18,7 +18,7 @@ misleads:
 
 A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
 no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
-name a loser anyway, and how often a real difference is found: docs/records/monte-carlo.md, drawn by
+name a loser anyway, and how often a real difference is found: docs/records/monte-carlo.md, simulated by
 `make bench ARGS="--only statistics"`.
 """
 
@@ -59,7 +59,7 @@ class Fit:
 
     `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they say
     nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
-    `luck` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
+    `of_rounds` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
     block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
     """
 
@@ -68,7 +68,7 @@ class Fit:
     residuals: Matrix
     own: Matrix
     variance: Matrix
-    luck: Matrix
+    of_rounds: Matrix
     peers: Matrix
     typical: float
     prior_df: float
@@ -100,7 +100,7 @@ class Fit:
         rows = list(cells)
         return replace(
             self, log_s=self.log_s[rows], cells=self.cells[rows], residuals=self.residuals[rows], own=self.own[rows],
-            variance=self.variance[rows], luck=self.luck[rows], peers=self.peers[rows],
+            variance=self.variance[rows], of_rounds=self.of_rounds[rows], peers=self.peers[rows],
         )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     blocks were far apart in time.
     """
     of_cell = np.asarray(blocks or [0] * len(log_s))
-    cells, luck, peers = np.full(len(log_s), np.nan), np.full(len(log_s), np.nan), np.zeros(len(log_s))
+    cells, of_rounds, peers = np.full(len(log_s), np.nan), np.full(len(log_s), np.nan), np.zeros(len(log_s))
     residuals = np.full(log_s.shape, np.nan)
     df = 0
     for block in np.unique(of_cell):
@@ -138,11 +138,11 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
         measured, made = int((~np.isnan(cells[rows])).sum()), int((~np.isnan(rounds)).sum())
         peers[rows] = measured
         if made > 1:
-            luck[rows] = np.nanvar(rounds, ddof=1)
+            of_rounds[rows] = np.nanvar(rounds, ddof=1)
         df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
     own = _own_variances(residuals, peers)
     variance, typical, prior_df = _moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
-    return Fit(log_s, cells, residuals, own, variance, luck, peers, typical, prior_df, df)
+    return Fit(log_s, cells, residuals, own, variance, of_rounds, peers, typical, prior_df, df)
 
 
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
@@ -221,7 +221,7 @@ def _inverse_trigamma(value: float) -> float:
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
-    Its variance is that of the rounds' luck, which all cells share, and of the cell's own scatter (degrees of freedom by
+    Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom by
     Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its interval
     reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
 
@@ -229,10 +229,10 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     (1978, Journal of the American Statistical Association 73): a few runs may hold none of them.
     """
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
-    if runs < VALUES_LEAST or math.isnan(fitted.luck[cell]):
+    if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return Estimate(value=math.exp(value))
     variance, df = variance_of_one(fitted, cell)
-    of_rounds, of_cell = float(fitted.luck[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
+    of_rounds, of_cell = float(fitted.of_rounds[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
     total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
     point = t_point(round(max(total_df, 1.0), 1), ALPHA)
     down = point * math.sqrt(of_rounds + of_cell)
@@ -244,7 +244,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
-    """The variance of a cell's run without its round's luck, and its degrees of freedom."""
+    """The variance of a cell's run without its round's effect, and its degrees of freedom."""
     own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
     if math.isnan(own):
         return 0.0, own_df

@@ -39,17 +39,6 @@ def steadiness(rates: Sequence[float]) -> Steadiness | None:
     return Steadiness(float(np.ptp(window) / window.mean()), abs(line) * (ROUNDS - 1) / float(window.mean()))
 
 
-def reached_after(rates: Sequence[float]) -> int | None:
-    """The number of rounds after which steady state was reached and kept; None if it does not hold at the end."""
-    found = None
-    for number in range(len(rates), ROUNDS - 1, -1):
-        judged = steadiness(rates[:number])
-        if judged is None or not judged.steady:
-            break
-        found = number
-    return found
-
-
 def rounds_of(run: Measurement) -> list[float]:
     """The rounds of one run: tenths of its series, or single seconds of a short one. What is left over at its beginning
     does not count."""

@@ -6,26 +6,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from storagelab.findings import latencies, stats
-from storagelab.findings.evidence import blocks_of
 from storagelab.findings.model import Compared
-from storagelab.model.config import Judge
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
 
-_BY_LATENCY: Mapping[Judge, Compared] = {
-    "mean": "latency-mean", "p50": "latency-p50", "p95": "latency-p95", "p99": "latency-p99", "p99.9": "latency-p99.9",
-    "max": "latency-max",
-}  # fmt: skip
 
-
-class Lap(NamedTuple):
+class TimedRun(NamedTuple):
     """What judging by time takes of a run. `elapsed_s` is None where the run has no figures; `latency_s` are the figures of
     its latency by name; `began_s` since 1970."""
 
@@ -39,12 +32,12 @@ class Lap(NamedTuple):
     began_s: float = 0.0
 
 
-def lap_of(run: Run) -> Lap:
+def timed(run: Run) -> TimedRun:
     measured = run.measurement if run.usable else None
     elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.work.amount)
     latency = None if measured is None else measured.latency
     latency_s = {} if latency is None else latencies.figures_s(latency)
-    return Lap(
+    return TimedRun(
         run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s,
         latency_s, _since_1970(run.started_at),
     )  # fmt: skip
@@ -57,32 +50,32 @@ def _since_1970(text: str) -> float:
         return 0.0
 
 
-def wall_time_s(laps: Iterable[Lap]) -> float:
+def wall_time_s(runs: Iterable[TimedRun]) -> float:
     """The time in which any run was under way: runs made side by side count once."""
     total, until = 0.0, -math.inf
-    for lap in sorted(laps, key=lambda lap: lap.began_s):
-        end = lap.began_s + lap.wall_s
-        total += max(0.0, end - max(until, lap.began_s))
+    for run in sorted(runs, key=lambda run: run.began_s):
+        end = run.began_s + run.wall_s
+        total += max(0.0, end - max(until, run.began_s))
         until = max(until, end)
     return total
 
 
-def log_times(plan: Plan, laps: Iterable[Lap], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
+def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
     """The rounds, and log elapsed, of the run or per unit of work, or the log of a latency, as cells x rounds.
 
     A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
     so cells of different blocks may not be tested against each other.
     """
     figure = latency_of(compared)
-    times = ((lap, lap.elapsed_s if figure is None else lap.latency_s.get(figure)) for lap in laps)
-    timed = [(lap, time_s) for lap, time_s in times if time_s is not None]
-    rounds = sorted({lap.repetition for lap, _ in timed})
+    times = ((run, run.elapsed_s if figure is None else run.latency_s.get(figure)) for run in runs)
+    timed = [(run, time_s) for run, time_s in times if time_s is not None]
+    rounds = sorted({run.repetition for run, _ in timed})
     row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
     column = {repetition: index for index, repetition in enumerate(rounds)}
     log_s = np.full((len(plan.cells), len(rounds)), np.nan)
-    for lap, elapsed_s in timed:
-        share = 1 if compared == "elapsed" or figure is not None else max(lap.work, 1)
-        log_s[row[lap.cell_id], column[lap.repetition]] = math.log(max(elapsed_s, 1e-9) / share)
+    for run, elapsed_s in timed:
+        share = 1 if compared == "elapsed" or figure is not None else max(run.work, 1)
+        log_s[row[run.cell_id], column[run.repetition]] = math.log(max(elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
 
 
@@ -95,6 +88,12 @@ def places_of(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
         if run.repetition in column:
             places[row[run.cell_id], column[run.repetition]] = run.sequence
     return places
+
+
+def blocks_of(plan: Plan) -> tuple[int, ...]:
+    """The block in which each cell of the plan runs."""
+    block = {run.cell_id: run.block for run in plan.runs}
+    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
@@ -122,7 +121,7 @@ def compared_of(plan: Plan) -> Compared:
     configs = [cell.config for cell in plan.cells]
     generated = any(config.generated for config in configs)
     if generated and configs[0].measure.judge != "throughput":
-        return _BY_LATENCY[configs[0].measure.judge]
+        return cast(Compared, f"latency-{configs[0].measure.judge}")
     work = {config.workload.work for config in configs}
     if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
         return "time-per-transaction" if generated else "time-per-request"

@@ -20,26 +20,11 @@ from typing import Protocol
 import numpy as np
 
 from storagelab.findings import stats
-from storagelab.findings.model import Comparison, Estimate, LoadVerdict, Verdict
+from storagelab.findings.model import Comparison, Estimate, Judged, JudgedByLoad, LoadVerdict, Verdict
 from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import is_condition
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The fields of `Findings` by these names."""
-
-    verdict: Verdict
-    best: tuple[str, ...]
-    tied: tuple[str, ...]
-    fastest: str | None
-    worst: str | None
-    comparisons: tuple[Comparison, ...]
-    not_compared: tuple[str, ...] = ()
-    at_most_slower: float | None = None
-    loads: tuple[LoadVerdict, ...] = ()
 
 
 class Judging(Protocol):
@@ -98,33 +83,28 @@ def judge(
     blocks: Sequence[int],
     alpha: float = ALPHA,
     judging: Judging | None = None,
-) -> Judged:
+) -> JudgedByLoad:
     """The verdict over all cells and, with several loads, that of each. `judging` = how, if not by all runs at once."""
-    loads = list(loads_of(factors, plan.cells))
-    families = max(1, sum(len(cells) > 1 for _, cells in loads))
+    groups = list(loads_of(factors, plan.cells))
+    families = max(1, sum(len(cells) > 1 for _, cells in groups))
     samples = _Samples(plan, fitted, blocks, judging or _OfAllRuns(fitted, families, alpha))
-    judged = [_judge(samples, cells) for _, cells in loads]
+    judged = [_judge(samples, load, cells) for load, cells in groups]
+    rows = _in_order(row for _, of_load in judged for row in of_load)
+    loads = tuple(load for load, _ in judged)
     if len(loads) == 1:
-        return judged[0]
-    verdict = _of_all([one.verdict for one in judged], testable=_testable(fitted, blocks))
-    fastest, worst = _ends(samples, [cells for _, cells in loads])
-    return Judged(
+        return JudgedByLoad(**loads[0].model_dump(include={*Judged.model_fields}), comparisons=rows)
+    verdict = _of_all([load.verdict for load in loads], testable=_testable(fitted, blocks))
+    fastest, worst = _ends(samples, [cells for _, cells in groups])
+    return JudgedByLoad(
         verdict=verdict,
-        best=tuple(cell_id for one in judged for cell_id in one.best) if verdict == "by-load" else (),
-        tied=tuple(cell_id for one in judged for cell_id in one.tied),
+        best=tuple(cell_id for load in loads for cell_id in load.best) if verdict == "by-load" else (),
+        tied=tuple(cell_id for load in loads for cell_id in load.tied),
         fastest=samples.cell_id(fastest),
         worst=samples.cell_id(worst),
-        comparisons=_in_order(row for one in judged for row in one.comparisons),
-        not_compared=tuple(cell_id for one in judged for cell_id in one.not_compared),
-        loads=tuple(
-            LoadVerdict(
-                load=load, cells=tuple(plan.cells[cell].cell_id for cell in cells), verdict=one.verdict, best=one.best,
-                tied=one.tied, fastest=one.fastest, worst=one.worst, not_compared=one.not_compared,
-                at_most_slower=one.at_most_slower,
-            )
-            for (load, cells), one in zip(loads, judged, strict=True)
-        ),
-    )  # fmt: skip
+        comparisons=rows,
+        not_compared=tuple(cell_id for load in loads for cell_id in load.not_compared),
+        loads=loads,
+    )
 
 
 def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
@@ -171,40 +151,41 @@ def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
-    """The verdict over `cells`, all under one load."""
+def _judge(
+    samples: _Samples, load: dict[str, JsonValue], cells: Sequence[int]
+) -> tuple[LoadVerdict, tuple[Comparison, ...]]:
+    """The verdict over `cells`, all under one load, and the comparisons that it rests on."""
     fastest, worst = samples.judging.fastest(cells), _worst_of(samples.fitted, cells)
-    comparisons = _comparisons(samples, fastest, cells)
-    best = samples.cell_id(fastest)
-    judged = {row.cell_id for row in comparisons if row.p_value is not None or row.across_blocks}
-    not_compared = tuple(
-        cell_id for cell in cells if (cell_id := samples.plan.cells[cell].cell_id) not in judged and cell_id != best
-    )
-    repeated = bool((samples.fitted.runs[list(cells)] > 1).any())
-    verdict = _verdict(len(cells), comparisons, repeated=repeated, complete=not not_compared)
-    if verdict in ("too-few-runs", "untested", "single-cell"):
-        of_one = (best,) if verdict == "single-cell" and best is not None else ()
-        return Judged(verdict, of_one, (), best, samples.cell_id(worst), comparisons)
-    tied = tuple(row.cell_id for row in comparisons if row.cell_id in judged and not row.distinguishable)
-    compared = [cell for cell in cells if samples.plan.cells[cell].cell_id not in not_compared]
-    alone = len({samples.blocks[cell] for cell in compared}) == 1
-    most: dict[str, float] = {}
-    if fastest is not None and alone and tied:
-        among = {samples.plan.cells[cell].cell_id: cell for cell in compared}
-        bounds = samples.judging.at_most_slower(
-            [among[cell_id] for cell_id in (best, *tied) if cell_id in among], compared
-        )
-        most = {samples.plan.cells[cell].cell_id: bound for cell, bound in bounds.items()}
-    return Judged(
-        verdict=verdict,
-        best=(*((best,) if best is not None else ()), *tied),
-        tied=tied,
-        fastest=best,
+    rows = _comparisons(samples, fastest, cells)
+    ids = tuple(samples.plan.cells[cell].cell_id for cell in cells)
+    best = () if fastest is None else (samples.plan.cells[fastest].cell_id,)
+    judged = {row.cell_id for row in rows if row.p_value is not None or row.across_blocks}
+    left = tuple(cell_id for cell_id in ids if cell_id not in judged and cell_id not in best)
+    verdict = _verdict(samples.fitted, cells, rows, complete=not left)
+    found = LoadVerdict(
+        load=load, cells=ids, verdict=verdict, best=(), tied=(), fastest=samples.cell_id(fastest),
         worst=samples.cell_id(worst),
-        comparisons=tuple(row.model_copy(update={"at_most_slower": most.get(row.cell_id)}) for row in comparisons),
-        not_compared=not_compared,
-        at_most_slower=most.get(best or ""),
+    )  # fmt: skip
+    if verdict in ("too-few-runs", "untested", "single-cell"):
+        return found.model_copy(update={"best": best if verdict == "single-cell" else ()}), rows
+    tied = tuple(row.cell_id for row in rows if row.cell_id in judged and not row.distinguishable)
+    among = [cell for cell, cell_id in zip(cells, ids, strict=True) if cell_id not in left]
+    most = _at_most_slower(samples, (*best, *tied) if tied else (), among)
+    concluded = {
+        "best": (*best, *tied), "tied": tied, "not_compared": left, "at_most_slower": most.get(found.fastest or ""),
+    }  # fmt: skip
+    return found.model_copy(update=concluded), tuple(
+        row.model_copy(update={"at_most_slower": most.get(row.cell_id)}) for row in rows
     )
+
+
+def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int]) -> dict[str, float]:
+    """The bounds of `picks`, by their ids; none if the cells they are compared with are of several blocks."""
+    if not picks or len({samples.blocks[cell] for cell in among}) > 1:
+        return {}
+    place = {samples.plan.cells[cell].cell_id: cell for cell in among}
+    bounds = samples.judging.at_most_slower([place[one] for one in picks if one in place], among)
+    return {samples.plan.cells[cell].cell_id: bound for cell, bound in bounds.items()}
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
@@ -251,13 +232,15 @@ def _worst_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
     return max(there, key=lambda cell: float(fitted.cells[cell])) if len(there) > 1 else None
 
 
-def _verdict(cells: int, comparisons: Sequence[Comparison], *, repeated: bool, complete: bool) -> Verdict:
-    if cells == 1:
+def _verdict(fitted: stats.Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:
+    """`complete` = every cell is compared with the fastest."""
+    if len(cells) == 1:
         return "single-cell"
-    if not any(row.p_value is not None for row in comparisons):
+    if not any(row.p_value is not None for row in rows):
         # Enough runs, but each cell's in a separate stretch of time.
-        return "untested" if repeated and any(row.across_blocks for row in comparisons) else "too-few-runs"
-    slower = sum(row.distinguishable for row in comparisons)
+        repeated = bool((fitted.runs[list(cells)] > 1).any())
+        return "untested" if repeated and any(row.across_blocks for row in rows) else "too-few-runs"
+    slower = sum(row.distinguishable for row in rows)
     if slower == 0:
         return "indistinguishable"
-    return "winner" if slower == len(comparisons) and complete else "best-set"
+    return "winner" if slower == len(rows) and complete else "best-set"

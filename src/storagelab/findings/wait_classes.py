@@ -7,31 +7,22 @@ in words; the native names stay in each cell's own wait table, and beside the cl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from storagelab.model.waits import UNINSTRUMENTED, Category, WaitStat
 from storagelab.targets.durability import BENIGN_WAITS
 
+_CATEGORIES: tuple[Category, ...] = get_args(Category)
 CLASS_NAMES: dict[Category, str] = {
-    "data-read": "data read",
-    "data-write": "data write",
-    "commit": "commit",
-    "log-buffer": "log buffer",
-    "allocation": "allocation",
-    "file-growth": "file growth",
-    "page-latch": "page latch",
-    "latch": "latch",
-    "lock": "lock",
-    "cpu-queue": "CPU queue",
-    "network": "network",
-    "other": "other wait",
-}
+    **{category: category.replace("-", " ") for category in _CATEGORIES}, "cpu-queue": "CPU queue", "other": "other wait",
+}  # fmt: skip
 
 
 def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
     """Waits of one run summed by class, largest first; CPU, benign waits and untimed time stay separate."""
     by_class: dict[str, list[WaitStat]] = {}
     for row in rows:
-        name = CLASS_NAMES.get(row.category, row.category) if _is_joined(row) else row.wait_type
+        name = CLASS_NAMES[row.category] if _is_joined(row) else row.wait_type
         by_class.setdefault(name, []).append(row)
     joined = (rows[0] if name == rows[0].wait_type else _sum(name, rows) for name, rows in by_class.items())
     return tuple(sorted(joined, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
@@ -42,7 +33,7 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
     total_s: dict[tuple[str, str], float] = {}
     for row in rows:
         if _is_joined(row):
-            key = (CLASS_NAMES.get(row.category, row.category), row.wait_type)
+            key = (CLASS_NAMES[row.category], row.wait_type)
             total_s[key] = total_s.get(key, 0.0) + row.wait_s
     names: dict[str, tuple[str, ...]] = {}
     for name, wait_type in sorted(total_s, key=lambda key: (-total_s[key], key)):

@@ -9,7 +9,7 @@ apart, or joined as `by` says), CPU, idle and unaccounted time, and a step for t
 of the mean connection, brought to the mean time by which cells are compared.
 
 The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They rest on
-the scatter of runs, as of independent samples (Welch 1947): luck that two cells of a round share only widens them.
+the scatter of runs, as of independent samples (Welch 1947): an effect that two cells of a round share only widens them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from storagelab.errors import SpecError
-from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, Course, course
-from storagelab.findings.times import Lap, lap_of
+from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, RaceState, race_state
+from storagelab.findings.times import TimedRun, timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.spec import matrix
@@ -20,7 +20,7 @@ class Racing:
         experiment: Experiment,
         runs: Iterable[Run],
         budget_s: float | None = None,
-        tell: Callable[[Course], None] = lambda _: None,
+        tell: Callable[[RaceState], None] = lambda _: None,
     ) -> None:
         """Raises SpecError if the experiment can't be raced."""
         if experiment.order == "cell-by-cell":
@@ -33,11 +33,11 @@ class Racing:
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)
-        self._laps: list[Lap] = [lap_of(run) for run in runs]
+        self._runs: list[TimedRun] = [timed(run) for run in runs]
         self.course = self._course()
 
     def told_of(self, run: Run) -> None:
-        self._laps.append(lap_of(run))
+        self._runs.append(timed(run))
 
     def further(self) -> Plan:
         """The plan with the next round, if there is one."""
@@ -45,8 +45,8 @@ class Racing:
         self.tell(self.course)
         return self.course.plan
 
-    def _course(self) -> Course:
-        return course(self._experiment, self._whole, self._laps, budget_s=self._budget_s)
+    def _course(self) -> RaceState:
+        return race_state(self._experiment, self._whole, self._runs, budget_s=self._budget_s)
 
 
 def whole(experiment: Experiment, rounds: int) -> Plan:
@@ -57,6 +57,6 @@ def whole(experiment: Experiment, rounds: int) -> Plan:
 
 def plan_of(experiment: Experiment, runs: Iterable[Run]) -> Plan:
     """The plan of a stored race: the rounds of which some run is made."""
-    laps = [lap_of(run) for run in runs]
-    rounds = max((lap.repetition for lap in laps), default=1)
-    return course(experiment, whole(experiment, max(rounds, 1)), laps, rounds=rounds).plan
+    made = [timed(run) for run in runs]
+    rounds = max((run.repetition for run in made), default=1)
+    return race_state(experiment, whole(experiment, max(rounds, 1)), made, rounds=rounds).plan

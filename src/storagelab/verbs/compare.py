@@ -7,10 +7,10 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import SpecError
+from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind, varied_by_one
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.reasons import case_between
 from storagelab.model.values import share_of
 from storagelab.report import writing

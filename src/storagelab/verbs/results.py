@@ -7,8 +7,8 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import SpecError
+from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
-from storagelab.findings.fit_kinds import FitKind
 from storagelab.report import writing
 from storagelab.report.text import terminal
 from storagelab.run import stored

@@ -25,7 +25,7 @@ from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
 
 if TYPE_CHECKING:
-    from storagelab.findings.raced import Course
+    from storagelab.findings.raced import RaceState
     from storagelab.run.race import Racing
 
 
@@ -152,7 +152,7 @@ class _Here(NamedTuple):
                 )
 
 
-def _tell_of_round(progress: RunProgress, course: Course) -> None:
+def _tell_of_round(progress: RunProgress, course: RaceState) -> None:
     progress.left_to_make(course.possible)
     progress.say(course_text(course))
 

@@ -299,33 +299,53 @@ def ratio_interval(ratio: Estimate | None) -> str:
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
     if ratio.high > _TOO_WIDE * ratio.low:
-        return f"{_joint(ratio)} {_wide_interval(ratio.low, ratio.high)}"
-    if ratio.value >= 2:
-        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
-        return f"{_joint(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
-    low, high = ratio.low - 1, ratio.high - 1
+        text = _wide_interval(ratio.low, ratio.high)
+    elif ratio.value >= 2:
+        text = _times_to_times(ratio.low, ratio.high)
+    elif ratio.high >= 2:
+        text = _change_to_times(ratio.low - 1, ratio.high)
+    elif ratio.low <= 1 <= ratio.high:
+        text = _less_to_more(ratio.low - 1, ratio.high - 1)
+    else:
+        text = _change_to_change(ratio.low - 1, ratio.high - 1)
+    return f"{_joint(ratio)} {text}"
+
+
+def _times_to_times(low: float, high: float) -> str:
+    """ "2.1 to 2.6"."""
+    digits = 2 if significant(low, 2) != significant(high, 2) else 3
+    return f"{significant(low, digits)} to {significant(high, digits)}"
+
+
+def _change_to_times(low: float, high: float) -> str:
+    """ "5 % more to 2.3 times"."""
+    decimals = _change_decimals((high - 1 - low) / 2)
+    nothing = _shown_as_nothing(low, decimals)
+    least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
+    most = "more than 10" if high > 10 else significant(high, 2)
+    return f"{'0' if nothing and low <= 0 else least} to {most} times"
+
+
+def _less_to_more(low: float, high: float) -> str:
+    """ "2 % less to 8 % more", or "0 to 8 % more"; of changes on both sides of none."""
     decimals = _change_decimals((high - low) / 2)
-    if ratio.high >= 2:
-        nothing = _shown_as_nothing(low, decimals)
-        least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
-        least = "0" if nothing and low <= 0 else least
-        most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
-        return f"{_joint(ratio)} {least} to {most} times"
-    if low <= 0 <= high:
-        ends = [
-            f"{percent(abs(end), decimals)} {way}"
-            for end, way in ((low, "less"), (high, "more"))
-            if not _shown_as_nothing(end, decimals)
-        ]
-        return (
-            f"{_joint(ratio)} {' to '.join(['0', *ends] if len(ends) == 1 else ends) or 'less than 0.1 % either way'}"
-        )
+    ends = [
+        f"{percent(abs(end), decimals)} {way}"
+        for end, way in ((low, "less"), (high, "more"))
+        if not _shown_as_nothing(end, decimals)
+    ]
+    return " to ".join(["0", *ends] if len(ends) == 1 else ends) or "less than 0.1 % either way"
+
+
+def _change_to_change(low: float, high: float) -> str:
+    """ "17 to 27 %", of changes in one direction."""
+    decimals = _change_decimals((high - low) / 2)
     small, large = sorted((abs(low), abs(high)))
     # An interval that excludes no difference must not read as if it began there.
     while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
-    return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
+    return f"{start} to {percent(large, decimals)}"
 
 
 def _shown_as_nothing(share: float, decimals: int) -> bool:

@@ -6,29 +6,21 @@ A new caution is a new module here: its figures, its words, its place and weight
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator
-from importlib import import_module
-from types import ModuleType
-
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution
-
-
-def _modules() -> Iterator[ModuleType]:
-    for one in pkgutil.iter_modules(__path__, f"{__name__}."):
-        yield import_module(one.name)
+from storagelab.findings.packages import modules_of
 
 
 def kinds() -> list[type[Caution]]:
     """The classes of all cautions, by their place in a report."""
-    names = {module.__name__ for module in _modules()}
+    names = {module.__name__ for module in modules_of(__name__, __path__)}
     return sorted((one for one in Caution.__subclasses__() if one.__module__ in names), key=lambda one: one.place)
 
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
     """Every caution, those before notes, and by their place."""
-    checks = [check for module in _modules() for name, check in vars(module).items() if name.startswith("check_")]
+    modules = modules_of(__name__, __path__)
+    checks = [check for module in modules for name, check in vars(module).items() if name.startswith("check_")]
     found = [caution for check in checks for caution in check(evidence)]
     return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))
 

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from storagelab.findings import irregular
-from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.findings.times import blocks_of
 from storagelab.model.measurement import host_of
 from storagelab.model.plan import Order
 from storagelab.words.names import noun
@@ -96,7 +97,7 @@ def _so(found: Drift | Step, findings: Findings) -> str:
 def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
     """A note for one block in random order: its rounds absorb it."""
     at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
-    left_out = set(evidence.left_out)
+    left_out = set(evidence.basis.left_out)
     rows = [
         (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
         for cell_id, run, m in evidence.measurements()

@@ -47,7 +47,7 @@ class FewRepetitions(Caution):
 
 
 def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:
-    counts = {cell_id: len(runs) for cell_id, runs in evidence.used.items() if runs}
+    counts = {cell_id: len(runs) for cell_id, runs in evidence.basis.used.items() if runs}
     fewest = min(counts.values(), default=REPETITIONS_SOUND)
     if fewest < REPETITIONS_SOUND:
         yield (SingleRepetition if fewest == 1 else FewRepetitions)(

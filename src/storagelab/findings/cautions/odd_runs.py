@@ -73,15 +73,15 @@ class OddRun(Caution):
 def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
     """One for each cell."""
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
-    for outlier in evidence.odd:
+    for outlier in evidence.basis.odd:
         of_cell[outlier.cell].append(outlier)
     for cell, found in of_cell.items():
         worst = max(found, key=lambda outlier: abs(outlier.deviation))
-        cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.rounds[worst.round]
-        measurement = evidence.used[cell_id][repetition].measurement
+        cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.basis.rounds[worst.round]
+        measurement = evidence.basis.used[cell_id][repetition].measurement
         elapsed_s = measurement.elapsed_s if measurement is not None else math.nan
         yield OddRun(
             cells=evidence.named([cell_id]), repetition=repetition,
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
-            runs=len(found), left_out=int((cell_id, repetition) in evidence.left_out),
+            runs=len(found), left_out=int((cell_id, repetition) in evidence.basis.left_out),
         )  # fmt: skip

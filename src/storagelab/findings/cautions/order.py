@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence, Names, blocks_of
+from storagelab.findings.evidence import Evidence, Names
 from storagelab.findings.model import Caution, Findings
+from storagelab.findings.times import blocks_of
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order, Plan
 from storagelab.words.names import factor_text, listed, noun

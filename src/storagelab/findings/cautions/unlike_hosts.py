@@ -40,8 +40,8 @@ class Unlike(Frozen):
 
     def text(self) -> str:
         """ "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
-        said = [f"{self._value(value)} on {hosts_text(hosts)}" for value, hosts in self.values]
-        return f"{self.name()} ({', '.join(said)})"
+        values = [f"{self._value(value)} on {hosts_text(hosts)}" for value, hosts in self.values]
+        return f"{self.name()} ({', '.join(values)})"
 
     def _value(self, value: str) -> str:
         return bytes_(float(value)) if self.fact.endswith("_bytes") and value else value or "unknown"
@@ -55,11 +55,11 @@ class UnlikeHosts(Caution):
 
     def sentence(self, findings: Findings) -> str:
         """The first few facts in full."""
-        told = "; ".join(one.text() for one in self.differs[:_FACTS_NAMED])
+        facts = "; ".join(one.text() for one in self.differs[:_FACTS_NAMED])
         left = len(self.differs) - _FACTS_NAMED
         more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
         return (
-            f"The hosts are not alike: {told}{more}. A layout that wins on all of them does so on hosts of several kinds; "
+            f"The hosts are not alike: {facts}{more}. A layout that wins on all of them does so on hosts of several kinds; "
             "where one wins on some only, this may be why."
         )
 

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from storagelab.findings import latencies
 from storagelab.findings.answer import answer
-from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
+from storagelab.findings.kinds import kinds
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
@@ -207,7 +208,7 @@ def _summary(summary: CellSummary | None) -> Json:
         **{name: getattr(summary, name, 0) for name in ("runs_ok", "runs_unverified", "runs_failed")},
         "explained": getattr(summary, "explained", None),
         **({"steady": summary.steady} if summary and summary.raw_io else {}),
-        **({"reached": plain(summary.reached)} if summary and summary.reached else {}),
+        **({kind: _plain_list(those) for kind, those in summary.found.items()} if summary else {}),
     }
 
 
@@ -221,6 +222,16 @@ def _rate(sample: Sample | None) -> Json | None:
 
 
 def _findings(findings: Findings) -> Json:
+    """What is concluded. Kinds that an experiment has at most once stand before `fleet`, lists of the others at the end."""
+    found = {kind: _plain_list(kind.of(findings)) for kind in kinds() if not kind.of_cells}
+    one = {kind.kind: next(iter(those), None) for kind, those in found.items() if kind.alone}
+    made: Json = {}
+    for name, value in _concluded(findings).items():
+        made |= {**(one if name == "fleet" else {}), name: value}
+    return made | {kind.kind: those for kind, those in found.items() if not kind.alone}
+
+
+def _concluded(findings: Findings) -> Json:
     found = answer(findings)
     lines = [masked(line.text) for line in answer_lines(findings, found)]
     return _filled(
@@ -230,7 +241,6 @@ def _findings(findings: Findings) -> Json:
         headline=masked(headline(findings)),
         sentences=plain(sentences(findings)),
         answer=_filled(concluded.AnswerForm, found, lines=lines, doubts=list(found.cautions)),
-        race=findings.race and _race(findings.race),
         left_out=[{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         loads=[
             _filled(concluded.LoadForm, one, ("load", "cells", "verdict", "best", "tied", "fastest"))
@@ -244,11 +254,6 @@ def _findings(findings: Findings) -> Json:
         ],
         speed_ups=[_ratio(concluded.EffectForm, one) for one in findings.speed_ups],
     )
-
-
-def _race(race: RaceSummary) -> Json:
-    left = [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left]
-    return _filled(concluded.RaceForm, race, left=left, small=None)
 
 
 def _ratio(form: type, one: Comparison | Effect) -> Json:

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, NotRequired, get_args
 
 from pydantic import Field
 
+from storagelab.findings import FitKind
 from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
 from storagelab.findings.cautions import kinds
-from storagelab.findings.fit_kinds import FitKind
-from storagelab.findings.model import Compared, Dependence, DriveTrend, Fleet, Verdict, WaitChange, WaitTrend
+from storagelab.findings.model import Compared, Dependence, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
 from storagelab.report.export.run_form import Form, Interval, Level, Levels, Table, dumped
 
@@ -19,32 +19,6 @@ def _facts(schema: dict[str, Any]) -> None:
 
 
 Fact = Annotated[str, Field(json_schema_extra=_facts)]
-
-
-class LeftRace(Form):
-    cell_id: str
-    """The cell."""
-    after_round: Annotated[int, Field(ge=2)]
-    """The last round that it ran in."""
-
-
-class RaceForm(Form):
-    within: Annotated[float, Field(ge=0)]
-    """The margin, as a share of the time; 0 = none."""
-    rounds: Annotated[int, Field(ge=0)]
-    """Rounds made."""
-    runs_of_all: Annotated[int, Field(ge=1)]
-    """Runs if every cell had all repetitions."""
-    spent_s: Annotated[float, Field(ge=0)]
-    """Seconds spent on runs."""
-    of_all_s: Annotated[float, Field(ge=0)]
-    """Seconds that all repetitions would have taken."""
-    left: list[LeftRace]
-    """Cells that left as surely slower."""
-    open: list[str]
-    """Cells of a race that is not decided."""
-    small: NotRequired[None]
-    """Always `null`: earlier versions had races that began in small worlds."""
 
 
 class LeftOutForm(Form):
@@ -178,8 +152,6 @@ class FindingsForm(Concluded):
     """The evidence in words."""
     answer: NotRequired[AnswerForm]
     """What a decision needs, as values and in words ([below](#the-answer))."""
-    race: NotRequired[RaceForm | None]
-    """How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."""
     fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
     """The hosts of the campaign; `null` if all runs were made on one."""
     fit: NotRequired[FitKind]
@@ -206,5 +178,3 @@ class FindingsForm(Concluded):
     """How the best level of a factor depends on another factor, all else averaged."""
     speed_ups: NotRequired[list[EffectForm]]
     """As `effects`; `at` has a level of the axis alone, and all else is averaged."""
-    drive_trends: NotRequired[Annotated[list[Any], dumped(list[DriveTrend])]]
-    """How a simulated drive changed along the order of runs."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, GetPydanticSchema, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
-from storagelab.findings.reached import Reached
 from storagelab.model.durability import Commits, Deciding
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Status
@@ -278,9 +277,6 @@ class Summary(Form):
     """The share of connections x elapsed that waits and CPU account for, in the mean run."""
     steady: NotRequired[bool | None]
     """Raw I/O only: whether each run ended in [steady state](../how-to/raw-io.md); `null` if it was too short to tell."""
-    reached: NotRequired[Annotated[list[Any], dumped(list[Reached])]]
-    """With `measure.raw` only: for each volume, the most used first, what the database did in a second and what raw I/O
-    takes."""
 
 
 class CellForm(Form):

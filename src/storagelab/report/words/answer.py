@@ -14,13 +14,14 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Limit, Pick
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
+from storagelab.report.words.found import lines_among
 from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.reached import reached_lines
 from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
 from storagelab.words.names import is_counted, noun
 from storagelab.words.numbers import (
@@ -61,9 +62,9 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     told = _Told(findings, found or answer_of(findings))
     ranked = [
         Line("head", told.head()),
-        *(Line("use", text) for text in chain(told.use(), host_lines(findings))),
-        *(Line("gains", text) for text in told.gains()),
-        *(Line("why", text) for text in chain(reached_lines(findings), told.why())),
+        *(Line("use", text) for text in lines_among(findings, "use", chain(told.use(), host_lines(findings)))),
+        *(Line("gains", text) for text in lines_among(findings, "gains", told.gains())),
+        *(Line("why", text) for text in lines_among(findings, "why", told.why())),
     ]
     cautions = [Line("caution", text) for text in told.cautions()]
     return [*ranked[: LINES - len(cautions)], *cautions]
@@ -83,8 +84,8 @@ class _Told:
             return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
         made = "" if found.runs == found.runs_planned else f"{found.runs} of "
         runs = f"{made}{plural(found.runs_planned, 'run')}"
-        if self.findings.race is not None:
-            runs += f" of a race ({self.findings.race.runs_of_all} without one)"
+        for race in RaceSummary.of(self.findings):
+            runs += f" of a race ({race.runs_of_all} without one)"
         number = len(self.findings.loads)
         under = f" under {number} {load_noun(self.findings, number)}" if number else ""
         counts = f"{found.provenance.upper()}, {runs}, {found.layouts} {self._noun(found.layouts)}{under}"

@@ -14,6 +14,7 @@ from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About
 from storagelab.report.words.caution_texts import caution_sentence, caution_sentences
+from storagelab.report.words.found import found_sentences
 from storagelab.report.words.headline import (
     SLOWER_SHOWN,
     cell_name,
@@ -28,8 +29,6 @@ from storagelab.report.words.headline import (
 )
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.loads import load_sentences
-from storagelab.report.words.race import race_sentences
-from storagelab.report.words.reached import reached_sentences
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
 from storagelab.words.names import cell_text, noun, phrase
@@ -52,10 +51,10 @@ def sentences(findings: Findings) -> list[str]:
         *what_if_sentences(findings),
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
         *_on_latency(findings),
-        *race_sentences(findings),
+        *found_sentences(findings, "use"),
         *host_sentences(findings),
         *_on_effects(findings),
-        *reached_sentences(findings),
+        *found_sentences(findings, "why"),
         *wait_change_sentences(findings, said),
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, said),
@@ -81,11 +80,12 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
                 else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
             ),
             *_on_latency(findings),
-            *race_sentences(findings),
+            *found_sentences(findings, "use"),
             *host_sentences(findings),
         ],
         "gains": [*_on_effects(findings), *what_if_sentences(findings)],
         "why": [
+            *found_sentences(findings, "why"),
             *wait_change_sentences(findings, said),
             *wait_names_sentence(findings),
             *wait_trend_sentences(findings, said),

@@ -1,6 +1,6 @@
 """Says what the best level depends on, which effects change, and whether the drive's past may explain it. Pure.
 
-Every sentence comes from `Findings.dependences` or `Findings.drive_trends`; the largest come first.
+Every sentence comes from `Findings.dependences` or a kind of finding; the largest come first.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
+from storagelab.report.words.found import found_sentences
 from storagelab.report.words.loads import load_noun
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
-from storagelab.words.numbers import change_estimate, percent, share_estimate, slower_by
+from storagelab.words.numbers import change_estimate, slower_by
 
 SENTENCES_MAX = 3
 _LEVELS_SHOWN = 5
 _TIED_SHOWN = 4
-_FORMAT_DRIVES = "between_runs.format_drives"
-_MOVES_TOGETHER = 0.5
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
     """At most three: dependences and changes by their size, and the drives' past; [] if the runs show none."""
+    past = found_sentences(findings, "gains")
     if findings.verdict == "too-few-runs":
-        return []
+        return past
     sized: list[tuple[float, str]] = []
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
@@ -34,7 +34,6 @@ def what_if_sentences(findings: Findings) -> list[str]:
         if found.change is not None:
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
-    past = _drives(findings)
     said = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
     if len(said) + len(past) < SENTENCES_MAX:
         said += _independent(findings)
@@ -158,42 +157,3 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
         f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "
         f"the {factor_noun(found.within)}, by {slower_by(step.difference)}."
     )
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The drives' past
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _drives(findings: Findings) -> list[str]:
-    """A sentence on the drive that changed most along the order of runs, if any did."""
-    of_drive: dict[str, list[DriveTrend]] = {}
-    for trend in findings.drive_trends:
-        of_drive.setdefault(trend.drive, []).append(trend)
-    if not of_drive:
-        return []
-    drive, trends = max(of_drive.items(), key=lambda item: max(abs(t.last.value - t.first.value) for t in item[1]))
-    moved = listed([_moved(trend) for trend in trends]).replace(" and utilisation", " and its utilisation")
-    strongest = max(trends, key=lambda trend: abs(trend.with_time))
-    together = (
-        f" Times moved with it (rank correlation {strongest.with_time:.2f})."
-        if abs(strongest.with_time) >= _MOVES_TOGETHER
-        else ""
-    )
-    start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
-    if trends[0].randomised:
-        return [f"{start} The order was random, so on average this affects all cells alike."]
-    advice = (
-        "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
-        else f"; {_FORMAT_DRIVES} as a factor separates the two"
-    )  # fmt: skip
-    return [f"{start} Cells that ran late may owe part of their time to the drive's past{advice}."]
-
-
-def _moved(trend: DriveTrend) -> str:
-    went = "rose" if trend.last.value > trend.first.value else "fell"
-    if trend.quantity == "utilisation":
-        return f"utilisation {went} from {percent(trend.first.value)} to {share_estimate(trend.last)}"
-    low, high = trend.last.low, trend.last.high
-    interval = f" (95 % CI {low:.2f} to {high:.2f})" if low is not None and high is not None else ""
-    return f"write amplification {went} from {trend.first.value:.2f} to {trend.last.value:.2f}{interval}"

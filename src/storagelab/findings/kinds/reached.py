@@ -11,16 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Literal
 
+from storagelab.findings.model import Finding, Findings
+from storagelab.model.config import Config
+from storagelab.model.engines import ENGINES
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
-from storagelab.model.values import Frozen
+from storagelab.words.numbers import percent, significant
 
 _KINDS = {"bytes": "sequential", "ios": "random"}
+NOT_THE_LIMIT = 0.5
+THE_LIMIT = 0.8
+"""From this share of what a drive takes, it is the limit; below the other one it is not."""
 
 
-class Reached(Frozen):
+class Reached(Finding):
     """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
     reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
 
+    kind, about, weight, of_cells = "reached", "why", -10, True
+    meaning = (
+        "With `measure.raw` only: for each volume, the most used first, what the database did in a second and what raw I/O "
+        "takes."
+    )
     volume: str
     engine: str
     operation: Literal["read", "write"]
@@ -29,13 +40,66 @@ class Reached(Frozen):
     takes_per_s: float
     share: float
 
+    @classmethod
+    def line(cls, findings: Findings) -> Sequence[str]:
+        """The most used volume of the fastest cell."""
+        for one in cls._of_the_fastest(findings)[:1]:
+            takes = _number(one, one.takes_per_s)
+            did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
+            start = f"{_title(one)} {did} {_rate(one, one.did_per_s)}"
+            return [
+                f"{start} where volume {one.volume} takes {takes}: {_so(one)}.",
+                f"{start} where its volume takes {takes}: {_so(one)}.",
+            ]
+        return []
 
-def reached(runs: Sequence[Measurement], engine: str) -> tuple[Reached, ...]:
-    """Each volume of a cell that carries raw I/O, the most used one first; means over its runs."""
-    of_runs = [list(_of_run(run, engine)) for run in runs if run.elapsed_s > 0]
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        """Every volume of the fastest cell."""
+        of = cls._of_the_fastest(findings)
+        if not of:
+            return []
+        shares = "; ".join(
+            f"volume {one.volume} {percent(one.share)} ({_rate(one, one.did_per_s)} of {_rate(one, one.takes_per_s)})"
+            for one in of
+        )
+        return [
+            f"Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. {_title(of[0])} "
+            f"used of that: {shares}. This says nothing about waiting for single writes, which a drive may answer late "
+            "without being busy."
+        ]
+
+    @classmethod
+    def _of_the_fastest(cls, findings: Findings) -> Sequence[Reached]:
+        return cls.of(findings.cell(findings.fastest)) if findings.fastest is not None else ()
+
+
+def _title(one: Reached) -> str:
+    return ENGINES[one.engine].title
+
+
+def _rate(one: Reached, value: float) -> str:
+    return f"{_number(one, value)} {'MB/s' if one.unit == 'bytes' else f'{one.operation}s/s'}"
+
+
+def _number(one: Reached, value: float) -> str:
+    return significant(value / 1e6 if one.unit == "bytes" else value)
+
+
+def _so(one: Reached) -> str:
+    if one.share < NOT_THE_LIMIT:
+        return "the drive's rate was not the limit"
+    if one.share < THE_LIMIT:
+        return f"{percent(one.share)} of the drive was in use"
+    return "the drive was the limit"
+
+
+def find_in_cell(runs: Sequence[Measurement], config: Config) -> list[Reached]:
+    """Each volume that carries raw I/O, the most used one first; means over the runs."""
+    of_runs = [list(_of_run(run, config.target.engine)) for run in runs if run.elapsed_s > 0]
     volumes = dict.fromkeys(one.volume for found in of_runs for one in found)
     means = [_mean([one for found in of_runs for one in found if one.volume == volume]) for volume in volumes]
-    return tuple(sorted(means, key=lambda one: -one.share))
+    return sorted(means, key=lambda one: -one.share)
 
 
 def _mean(parts: Sequence[Reached]) -> Reached:

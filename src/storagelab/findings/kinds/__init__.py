@@ -1,0 +1,46 @@
+"""What the runs show beside verdicts, effects and waits: each module has one kind of finding.
+
+A new finding is a new module here: its class (the value with its fields in the export, its short and long words, its
+weight in the answer), and its check: a function `find` of an experiment, or `find_in_cell` of a cell's runs. The package is
+the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Finding
+from storagelab.findings.packages import modules_of
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+
+_Found = dict[str, tuple[Finding, ...]]
+
+
+def kinds() -> list[type[Finding]]:
+    """The classes of all kinds, by their weight."""
+    names = {module.__name__ for module in modules_of(__name__, __path__)}
+    return sorted((one for one in Finding.__subclasses__() if one.__module__ in names), key=lambda one: one.weight)
+
+
+def found_in(evidence: Evidence) -> _Found:
+    """What an experiment shows, by kind."""
+    finders = [module.find for module in modules_of(__name__, __path__) if hasattr(module, "find")]
+    return _by_kind(one for find in finders for one in find(evidence))
+
+
+def found_in_cell(runs: Sequence[Measurement], config: Config) -> _Found:
+    """What the runs of one cell show, by kind."""
+    finders = [module.find_in_cell for module in modules_of(__name__, __path__) if hasattr(module, "find_in_cell")]
+    return _by_kind(one for find in finders for one in find(runs, config))
+
+
+def _by_kind(found: Iterable[Finding]) -> _Found:
+    of_kind: dict[str, list[Finding]] = {}
+    for one in found:
+        of_kind.setdefault(one.kind, []).append(one)
+    return {kind: tuple(those) for kind, those in of_kind.items()}
+
+
+kinds()  # so that findings that were written down are read as what they are

@@ -1,0 +1,93 @@
+"""How an experiment was raced: what that spent, which layouts left, and what it leaves open. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Finding, Findings
+from storagelab.model.values import Frozen
+from storagelab.words.names import noun
+from storagelab.words.numbers import duration, percent, plural
+
+
+class LeftRace(Frozen):
+    """A cell that left."""
+
+    cell_id: str = Field(description="The cell.")
+    after_round: Annotated[int, Field(ge=2)] = Field(description="The last round that it ran in.")
+
+
+class RaceSummary(Finding):
+    """What a race spent and decided."""
+
+    kind, about, weight, alone = "race", "use", 10, True
+    meaning = "How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."
+    within: float = Field(ge=0, description="The margin, as a share of the time; 0 = none.")
+    rounds: int = Field(ge=0, description="Rounds made.")
+    runs_of_all: int = Field(ge=1, description="Runs if every cell had all repetitions.")
+    spent_s: float = Field(ge=0, description="Seconds spent on runs.")
+    of_all_s: float = Field(ge=0, description="Seconds that all repetitions would have taken.")
+    left: tuple[LeftRace, ...] = Field(description="Cells that left as surely slower.")
+    open: tuple[str, ...] = Field(description="Cells of a race that is not decided.")
+    small: None = Field(None, description="Always `null`: earlier versions had races that began in small worlds.")
+
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        """What it spent and saved, who left, and what it leaves open."""
+        return [text for race in cls.of(findings) for text in _sentences(race, findings)]
+
+
+def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
+    made = f"{findings.runs_stored} of the {race.runs_of_all} runs that all repetitions take"
+    share = percent(findings.runs_stored / race.runs_of_all, 0)
+    yield f"This was a race: it made {made} ({share}; {duration(race.spent_s)} instead of about {duration(race.of_all_s)})."
+    after = Counter(one.after_round for one in race.left)
+    counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
+    if counts:
+        left = f"{len(race.left)} {noun(findings.factors, len(race.left))}"
+        yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, one of the fastest leaves."
+    yield _end(race, findings)
+
+
+def _end(race: RaceSummary, findings: Findings) -> str:
+    if race.open:
+        still = plural(len(race.open), f"{noun(findings.factors)} may", f"{noun(findings.factors, 2)} may")
+        return (
+            f"It is open: {still} still be the fastest. `storagelab run SPEC --find-best --budget 2h` repeats them, until 2 "
+            "h in all are spent on runs."
+        )
+    if findings.verdict == "winner":
+        return "It ended when one was left."
+    if race.within:
+        return f"It ended when none of the others can be more than {percent(race.within)} faster than it."
+    return "It ended with a winner under every load."
+
+
+def find(evidence: Evidence) -> Iterator[RaceSummary]:
+    raced, plan, experiment = evidence.race, evidence.plan, evidence.experiment
+    if raced is None or experiment.race is None:
+        return
+    walls: dict[str, list[float]] = {}
+    for run in evidence.runs:
+        walls.setdefault(run.cell_id, []).append(run.wall_s)
+    of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
+    standings = [group.standing for group in raced.groups]
+    yield RaceSummary(
+        within=experiment.race.within,
+        rounds=max((one.rounds for one in standings), default=0),
+        runs_of_all=experiment.repetitions * len(plan.cells),
+        spent_s=sum(map(sum, walls.values())),
+        of_all_s=experiment.repetitions * of_round_s,
+        left=tuple(
+            LeftRace(cell_id=plan.cells[left.cell].cell_id, after_round=left.after)
+            for one in standings
+            for left in one.left
+        ),
+        open=tuple(plan.cells[cell].cell_id for one in standings if one.running for cell in one.racing),
+    )

@@ -1,0 +1,280 @@
+"""The runs of each cell -> its summary. Pure.
+
+Where runs were made on several hosts, intervals are over the hosts' means: runs of one host share its effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, stats, steady
+from storagelab.findings.basis import Basis
+from storagelab.findings.kinds import found_in_cell
+from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
+from storagelab.findings.spending import Bound, Spent
+from storagelab.findings.times import latency_of, measured
+from storagelab.findings.wait_classes import in_classes
+from storagelab.model.config import Config
+from storagelab.model.latency import Latency, merged
+from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
+from storagelab.model.plan import Cell, Plan
+from storagelab.model.values import Frozen
+from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise
+
+_Runs = Mapping[int, Measurement]
+"""The runs of a cell that have figures, by repetition."""
+_Values = Iterable[tuple[int, float | None]]
+"""By repetition."""
+
+
+def summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False) -> tuple[CellSummary, ...]:
+    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by what is waited for."""
+    planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
+    failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
+    return tuple(
+        _summary(cell, basis, stretch, by_class).model_copy(
+            update={"runs_planned": planned[cell.cell_id], "runs_failed": failed[cell.cell_id]}
+        )
+        for cell, stretch in zip(plan.cells, basis.blocks, strict=True)
+    )
+
+
+def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSummary:
+    used, config = basis.used[cell.cell_id], cell.config
+    runs = dict(measured(used))
+    made_on = {repetition: host_of(used[repetition]) for repetition in runs} if basis.fleet is not None else {}
+    waited = _waited(runs, config, basis.compared, by_class)
+    in_verdicts = [one for one in waited if (cell.cell_id, one.repetition) not in basis.left_out]
+    statuses = Counter(run.status for run in used.values())
+
+    def sample(values: _Values) -> Sample | None:
+        return _sample(values, made_on)
+
+    def over_hosts(of: Sequence[_PerRun]) -> tuple[_PerRun, ...]:
+        if not made_on:
+            return tuple(of)
+        names = [made_on[one.repetition] for one in in_verdicts]
+        return tuple(replace(one, by_run_s=tuple(hosts.means(one.by_run_s, names))) for one in of)
+
+    figure = latency_of(basis.compared)
+    return CellSummary(
+        cell_id=cell.cell_id,
+        levels=cell.levels,
+        provenance=next((one.provenance for one in runs.values()), None),
+        runs_planned=0,
+        runs_ok=statuses["ok"],
+        runs_unverified=statuses["unverified"],
+        runs_failed=0,
+        connections=config.workload.sessions,
+        data_files=config.layout.data_files,
+        elapsed_s=sample((repetition, one.elapsed_s) for repetition, one in runs.items()),
+        rows_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
+        work=_mean([float(one.work.amount) for one in runs.values()]),
+        checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
+        latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
+        judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
+        raw_io=_raw_io(runs, made_on),
+        steady=steady.is_steady([*runs.values()]) if config.target.raw_io else None,
+        waits=mean_of_runs([one.rows for one in waited]) if waited else (),
+        waits_asked=config.measure.waits,
+        wait_shares=_wait_shares(waited, made_on),
+        available_s=_mean([one.available_s for one in waited]),
+        each_s=_mean([one.available_s / one.transactions for one in waited if one.transactions]),
+        explained=_mean([share for one in waited if (share := one.audit.explained) is not None]),
+        drive_states=tuple(drive_states.states([*runs.values()])),
+        spent=over_hosts(spending.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
+        bounds=over_hosts(
+            limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])
+        ),
+        stretch=stretch,
+        drives=_drives(config),
+        capacity_bytes=next((_capacity(config, one.environment) for one in runs.values()), None),
+        found=found_in_cell([*runs.values()], config),
+    )
+
+
+_PerRun = TypeVar("_PerRun", Spent, Bound)
+
+
+class _Waited(NamedTuple):
+    """Where the time of a run went. `transactions` = those by which its time is divided, 0 if it is not."""
+
+    repetition: int
+    raw: RawWaits
+    rows: Sequence[WaitStat]
+    audit: Conservation
+    transactions: int
+
+    @property
+    def shares(self) -> int:
+        """What its seconds are divided by: connections, or transactions."""
+        return self.transactions or self.raw.connections
+
+    @property
+    def available_s(self) -> float:
+        return self.raw.connections * self.raw.elapsed_s
+
+
+def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
+    """Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain. A mean latency is
+    that time too, unless it counts from a moment before the transaction began."""
+    by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
+    return [
+        _Waited(
+            repetition, raw, in_classes(normalise(raw)) if by_class else normalise(raw), conservation(raw),
+            one.work.amount if by_transaction else 0,
+        )
+        for repetition, one in runs.items() if (raw := one.waits) is not None
+    ]  # fmt: skip
+
+
+def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
+    points = [Point(repetition=repetition, value=value) for repetition, value in values if value is not None]
+    sample = samples.summarise(points)
+    if sample is None or not made_on:
+        return sample
+    means = hosts.means([one.value for one in points], [made_on[one.repetition] for one in points])
+    return _with_mean(sample, samples.positive_mean_estimate(means))
+
+
+def _with_mean(sample: Sample, mean: Estimate) -> Sample:
+    return sample.model_copy(update={"mean": mean})
+
+
+def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
+    """The figures of all operations of a cell's runs, with intervals over its runs, or its hosts if there are several."""
+    of_host: dict[str, list[Latency]] = {}
+    for name, latency in of_runs:
+        of_host.setdefault(name, []).append(latency)
+    if len(of_host) < 2:
+        return latencies.of_cell([latency for _, latency in of_runs])
+    together = (merged(of) for of in of_host.values())
+    return latencies.of_cell([one for one in together if one is not None])
+
+
+def _figure_s(run: Measurement, figure: str) -> float | None:
+    return None if run.latency is None else latencies.figure_s(run.latency, figure)
+
+
+def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
+    """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of all runs."""
+    counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
+    names = dict.fromkeys(name for counters in counted.values() for name in counters)
+    found = {}
+    for name in names:
+        values = ((repetition, counters.get(name)) for repetition, counters in counted.items())
+        # Percentiles are of all requests, whichever host made them.
+        sample = _sample(values, {} if name.startswith("latency_") else made_on)
+        assert sample is not None
+        found[name] = sample
+    histograms = [one.latency for one in runs.values() if one.latency is not None]
+    for name, together in latencies.of_cell(histograms).items() if len(histograms) == len(runs) else ():
+        if (counter := f"latency_{name}_s") in found:
+            found[counter] = _with_mean(found[counter], together)
+    return found
+
+
+def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[str, Estimate]:
+    """Each wait type's share of a run's connection time, over the runs or hosts; a type absent from a run counts as 0."""
+    of_type: dict[str, list[float]] = {}
+    for number, one in enumerate(waited):
+        for row in one.rows if one.available_s > 0 else ():
+            of_type.setdefault(row.wait_type, [0.0] * len(waited))[number] = row.wait_s / one.available_s
+    names = [made_on.get(one.repetition, "") for one in waited]
+    return {wait_type: samples.mean_estimate(hosts.means(shares, names)) for wait_type, shares in of_type.items()}
+
+
+def _drives(config: Config) -> int:
+    """How many drives data and log lie on; where drives are not declared, how many volumes."""
+    names = {*(config.layout.data or config.volumes), *([config.layout.log] if config.layout.log else [])}
+    places = {place for name in names if name in config.volumes for place in (config.volumes[name].drives or [name])}
+    return sum(_count(config, place) for place in places)
+
+
+def _count(config: Config, drive: str) -> int:
+    return config.drives[drive].count if drive in config.drives else 1
+
+
+def _capacity(config: Config, environment: Mapping[str, object]) -> float | None:
+    """The room on the volumes of the data, as the run found their drives: what formats and RAID leave; None if not known."""
+    known = environment.get("drives")
+    rooms = []
+    for name in config.layout.data or config.volumes:
+        drives = config.volumes[name].drives or () if name in config.volumes else ()
+        facts = [known.get(config.single_drives.get(one, one)) for one in drives] if isinstance(known, Mapping) else []
+        found = [one.get("usable_bytes") for one in facts if isinstance(one, Mapping)]
+        room = [float(one) for one in found if isinstance(one, int | float)]
+        if not drives or len(room) < len(drives):
+            return None
+        number, raid = sum(_count(config, one) for one in drives), config.volumes[name].raid
+        used = {"1": 1.0, "5": number - 1.0, "10": number / 2, "100": number / 2}.get(raid or "0", float(number))
+        rooms.append(used * min(room))
+    return sum(rooms) if rooms else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Means and intervals by what cells are compared by
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def with_fitted_means(
+    cells: Sequence[CellSummary], fitted: stats.Fit, judged: JudgedByLoad, compared: Compared
+) -> tuple[CellSummary, ...]:
+    """The cells with the means that comparisons use, instead of arithmetic means, which one odd run can reverse."""
+    picked_from = {load.fastest: len(load.cells) for load in judged.loads} or {
+        judged.fastest: max(1, sum(cell.elapsed_s is not None for cell in cells))
+    }
+    return tuple(
+        # A cell may have run only on hosts that take no part in the fit.
+        cell if cell.rows_per_s is None or math.isnan(fitted.cells[index])
+        else _fitted(cell, stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
+        for index, cell in enumerate(cells)
+    )  # fmt: skip
+
+
+def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
+    """A cell by its mean `time`: of a run, of a unit of its work, or a latency."""
+    work, latency = cell.work or 1.0, latency_of(compared)
+    # A run that lasts as long as the spec says shows its speed by its work.
+    set_time = compared in ("time-per-request", "time-per-transaction")
+    of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
+    means = {"judged": time} if latency else {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}
+    if not latency and not set_time:
+        means["elapsed_s"] = of_run
+    update: dict[str, Any] = {
+        name: sample.model_copy(update={"mean": mean, "arithmetic": sample.mean})
+        for name, mean in means.items() if (sample := getattr(cell, name)) is not None
+    }  # fmt: skip
+    if cell.each_s is not None and (latency or set_time):
+        update["each_s"] = time.value if latency else time.value * cell.connections
+    return cell.model_copy(update=update)
+
+
+def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
+    """Another figure of the same quantity, with the ends of its interval in their order."""
+    if estimate.low is None or estimate.high is None:
+        return Estimate(value=figure(estimate.value))
+    low, high = sorted((figure(estimate.low), figure(estimate.high)))
+    return Estimate(value=figure(estimate.value), low=low, high=high)
+
+
+def without_intervals(value: Any) -> Any:
+    """The same without intervals: runs of one stretch of time don't show the error of their mean by their scatter."""
+    match value:
+        case Estimate():
+            return Estimate(value=value.value)
+        case Frozen():
+            return value.model_copy(update={name: without_intervals(part) for name, part in value})
+        case dict():
+            return {name: without_intervals(part) for name, part in value.items()}
+        case tuple():
+            return tuple(map(without_intervals, value))
+    return value

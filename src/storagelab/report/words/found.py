@@ -1,0 +1,24 @@
+"""Kinds of findings among the lines of the answer, and among the sentences of the evidence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from storagelab.findings.kinds import kinds
+from storagelab.findings.model import Findings
+from storagelab.report.words.short import fitting
+
+
+def lines_among(findings: Findings, about: str, own: Iterable[str]) -> Iterator[str]:
+    """The lines of one part of the answer: its `own`, and one of each kind of finding that belongs to it."""
+    lines = [
+        (kind.weight, fitting(texts)) for kind in kinds() if kind.about == about and (texts := kind.line(findings))
+    ]
+    yield from (text for weight, text in lines if weight < 0)
+    yield from own
+    yield from (text for weight, text in lines if weight >= 0)
+
+
+def found_sentences(findings: Findings, about: str) -> list[str]:
+    """The sentences of the kinds that belong to this part of the answer."""
+    return [text for kind in kinds() if kind.about == about for text in kind.sentences(findings)]
