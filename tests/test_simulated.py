@@ -16,7 +16,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import to_json
-from storagelab.report.words.headline import headline
+from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
 from storagelab.run.loop import make_slice, slices
 from storagelab.spec.matrix import expand

@@ -11,7 +11,6 @@ from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells,
 from storagelab.report.drawing.layers import dodged_rows, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
-from storagelab.report.words.headline import headline
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, cell_text
@@ -101,9 +100,9 @@ def _table(data: Figure, findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-def _words(data: Figure, findings: Findings) -> str:
+def _words(data: Figure, _findings: Findings) -> str:
     fastest, slowest = (pick(data.rows, key=lambda row: float(row["mean_s"] or 0)) for pick in (min, max))
-    return f"{headline(findings)} Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
+    return f"Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
 
 
 CHART = Chart(

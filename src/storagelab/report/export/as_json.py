@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from storagelab.findings import latencies
 from storagelab.findings.answer import answer
+from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import Mixed, RandomInsert
@@ -25,9 +26,8 @@ from storagelab.report.export.document import SCHEMA, Opening
 from storagelab.report.export.findings_form import AnswerForm, ComparisonForm, EffectForm, FindingsForm, RaceForm
 from storagelab.report.export.form import Interval, Levels
 from storagelab.report.export.run_form import BurnIn, CellForm, CheckForm, Measured, Rate, RunForm, Summary, Wait
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.caution_texts import caution_sentence
-from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 
@@ -289,8 +289,7 @@ def _arithmetic(sample: Sample) -> Estimate:
     return sample.arithmetic or sample.mean
 
 
-def _answer(findings: Findings) -> AnswerForm:
-    found = answer(findings)
+def _answer(findings: Findings, found: Answer) -> AnswerForm:
     return {
         "lines": [masked(line.text) for line in answer_lines(findings, found)],
         "provenance": found.provenance,
@@ -312,12 +311,13 @@ def _dumped(values: Iterable[Frozen]) -> list[object]:
 
 
 def _findings(findings: Findings) -> FindingsForm:
+    found = answer(findings)
     return {
         "verdict": findings.verdict,
         "compared": findings.compared,
-        "headline": masked(headline(findings)),
-        "sentences": [masked(sentence) for sentence in sentences(findings)],
-        "answer": _answer(findings),
+        "headline": masked(headline(findings, found)),
+        "sentences": [masked(sentence) for sentence in sentences(findings, found)],
+        "answer": _answer(findings, found),
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,

@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from storagelab.findings.answer import answer
+from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -16,7 +18,8 @@ from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_columns
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
-from storagelab.report.words.sentences import evidence
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.table import Paper
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 from storagelab.words.names import cell_text, repetition_text, unmet_text
 
@@ -26,9 +29,10 @@ _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a 
 
 def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The whole report: verdict, cells, waits of every cell, cautions, what went wrong, how it was measured, the spec."""
+    found = answer(findings)
     parts = [
-        _title(experiment, findings),
-        _evidence(findings),
+        _title(experiment, findings, found),
+        _evidence(findings, found),
         ["## Cells", "", *_cells(findings)],
         _hosts(findings),
         _cautions(findings),
@@ -41,16 +45,16 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     return "\n\n".join(masked("\n".join(part)) for part in parts if part) + "\n"
 
 
-def _title(experiment: Experiment, findings: Findings) -> list[str]:
+def _title(experiment: Experiment, findings: Findings, found: Answer) -> list[str]:
     question = [f"*{escaped(experiment.question)}*", ""] if experiment.question else []
-    head, *lines = (escaped(line.text) for line in answer_lines(findings))
+    head, *lines = (escaped(line.text) for line in answer_lines(findings, found))
     listed = ["", *(f"- {line}" for line in lines)] if lines else []
     return [f"# {escaped(experiment.name)}", "", *question, f"**{head}**", *listed]
 
 
-def _evidence(findings: Findings) -> list[str]:
-    found = [text for about, texts in evidence(findings).items() if about != "caution" for text in texts]
-    return ["## Evidence", "", *(f"- {escaped(text)}" for text in found)] if found else []
+def _evidence(findings: Findings, found: Answer) -> list[str]:
+    texts = sentences(findings, found)
+    return ["## Evidence", "", *(f"- {escaped(text)}" for text in texts)] if texts else []
 
 
 def escaped(text: str) -> str:
@@ -169,3 +173,16 @@ def _spec(experiment: Experiment) -> list[str]:
 
 def _backticks(text: str) -> list[str]:
     return "".join(character if character == "`" else " " for character in text).split()
+
+
+def markdown_of(paper: Paper) -> str:
+    """A short report: all of it."""
+    lines = [f"# {escaped(paper.title)}", "", f"**{escaped(paper.verdict)}**", ""]
+    lines += [f"- {escaped(note)}" for note in paper.notes]
+    for part in paper.parts:
+        if part.table.rows:
+            headings, rows = part.table
+            columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
+            left = [heading.text for heading in headings if heading.align != "number"]
+            lines += ["", f"## {escaped(part.caption)} ({paper.provenance})", "", *markdown_table(columns, left)]
+    return masked("\n".join(lines)) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
-from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
+from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.short import Names
 from storagelab.targets.known import BENIGN_WAITS
 from storagelab.words.names import value_text

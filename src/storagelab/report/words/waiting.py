@@ -14,8 +14,7 @@ from storagelab.model.measurement import WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends
-from storagelab.report.words.loads import load_noun
+from storagelab.report.words.compared import ends, load_noun
 from storagelab.targets.known import BENIGN_LISTS
 from storagelab.words.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.words.numbers import (

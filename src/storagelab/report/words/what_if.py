@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
-from storagelab.report.words.loads import load_noun
+from storagelab.report.words.compared import load_noun
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, percent, share_estimate, slower_by
 
