@@ -25,7 +25,7 @@ from storagelab.report.page.results import cells_table, checkpoint_view, times_v
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
 from storagelab.report.words.glossary import GLOSSARY
-from storagelab.report.words.hosts import host_columns, host_sentences
+from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
@@ -105,14 +105,9 @@ def _script_text(value: object) -> Markup:
 
 def _hosts(findings: Findings) -> View | None:
     """Every host, if there are several."""
-    columns = host_columns(findings)
-    if not columns:
-        return None
-    headings = [Heading(name, "number" if name in ("rounds", "runs") else "prose") for name, _ in columns]
-    rows = [list(row) for row in zip(*(texts for _, texts in columns), strict=True)]
-    return view(
-        " ".join(host_sentences(findings)), tables=[PageTable(f"The hosts ({findings.provenance})", headings, rows)]
-    )
+    table = host_table(findings)
+    tables = [PageTable(f"The hosts ({findings.provenance})", *table)]
+    return view(" ".join(host_sentences(findings)), tables=tables) if table.rows else None
 
 
 def _effects(findings: Findings, charts: list[PageChart]) -> View | None:

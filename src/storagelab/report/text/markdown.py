@@ -15,11 +15,11 @@ from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.hosts import host_columns
+from storagelab.report.words.hosts import host_table
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
-from storagelab.report.words.table import Paper
+from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 from storagelab.words.names import cell_text, repetition_text, unmet_text
 
@@ -70,6 +70,11 @@ def markdown_table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
+def _table_lines(table: Table) -> list[str]:
+    columns = [(heading.text, [row[place] for row in table.rows]) for place, heading in enumerate(table.headings)]
+    return markdown_table(columns, [heading.text for heading in table.headings if heading.align != "number"])
+
+
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
     left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
@@ -78,9 +83,8 @@ def _cells(findings: Findings) -> list[str]:
 
 
 def _hosts(findings: Findings) -> list[str]:
-    columns = host_columns(findings)
-    left = [name for name, _ in columns if name not in ("rounds", "runs")]
-    return ["## Hosts", "", *markdown_table(columns, left)] if columns else []
+    table = host_table(findings)
+    return ["## Hosts", "", *_table_lines(table)] if table.rows else []
 
 
 def _cautions(findings: Findings) -> list[str]:
@@ -113,10 +117,7 @@ def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     """What each chart of the page shows, in words and figures."""
     lines: list[str] = []
     for drawn in drawn_charts(findings, runs).values():
-        headings, rows = drawn.table
-        columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
-        left = [heading.text for heading in headings if heading.align != "number"]
-        lines += [f"### {escaped(drawn.title)}", "", escaped(drawn.label), "", *markdown_table(columns, left), ""]
+        lines += [f"### {escaped(drawn.title)}", "", escaped(drawn.label), "", *_table_lines(drawn.table), ""]
     return ["## Charts in words", "", *lines[:-1]] if lines else []
 
 
@@ -181,8 +182,5 @@ def markdown_of(paper: Paper) -> str:
     lines += [f"- {escaped(note)}" for note in paper.notes]
     for part in paper.parts:
         if part.table.rows:
-            headings, rows = part.table
-            columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
-            left = [heading.text for heading in headings if heading.align != "number"]
-            lines += ["", f"## {escaped(part.caption)} ({paper.provenance})", "", *markdown_table(columns, left)]
+            lines += ["", f"## {escaped(part.caption)} ({paper.provenance})", "", *_table_lines(part.table)]
     return masked("\n".join(lines)) + "\n"

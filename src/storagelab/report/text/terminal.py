@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -23,10 +23,10 @@ from storagelab.report.text.tables import (
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.hosts import host_columns
+from storagelab.report.words.hosts import host_table
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
-from storagelab.report.words.table import Paper
+from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 from storagelab.words.names import level_text
 
@@ -97,10 +97,10 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 def _print_hosts(console: Console, findings: Findings) -> None:
-    columns = host_columns(findings)
-    if columns:
+    table = host_table(findings)
+    if table.rows:
         blank(console)
-        print_table(console, [Column(name, texts, right=name in ("rounds", "runs")) for name, texts in columns])
+        print_table(console, _columns(table))
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
@@ -179,11 +179,14 @@ def print_paper(console: Console, paper: Paper) -> None:
             continue
         blank(console)
         print_paragraph(console, f"{part.caption} ({paper.provenance})", style="bold")
-        columns = [
-            Column(
-                heading.text, [row[place] for row in part.table.rows], rank=part.ranks.get(heading.text, 0),
-                right=heading.align == "number", wraps=heading.align == "prose",
-            )
-            for place, heading in enumerate(part.table.headings)
-        ]  # fmt: skip
-        print_table(console, columns)
+        print_table(console, _columns(part.table, part.ranks))
+
+
+def _columns(table: Table, ranks: Mapping[str, int] | None = None) -> list[Column]:
+    return [
+        Column(
+            heading.text, [row[place] for row in table.rows], rank=(ranks or {}).get(heading.text, 0),
+            right=heading.align == "number", wraps=heading.align == "prose",
+        )
+        for place, heading in enumerate(table.headings)
+    ]  # fmt: skip

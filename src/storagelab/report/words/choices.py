@@ -81,11 +81,11 @@ def _use(findings: Findings, choice: Choice) -> list[Form]:
         lambda names: f"{start(names)}.",
     ]
     # What to use is worth more than what else there is to say, so its names are cut last.
-    return [*map(_uncut, forms), *forms]
+    return [*(_uncut(form, items) for items in (4, 2, 1) for form in forms), *forms]
 
 
-def _uncut(form: Form) -> Form:
-    return lambda names: form(names.uncut())
+def _uncut(form: Form, items: int) -> Form:
+    return lambda names: form(names.uncut(items))
 
 
 def _under_all(findings: Findings, choice: Choice) -> str:

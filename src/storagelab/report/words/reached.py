@@ -38,18 +38,15 @@ def reached_sentences(findings: Findings) -> list[str]:
         for one in of
     )
     return [
-        f"Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. {_title(of[0])} used of "
-        f"that: {told}. This says nothing about waiting for single writes, which a drive may answer late without being busy."
+        "Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. "
+        f"{ENGINES[of[0].engine].title} used of that: {told}. This says nothing about waiting for single writes, which a "
+        "drive may answer late without being busy."
     ]
-
-
-def _title(one: Reached) -> str:
-    return ENGINES[one.engine].title
 
 
 def _did(one: Reached) -> str:
     did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
-    return f"{_title(one)} {did} {_rate(one, one.did_per_s)}"
+    return f"{ENGINES[one.engine].title} {did} {_rate(one, one.did_per_s)}"
 
 
 def _rate(one: Reached, value: float) -> str:

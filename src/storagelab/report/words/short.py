@@ -75,9 +75,9 @@ class Names:
     def cut(self, text: str) -> str:
         return cut(text, self._width.letters)
 
-    def uncut(self) -> Names:
-        """The same, with names that are not cut."""
-        return Names(self._findings, self._width._replace(letters=max(LINE, self._width.letters)))
+    def uncut(self, items: int) -> Names:
+        """The same without cutting names, of which `items` are written out; whole names stay as they are."""
+        return self if self._width == _WHOLE else Names(self._findings, Width(LINE, items))
 
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""

@@ -50,10 +50,6 @@ def _size(ratio: Estimate) -> float:
     return abs(math.log(ratio.value))
 
 
-def _per(findings: Findings) -> str:
-    return compared.per(findings)
-
-
 def _is_number(value: JsonValue) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -103,7 +99,7 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
-        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, _per(findings))} than "
+        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, compared.per(findings))} than "
         f"{phrase(found.factor, [cost.best])}."
     )
 
@@ -152,7 +148,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
         what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
     else:
         what = f"With {phrase(found.factor, [step.level])} instead of {value_text(step.baseline)}"
-    high, low = (change_estimate(ratio, _per(findings)) for ratio in (step.high, step.low))
+    high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
         f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "
