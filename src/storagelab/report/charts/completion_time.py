@@ -68,10 +68,10 @@ def time_domain(data: Figure) -> tuple[list[float], bool]:
     values = [float(value) for row in data.rows for key in _FIELDS if (value := row[key]) is not None]
     values += [float(row["elapsed_s"] or 0) for row in data.points]
     low, high = max(0.0, min(values)), max(values)
-    room = 0.08 * (high - low) or 0.05 * high or 1.0
-    if low < 0.5 * high or low <= room:
-        return [0.0, high + room], True
-    return [float(f"{low - room:.2g}") if float(f"{low - room:.2g}") <= low else low - room, high + room], False
+    margin = 0.08 * (high - low) or 0.05 * high or 1.0
+    if low < 0.5 * high or low <= margin:
+        return [0.0, high + margin], True
+    return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
 
 
 def _caption(data: Figure, _findings: Findings) -> str:

@@ -34,7 +34,7 @@ DOTTED_POINTS = 30
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its colour."""
-_ROOM = 1.03
+_MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
 
@@ -254,7 +254,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
 def _ends(data: Figure) -> tuple[float, float]:
     """Where both axes end."""
     end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
-    return end_s * _ROOM, _round_end(top * _ROOM)
+    return end_s * _MARGIN, _round_end(top * _MARGIN)
 
 
 def _round_end(value: float) -> float:

@@ -76,7 +76,7 @@ def page(
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
     all_in_detail = plan.in_detail == math.inf
-    room = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
+    most = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -84,7 +84,7 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        carried=_packed(pieces, room),
+        carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
         style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette

@@ -67,12 +67,12 @@ def in_full(findings: Findings, found: Answer | None = None) -> Iterator[Line]:
     """The lines of the answer that were shortened or left out, in full."""
     found = found or answer_of(findings)
     lines = {line.text for line in answer_lines(findings, found)}
-    said = [
+    every = [
         *(Line("use", whole(findings, forms)) for forms in choice_forms(findings, found, _CHOICES_IN_FULL)),
         *(Line("gains", whole(findings, forms)) for forms in _gains(found)),
         *(Line("why", whole(findings, forms)) for forms in _why(findings, found)),
     ]
-    yield from (line for line in said if line.text not in lines)
+    yield from (line for line in every if line.text not in lines)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
     """
     if not any(cell.elapsed_s is not None for cell in findings.cells):
         return {}
-    said: set[str] = set()
+    named: set[str] = set()
     shortened = list(in_full(findings, found))
     parts: dict[About, list[str]] = {
         "use": [
@@ -66,9 +66,9 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
         "why": [
             *(line.text for line in shortened if line.about == "why"),
             *reached_sentences(findings),
-            *wait_change_sentences(findings, said),
+            *wait_change_sentences(findings, named),
             *wait_names_sentence(findings),
-            *wait_trend_sentences(findings, said),
+            *wait_trend_sentences(findings, named),
         ],
         "caution": [text for _, text in caution_sentences(findings)],
     }
@@ -234,10 +234,10 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
         )
         if most is None or least is None:
             continue
-        said = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
+        ends = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
         of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
-        ends = f"{way} time, from {said[0]} to {said[1]}" if len(those) > 1 else said[0]
-        yield f"{of_all} others took {ends}"
+        took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
+        yield f"{of_all} others took {took}"
     if tied:
         yield f"{tied} can't be told apart from it"
 
