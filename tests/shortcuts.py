@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from storagelab.__main__ import main
-from storagelab.report.drawing import side_process as drawing
+from storagelab.report.page import html
 from storagelab.targets.mariadb.server import Server as MariaDBServer
 from storagelab.targets.postgres.server import Server as PostgresServer
 from storagelab.targets.private import PrivateServer
@@ -28,8 +28,8 @@ MAKERS: dict[type[PrivateServer], Make] = {
     PostgresServer: PostgresServer._make_database,
     MariaDBServer: MariaDBServer._make_database,
 }
-DRAWING = {"_started": drawing._started, "to_svg": drawing.to_svg}
-BLANK = {"_started": lambda: None, "to_svg": lambda spec: "<svg></svg>"}
+DRAWING = {"to_svg": html.to_svg}
+BLANK = {"to_svg": lambda spec: "<svg></svg>"}
 
 
 def command(templates: Path) -> list[str]:
@@ -41,17 +41,17 @@ def take(templates: Path) -> None:
     """From now on, new databases are copies of those below `templates`, and charts are blank."""
     for server, make in MAKERS.items():
         setattr(server, make.__name__, copying(make, templates))
-    vars(drawing).update(BLANK)
+    vars(html).update(BLANK)
 
 
 @contextlib.contextmanager
 def drawn() -> Iterator[None]:
     """Draws charts as for users within this context."""
-    vars(drawing).update(DRAWING)
+    vars(html).update(DRAWING)
     try:
         yield
     finally:
-        vars(drawing).update(BLANK)
+        vars(html).update(BLANK)
 
 
 def copying(make: Make, templates: Path) -> Make:

@@ -107,6 +107,20 @@ def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part()
     assert texts(findings)[1] == "Use driver 2.2; files and segment make no visible difference there."
 
 
+def test_what_to_use_is_written_out_before_anything_else_is_said_of_it():
+    good = ("all on the first of the new arrays", "log on the second of the new arrays")
+    values = (*good, "all on disks")
+    levels = tuple(Level(value=value, sets={"target.settings.x": value}) for value in values)
+    factors = (
+        Factor(name="storage", levels=levels),
+        *make_experiment({FILES: [1, 4, 8], FORMAT: ["on", "off"]}).factors,
+    )
+    findings = analysed(
+        factors, noisy(lambda at: (10 if at["storage"] in good else 15) * (1 if at[FILES] > 1 else 1.2))
+    )
+    assert texts(findings)[1] == f"Use {good[0]} or {good[1]} with 4 or 8 files."
+
+
 def test_a_winner_is_compared_with_the_next_one():
     lines = texts(analysed({FILES: [1, 4, 8]}, noisy(lambda at: {1: 20, 4: 10, 8: 14}[at[FILES]])))
     assert lines[1] == "Use 4 data files: faster than every other layout."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storagelab.report.drawing import palette
-from storagelab.report.page.dark import LINES_LEAST, WAITS_LEAST, dark_style
+from storagelab.report.drawing.palette import LINES_LEAST, WAITS_LEAST, dark_style
 
 CATEGORIES = list(palette.CATEGORY)
 EVERY_WAIT = sorted({*palette.CATEGORY.values(), *palette.shades([*CATEGORIES, *CATEGORIES, *CATEGORIES])})

@@ -152,7 +152,7 @@ def test_findings_name_cells_and_effects_name_factors():
     assert findings["best"] == ["cell-002"]
     assert findings["tied"] == []
     assert findings["worst"] == "cell-001"
-    assert "4 data files were fastest" in findings["headline"]
+    assert findings["headline"].startswith("Use 4 data files: ")
     (effect,) = findings["effects"]
     assert (effect["factor"], effect["level"], effect["baseline"]) == (FILES, 4, 1)
     assert effect["ci95"][0] < effect["ratio"] < effect["ci95"][1] < 1

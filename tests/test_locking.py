@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.run.fleet import Asked, look_around, make_on_host
-from storagelab.run.scheduling import Slice
+from storagelab.run.scheduling import Batch
 from storagelab.targets import volumes_locked
 from storagelab.targets.states import Carried
 
@@ -133,13 +133,13 @@ def test_a_run_on_a_host_is_refused_where_another_campaign_measures_and_made_onc
     (block,) = Plan(cells=plan.cells, runs=runs).blocks.values()
     assert isinstance(block, PlannedBlock)
     made = []
-    slice_ = Slice(block, {0: 1}, site_at(scratch), Carried())
+    batch = Batch(block, {0: 1}, site_at(scratch), Carried())
     with pytest.raises(PreflightError, match="is in use by another storagelab"):
-        make_on_host("a campaign", slice_, made.append)
+        make_on_host("a campaign", batch, made.append)
     assert made == []
     assert os.listdir(scratch / "a") == []
     holder.kill()
-    make_on_host("a campaign", slice_, made.append)
+    make_on_host("a campaign", batch, made.append)
     assert [run.status for run in made] == ["ok"]
 
 

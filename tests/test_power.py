@@ -12,7 +12,7 @@ from builders import make_experiment, make_plan, make_runs
 from storagelab.findings import stats
 from storagelab.findings.power import MANY, Scatter, power, repetitions_for, scatter_of, smallest_found, tells
 from storagelab.findings.statements import SHARES
-from storagelab.report.words.tells import tells_text
+from storagelab.report.text.plan import tells_text
 
 QUIET = Scatter(sd=0.03, prior_df=MANY, runs=40)
 

@@ -11,7 +11,7 @@ from storagelab import cli
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
-from storagelab.report.words.headline import headline
+from storagelab.report.words.answer import headline
 from storagelab.report.words.sentences import sentences
 from storagelab.report.writing import render
 from storagelab.run.loop import run_all

@@ -17,7 +17,7 @@ from storagelab.findings.reasons import RULES, Case, Crowd, Rule, case_between_l
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
 from storagelab.model.measurement import Run
 from storagelab.report.words.why import why_sentence
-from storagelab.run.loop import make_slice, slices
+from storagelab.run.loop import make_batch, batches
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
@@ -35,8 +35,8 @@ def case_of(folder, factor, *changes):
         text = text.replace(old, new)
     experiment = parse(f"{text}[factors]\n{factor}\n", str(folder / "small.toml"))
     plan, told = expand(experiment), []
-    for whole in slices(plan, {}, site_at(folder), folder):
-        make_slice(whole, told.append)
+    for whole in batches(plan, {}, site_at(folder), folder):
+        make_batch(whole, told.append)
     runs = [one for one in told if isinstance(one, Run)]
     findings, used = analyse(experiment, plan, runs), basis_of(experiment, plan, runs).used
     (varied,) = experiment.factors

@@ -16,9 +16,9 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import to_json
-from storagelab.report.words.headline import headline
+from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
-from storagelab.run.loop import make_slice, slices
+from storagelab.run.loop import make_batch, batches
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
@@ -245,7 +245,7 @@ def test_a_scenario_that_is_none_is_refused_with_its_place():
 
 def test_what_progress_raises_breaks_the_run_off(tmp_path):
     plan = planned(ONE_BLOCK, ("500_000", "60_000_000"))
-    (whole,) = slices(plan, {}, site_at(tmp_path), tmp_path)
+    (whole,) = batches(plan, {}, site_at(tmp_path), tmp_path)
     heard: list[object] = []
 
     def stop(item: object) -> None:
@@ -254,7 +254,7 @@ def test_what_progress_raises_breaks_the_run_off(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_slice(whole, stop)
+        make_batch(whole, stop)
     assert heard[1].amount < heard[2].amount
 
 

@@ -24,13 +24,13 @@ from storagelab.report.charts import drawn_charts
 from storagelab.report.drawing import runtime
 from storagelab.report.export.comparisons import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
-from storagelab.report.page.paper import page_of
-from storagelab.report.text.paper import markdown_of, print_paper
-from storagelab.report.text.terminal import print_findings, print_waits
+from storagelab.report.page.html import page_of
+from storagelab.report.text.markdown import markdown_of
+from storagelab.report.text.plan import tells_text
+from storagelab.report.text.terminal import print_findings, print_paper, print_waits
 from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
-from storagelab.report.words.pair import pair_paper
-from storagelab.report.words.paper import Paper
-from storagelab.report.words.tells import tells_text
+from storagelab.report.words.table import Paper
+from storagelab.report.words.why import pair_paper
 
 NO_FIGURE = re.compile(r"(?<![\w.-])[-+]?(nan|inf|infinity)(?![\w.-])", re.IGNORECASE)
 _OUT_OF_SIGHT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)

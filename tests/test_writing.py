@@ -50,7 +50,7 @@ def test_an_unknown_form_is_refused_with_those_known(inputs):
 
 def test_all_forms_agree_on_the_headline(inputs):
     headline = json.loads(writing.render("json", *inputs))["findings"]["headline"]
-    assert headline in writing.render("md", *inputs)
+    assert headline.split(". ")[0] in writing.render("md", *inputs)
     assert headline.split(":")[0].replace("'", "&#x27;") in writing.render("html", *inputs).replace("\u00a0", " ")
 
 

@@ -15,10 +15,11 @@ from storagelab.findings.reasons import case_between
 from storagelab.model.values import share_of
 from storagelab.report import writing
 from storagelab.report.export.comparisons import campaigns_json, pair_json
-from storagelab.report.text.paper import markdown_of, print_paper
+from storagelab.report.text.markdown import markdown_of
+from storagelab.report.text.terminal import print_paper
 from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
-from storagelab.report.words.pair import pair_paper
-from storagelab.report.words.paper import Paper
+from storagelab.report.words.table import Paper
+from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
@@ -153,7 +154,7 @@ def _deliver(paper: Paper, as_json: str, format_: str, output: Path | None) -> N
     if format_ == "text" and output is None:
         print_paper(screen.out(), paper)
     elif format_ == "html":
-        from storagelab.report.page.paper import page_of  # here, because only this format needs templates
+        from storagelab.report.page.html import page_of  # here, because only this format needs templates
 
         file = output or Path(HTML_FILE)
         if writing.write(file, page_of(paper)):

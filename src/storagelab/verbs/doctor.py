@@ -6,8 +6,7 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.machine import doctor
-from storagelab.report.text.abilities import print_abilities
-from storagelab.report.text.promises import print_promises
+from storagelab.report.text.doctor import print_abilities, print_promises
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
 from storagelab.targets import contract, server_abilities

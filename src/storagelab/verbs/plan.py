@@ -35,7 +35,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
     if pilot is None or experiment.order == "cell-by-cell":
         return ""
     from storagelab.findings import power  # statistics take long to load, and are not wanted before there are runs
-    from storagelab.report.words.tells import tells_text
+    from storagelab.report.text.plan import tells_text
     from storagelab.run import stored
 
     of = stored.read(pilot, results)

@@ -12,7 +12,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.charts.speed_ups import speed_up_text
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
+from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
@@ -145,5 +145,5 @@ CHART = Chart(
     draw=_draw,
     caption=_caption,
     table=_table,
-    words=said_rows,
+    words=rows_in_words,
 )

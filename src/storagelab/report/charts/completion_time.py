@@ -11,7 +11,6 @@ from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells,
 from storagelab.report.drawing.layers import dodged_rows, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
-from storagelab.report.words.headline import headline
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, cell_text
@@ -69,10 +68,10 @@ def time_domain(data: Figure) -> tuple[list[float], bool]:
     values = [float(value) for row in data.rows for key in _FIELDS if (value := row[key]) is not None]
     values += [float(row["elapsed_s"] or 0) for row in data.points]
     low, high = max(0.0, min(values)), max(values)
-    room = 0.08 * (high - low) or 0.05 * high or 1.0
-    if low < 0.5 * high or low <= room:
-        return [0.0, high + room], True
-    return [float(f"{low - room:.2g}") if float(f"{low - room:.2g}") <= low else low - room, high + room], False
+    margin = 0.08 * (high - low) or 0.05 * high or 1.0
+    if low < 0.5 * high or low <= margin:
+        return [0.0, high + margin], True
+    return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
 
 
 def _caption(data: Figure, _findings: Findings) -> str:
@@ -101,9 +100,9 @@ def _table(data: Figure, findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-def _words(data: Figure, findings: Findings) -> str:
+def _words(data: Figure, _findings: Findings) -> str:
     fastest, slowest = (pick(data.rows, key=lambda row: float(row["mean_s"] or 0)) for pick in (min, max))
-    return f"{headline(findings)} Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
+    return f"Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
 
 
 CHART = Chart(

@@ -13,7 +13,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.headline import untested_text
+from storagelab.report.words.marks import untested_text
 from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_text, value_text

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from storagelab.findings.evidence import volumes_of
 from storagelab.findings.model import CellSummary, Findings
@@ -19,7 +20,6 @@ from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, only
-from storagelab.report.drawing.thin import stretches
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
@@ -34,7 +34,7 @@ DOTTED_POINTS = 30
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its colour."""
-_ROOM = 1.03
+_MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
 
@@ -188,6 +188,27 @@ def _stretches(
     return rows
 
 
+class Stretch(NamedTuple):
+    """Neighbouring samples: when the last of them ends, and what they came to; None where nothing was known."""
+
+    at_s: float
+    mean: float | None
+    least: float | None
+    most: float | None
+
+
+def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int) -> Iterator[Stretch]:
+    """At most `limit` equal stretches of a series; the last one may be shorter."""
+    length = max(1, -(-len(values) // limit))
+    for start in range(0, len(values), length):
+        known = [value for value in values[start : start + length] if value is not None]
+        end = at_s[min(start + length, len(at_s)) - 1]
+        if known:
+            yield Stretch(end, sum(known) / len(known), min(known), max(known))
+        else:
+            yield Stretch(end, None, None, None)
+
+
 def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     form, where = sheet.form, sheet.where
     key = {"field": "line", "type": "nominal", "sort": data.lines}
@@ -233,7 +254,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
 def _ends(data: Figure) -> tuple[float, float]:
     """Where both axes end."""
     end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
-    return end_s * _ROOM, _round_end(top * _ROOM)
+    return end_s * _MARGIN, _round_end(top * _MARGIN)
 
 
 def _round_end(value: float) -> float:

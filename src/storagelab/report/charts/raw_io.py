@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, said_rows
+from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
@@ -34,7 +34,7 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
         draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, unit, note="; mean with 95 % interval"),
         caption=lambda _data, _findings: "Mean with its 95 % interval.",
         table=_table,
-        words=said_rows,
+        words=rows_in_words,
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from storagelab.findings.model import CellSummary, DriveState, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, said_rows
+from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.table import Heading, Table, bare
@@ -93,5 +93,5 @@ CHART = Chart(
     draw=_draw,
     caption=_caption,
     table=_table,
-    words=said_rows,
+    words=rows_in_words,
 )

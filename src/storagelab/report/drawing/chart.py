@@ -23,7 +23,7 @@ Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
 Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
 """Where a chart stands on the page, in reading order."""
-MAX_SAID = 8
+MAX_ROWS_IN_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def place_of(cell: CellSummary, places: Arrangement) -> Row:
     return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
 
 
-def said_rows(data: Figure, _findings: Findings) -> str:
+def rows_in_words(data: Figure, _findings: Findings) -> str:
     """A chart's marks in words: all if they are few, else the extremes."""
-    if len(data.rows) <= MAX_SAID:
+    if len(data.rows) <= MAX_ROWS_IN_WORDS:
         return "; ".join(str(row["tip"]) for row in data.rows) + "."
     low, high = (pick(data.rows, key=_value) for pick in (min, max))
     return f"Lowest: {low['tip']}. Highest: {high['tip']}."

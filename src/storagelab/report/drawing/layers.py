@@ -12,10 +12,10 @@ TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 
 
 def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
-    """The range of everything drawn, with `also` inside it and some room."""
+    """The range of everything drawn, with `also` inside it and a margin."""
     values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
-    room = 0.06 * (max(values) - min(values)) or 0.05 * also
-    return [min(values) - room, max(values) + room]
+    margin = 0.06 * (max(values) - min(values)) or 0.05 * also
+    return [min(values) - margin, max(values) + margin]
 
 
 def means_with_intervals(
@@ -79,14 +79,14 @@ def _dodged(data: Figure, sheet: Sheet) -> Spec:
     x = level_axis(data, sheet.form)
     kinds = ("run", "mean") if data.points else ("mean",)
     slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
-    room = {1: 6.0, 2: 2.4, 3: 1.4, 4: 1.2}.get(len(data.lines), 0.5)
+    padding = {1: 6.0, 2: 2.4, 3: 1.4, 4: 1.2}.get(len(data.lines), 0.5)
     places: Spec = {
         "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
         "xOffset": {
             "field": "slot",
             "type": "nominal",
             "sort": slots,
-            "scale": {"domain": slots, "paddingOuter": room},
+            "scale": {"domain": slots, "paddingOuter": padding},
         },
     }
     if len(data.lines) < 2:
@@ -119,11 +119,11 @@ def level_axis(data: Figure, form: Form) -> Spec:
 
 def legend_layout(labels: Sequence[str], form: Form) -> Spec:
     """As many columns as fit with the longest label; a label too long for its column is cut."""
-    longest, room_px = max(map(len, labels), default=1), form.panel_width_px(1)
-    columns = max(1, min(form.legend_columns, len(labels), int(room_px // (_LETTER_PX * longest + 34))))
+    longest, width_px = max(map(len, labels), default=1), form.panel_width_px(1)
+    columns = max(1, min(form.legend_columns, len(labels), int(width_px // (_LETTER_PX * longest + 34))))
     return {
         "columns": columns,
-        "labelLimit": int((room_px // columns - 24) / _WIDER),
+        "labelLimit": int((width_px // columns - 24) / _WIDER),
         "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * longest),
     }
 

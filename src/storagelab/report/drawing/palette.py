@@ -6,6 +6,8 @@ Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from storagelab.model.waits import Category
 
 INK, MUTED, GRID, GROUND = "#1f2328", "#59636e", "#dfe3e8", "#ffffff"
@@ -81,3 +83,22 @@ def _linear(channel: float) -> float:
 
 def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+LINES_LEAST, WAITS_LEAST = 5.5, 3.4
+"""Contrast with the ground: of lines and points, and of bars, on which white numbers have to be read as well."""
+_LINES = (*LINES, FASTER, SLOWER)
+
+
+def dark_style(waits: Iterable[str]) -> str:
+    """Rules for the colours of lines and, in the chart of waits, for `waits`."""
+    rules = [*_rules(".chart svg", _LINES, LINES_LEAST), *_rules("#figure-waits svg", {*waits}, WAITS_LEAST)]
+    return "\n".join(["@media screen and (prefers-color-scheme: dark) {", *rules, "}"])
+
+
+def _rules(within: str, colours: Iterable[str], least: float) -> list[str]:
+    return [
+        f'  {within} [{what}="{colour}"] {{ {what}: {on_dark(colour, least)}; }}'
+        for colour in sorted(set(colours)) for what in ("fill", "stroke")
+        if colour != UNEXPLAINED
+    ]  # fmt: skip

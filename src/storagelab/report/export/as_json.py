@@ -28,9 +28,8 @@ from storagelab.model.waits import conservation, normalise
 from storagelab.report.export import findings_form as concluded
 from storagelab.report.export import run_form as stored
 from storagelab.report.export.document import SCHEMA, Opening
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.caution_texts import caution_sentence
-from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 
@@ -238,8 +237,8 @@ def _concluded(findings: Findings) -> Json:
         concluded.FindingsForm,
         findings,
         ("verdict", "compared", "headline", "sentences", "answer"),
-        headline=masked(headline(findings)),
-        sentences=plain(sentences(findings)),
+        headline=masked(headline(findings, found)),
+        sentences=plain(sentences(findings, found)),
         answer=_filled(concluded.AnswerForm, found, lines=lines, doubts=list(found.cautions)),
         left_out=[{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         loads=[

@@ -12,7 +12,7 @@ from storagelab.findings.reasons import Case, reasons
 from storagelab.findings.why import Step
 from storagelab.report.export.as_json import plain
 from storagelab.report.export.document import SCHEMA
-from storagelab.report.words.paper import Paper
+from storagelab.report.words.table import Paper
 
 
 def pair_json(

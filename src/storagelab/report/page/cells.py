@@ -13,7 +13,7 @@ from storagelab.report.drawing import arrange, palette
 from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.report.words import compared
-from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import (

@@ -17,11 +17,10 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.charts import over_time
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.thin import stretches
 from storagelab.report.export.as_json import plain
 from storagelab.report.page.manifest import flat
 from storagelab.report.words import compared
-from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.axis import in_order as levels_in_order
 from storagelab.words.names import cell_text, factor_text, value_text
@@ -230,7 +229,7 @@ def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) 
             continue
         series, told, at = run.measurement.series, [], []
         for line, column in columns.items():
-            parts = list(stretches(series.at_s, series.columns[column], limit))
+            parts = list(over_time.stretches(series.at_s, series.columns[column], limit))
             at = [short(part.at_s) for part in parts]
             divisor = over_time.QUANTITIES[line.quantity].divisor
             figures = [

@@ -25,14 +25,16 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
+from storagelab.report.drawing.palette import dark_style
 from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.slim import framed
+from storagelab.report.drawing.vega import to_svg
 from storagelab.report.export.as_json import json_pieces
-from storagelab.report.page.dark import dark_style
 from storagelab.report.page.opening import badges
+from storagelab.report.page.pieces import PageTable
 from storagelab.report.page.sections import Section, sections
 from storagelab.report.words.secrets import masked
+from storagelab.report.words.table import Paper
 from storagelab.words import numbers
 
 _GZIP_LEVEL = 5
@@ -61,14 +63,11 @@ def page(
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
-    with Drawing() as drawing:
-        drawn = page_charts(findings, runs)
-        drawing.begin(
-            {f"{name}-{form}": _bare(spec) for name, one in drawn.items() for form, spec in one.specs().items()}
-        )
-        colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
-        found = sections(experiment, plan, runs, findings, drawn, manifest or {})
-        drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
+    drawn = page_charts(findings, runs)
+    svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
+    drawings = {name: Markup(svg) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
+    colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
+    found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
     scripts = [asset("page.js")]
     drawer = runtime() if _is_interactive(found) else None
@@ -77,7 +76,7 @@ def page(
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
     all_in_detail = plan.in_detail == math.inf
-    room = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
+    most = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -85,7 +84,7 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        carried=_packed(pieces, room),
+        carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
         style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
@@ -93,6 +92,12 @@ def page(
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",
     )  # fmt: skip
+
+
+def page_of(paper: Paper) -> str:
+    """A short report as a page without a script, in the same look."""
+    tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
+    return templates().get_template("paper.html").render(paper=paper, tables=tables, style=asset("page.css"))
 
 
 def _is_interactive(found: Sequence[Section]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.measurement import Run
@@ -45,8 +46,9 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
 
 def verdict_view(findings: Findings) -> View:
     """The answer, each line with its evidence folded in, and the figures to remember."""
-    head, *lines = answer_lines(findings)
-    found = evidence(findings)
+    of = answer(findings)
+    head, *lines = answer_lines(findings, of)
+    found = evidence(findings, of)
     # Each line's first mention of a subject has its evidence.
     folded = [found.pop(line.about, []) for line in lines]
     # What no line is about.

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.page.dark import WAITS_LEAST
 from storagelab.report.words.table import Align, Heading
 from storagelab.words import numbers
 
@@ -41,7 +40,7 @@ class Swatch:
 
     @property
     def dark(self) -> str:
-        return palette.on_dark(self.fill, WAITS_LEAST)
+        return palette.on_dark(self.fill, palette.WAITS_LEAST)
 
 
 @dataclass(frozen=True)

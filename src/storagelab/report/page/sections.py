@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from markupsafe import Markup
 
 from storagelab.findings.model import Dependence, Findings
 from storagelab.model.measurement import Run
@@ -13,16 +16,16 @@ from storagelab.report.charts.over_time import steps_text
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.cells import cells_view
-from storagelab.report.page.explore import explore_view
+from storagelab.report.page.explore_plots import MAX_RUNS, plots
+from storagelab.report.page.explore_record import record
 from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
-from storagelab.report.page.results import checkpoint_view, times_view
+from storagelab.report.page.results import cells_table, checkpoint_view, times_view
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends
+from storagelab.report.words.compared import ends, load_noun
 from storagelab.report.words.glossary import GLOSSARY
-from storagelab.report.words.hosts import host_columns, host_sentences
-from storagelab.report.words.loads import load_noun
+from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
@@ -61,7 +64,7 @@ def sections(
         Section("cautions", "Cautions", cautions_view(findings)),
         Section("completion-time", compared.title(findings), times),
         Section("hosts", "Hosts", _hosts(findings)),
-        Section("explore", "Every cell: sort, filter, compare", explore_view(plan, runs, findings)),
+        Section("explore", "Every cell: sort, filter, compare", _explore(plan, runs, findings)),
         Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
         Section(
             "waits",
@@ -83,16 +86,28 @@ def _glossary() -> View:
     return view(tables=[PageTable("The terms of this report", headings, rows, folded="What the terms mean")])
 
 
+def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
+    """Every cell in a table to sort and filter, a chart of them, and any two side by side; without scripts the table alone.
+    The script reads the cells as JSON. There is none for a single cell."""
+    found = cells_table(findings, runs)
+    known = None
+    if len(found.cells) > 1 and findings.factors:
+        known = record(plan, runs, findings, found.cells)
+        known |= {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
+    return {"table": found.table, "record": _script_text(known) if known else Markup("")}
+
+
+def _script_text(value: object) -> Markup:
+    """JSON in which nothing can end the script element that it stands in, or begin anything else."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - escaped here
+
+
 def _hosts(findings: Findings) -> View | None:
     """Every host, if there are several."""
-    columns = host_columns(findings)
-    if not columns:
-        return None
-    headings = [Heading(name, "number" if name in ("rounds", "runs") else "prose") for name, _ in columns]
-    rows = [list(row) for row in zip(*(texts for _, texts in columns), strict=True)]
-    return view(
-        " ".join(host_sentences(findings)), tables=[PageTable(f"The hosts ({findings.provenance})", headings, rows)]
-    )
+    table = host_table(findings)
+    tables = [PageTable(f"The hosts ({findings.provenance})", *table)]
+    return view(" ".join(host_sentences(findings)), tables=tables) if table.rows else None
 
 
 def _effects(findings: Findings, charts: list[PageChart]) -> View | None:

@@ -98,12 +98,12 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     """Natural widths, except that wrapping columns share the remaining width."""
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
-    room = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
-    return [min(column.width, max(room, _longest_word(column))) if column.wraps else column.width for column in columns]
+    each = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
+    return [min(column.width, max(each, _longest_word(column))) if column.wraps else column.width for column in columns]
 
 
 def _longest_word(column: Column) -> int:
-    """The room that keeps a figure beside its name."""
+    """The width that keeps a figure beside its name."""
     words = (word for text in column.cells for word in _unbroken(text).split(" "))
     return min(_NARROWEST_WRAPPED, max(map(cell_len, words), default=0))
 

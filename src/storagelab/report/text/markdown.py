@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from storagelab.findings.answer import answer
+from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -13,10 +15,11 @@ from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.hosts import host_columns
+from storagelab.report.words.hosts import host_table
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
-from storagelab.report.words.sentences import evidence
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 from storagelab.words.names import cell_text, repetition_text, unmet_text
 
@@ -26,9 +29,10 @@ _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a 
 
 def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The whole report: verdict, cells, waits of every cell, cautions, what went wrong, how it was measured, the spec."""
+    found = answer(findings)
     parts = [
-        _title(experiment, findings),
-        _evidence(findings),
+        _title(experiment, findings, found),
+        _evidence(findings, found),
         ["## Cells", "", *_cells(findings)],
         _hosts(findings),
         _cautions(findings),
@@ -41,16 +45,16 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     return "\n\n".join(masked("\n".join(part)) for part in parts if part) + "\n"
 
 
-def _title(experiment: Experiment, findings: Findings) -> list[str]:
+def _title(experiment: Experiment, findings: Findings, found: Answer) -> list[str]:
     question = [f"*{escaped(experiment.question)}*", ""] if experiment.question else []
-    head, *lines = (escaped(line.text) for line in answer_lines(findings))
+    head, *lines = (escaped(line.text) for line in answer_lines(findings, found))
     listed = ["", *(f"- {line}" for line in lines)] if lines else []
     return [f"# {escaped(experiment.name)}", "", *question, f"**{head}**", *listed]
 
 
-def _evidence(findings: Findings) -> list[str]:
-    found = [text for about, texts in evidence(findings).items() if about != "caution" for text in texts]
-    return ["## Evidence", "", *(f"- {escaped(text)}" for text in found)] if found else []
+def _evidence(findings: Findings, found: Answer) -> list[str]:
+    texts = sentences(findings, found)
+    return ["## Evidence", "", *(f"- {escaped(text)}" for text in texts)] if texts else []
 
 
 def escaped(text: str) -> str:
@@ -66,6 +70,11 @@ def markdown_table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
+def _table_lines(table: Table) -> list[str]:
+    columns = [(heading.text, [row[place] for row in table.rows]) for place, heading in enumerate(table.headings)]
+    return markdown_table(columns, [heading.text for heading in table.headings if heading.align != "number"])
+
+
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
     left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
@@ -74,9 +83,8 @@ def _cells(findings: Findings) -> list[str]:
 
 
 def _hosts(findings: Findings) -> list[str]:
-    columns = host_columns(findings)
-    left = [name for name, _ in columns if name not in ("rounds", "runs")]
-    return ["## Hosts", "", *markdown_table(columns, left)] if columns else []
+    table = host_table(findings)
+    return ["## Hosts", "", *_table_lines(table)] if table.rows else []
 
 
 def _cautions(findings: Findings) -> list[str]:
@@ -109,10 +117,7 @@ def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     """What each chart of the page shows, in words and figures."""
     lines: list[str] = []
     for drawn in drawn_charts(findings, runs).values():
-        headings, rows = drawn.table
-        columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
-        left = [heading.text for heading in headings if heading.align != "number"]
-        lines += [f"### {escaped(drawn.title)}", "", escaped(drawn.label), "", *markdown_table(columns, left), ""]
+        lines += [f"### {escaped(drawn.title)}", "", escaped(drawn.label), "", *_table_lines(drawn.table), ""]
     return ["## Charts in words", "", *lines[:-1]] if lines else []
 
 
@@ -169,3 +174,13 @@ def _spec(experiment: Experiment) -> list[str]:
 
 def _backticks(text: str) -> list[str]:
     return "".join(character if character == "`" else " " for character in text).split()
+
+
+def markdown_of(paper: Paper) -> str:
+    """A short report: all of it."""
+    lines = [f"# {escaped(paper.title)}", "", f"**{escaped(paper.verdict)}**", ""]
+    lines += [f"- {escaped(note)}" for note in paper.notes]
+    for part in paper.parts:
+        if part.table.rows:
+            lines += ["", f"## {escaped(part.caption)} ({paper.provenance})", "", *_table_lines(part.table)]
+    return masked("\n".join(lines)) + "\n"

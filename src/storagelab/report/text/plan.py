@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from storagelab.findings.power import Tells
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
 from storagelab.words.names import cell_text, factor_text, level_text, listed, value_text
-from storagelab.words.numbers import bytes_, count, duration, plural
+from storagelab.words.numbers import bytes_, count, duration, percent, plural, significant
 
 _CELLS_SHOWN = 40
 _FIRST_RUNS_SHOWN = 6
@@ -204,3 +205,21 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
     ]
     lacking = [column for column in columns if column.heading or any(column.cells)]
     print_table(console, lacking, rows_styled=["red" if volume.lacks_space else "" for volume in volumes])
+
+
+def tells_text(tells: Tells) -> str:
+    """How small a difference the plan can tell, and how many repetitions a smaller one takes."""
+    basis = f"{plural(tells.scatter.runs, 'run')} that scatter by {_two_digits(tells.scatter.sd)}"
+    times = plural(tells.repetitions, "repetition")
+    if tells.smallest is None:
+        can = f"{times} tell nothing apart"
+    else:
+        can = f"{times} tell differences of {_two_digits(tells.smallest)} or more in 4 of 5 experiments"
+    takes = [
+        f"{percent(effect)} takes {'more than 1,000' if needed is None else needed}" for effect, needed in tells.takes
+    ]
+    return "; ".join([can, *takes]) + f" (computed from {basis})"
+
+
+def _two_digits(share: float) -> str:
+    return f"{significant(100 * share, 2)} %"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
-from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
+from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.short import Names
 from storagelab.targets.durability import BENIGN_WAITS
 from storagelab.words.names import value_text
@@ -80,7 +80,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
     decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
     return [
         *columns,
-        ("median s", [_bare(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
+        ("median s", [seconds_number(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
         ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
         (
             compared.rate_unit(findings),
@@ -141,17 +141,13 @@ def _decimals(samples: Sequence[Sample]) -> int:
     return max(asked, default=2)
 
 
-def _bare(value: float | None, decimals: int) -> str:
-    return seconds_number(value, decimals)
-
-
 def _mean(sample: Sample | None, decimals: int) -> str:
     if sample is None:
         return ""
     mean = sample.mean
     if mean.low is None or mean.high is None:
-        return f"{_bare(mean.value, decimals)} (no interval)"
-    return f"{_bare(mean.value, decimals)} ({mean.low:,.{decimals}f} to {mean.high:,.{decimals}f})"
+        return f"{seconds_number(mean.value, decimals)} (no interval)"
+    return f"{seconds_number(mean.value, decimals)} ({mean.low:,.{decimals}f} to {mean.high:,.{decimals}f})"
 
 
 def _spread(sample: Sample | None) -> str:

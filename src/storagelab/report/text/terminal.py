@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.waits import TableRow
 from storagelab.report.text.columns import Column, are_numbers, blank, emit, narrow, print_paragraph, print_table
@@ -22,9 +23,10 @@ from storagelab.report.text.tables import (
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.headline import verdict_mark
-from storagelab.report.words.hosts import host_columns
-from storagelab.report.words.sentences import evidence
+from storagelab.report.words.hosts import host_table
+from storagelab.report.words.marks import verdict_mark
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 from storagelab.words.names import level_text
 
@@ -39,9 +41,10 @@ def print_findings(console: Console, findings: Findings) -> None:
 
     A screen ends with what is printed last. So where all this is longer than the screen, the answer comes again at the end.
     """
-    lines = answer_lines(findings)
+    found = answer(findings)
+    lines = answer_lines(findings, found)
     with console.capture() as below:
-        _print_evidence(console, findings)
+        _print_evidence(console, findings, sentences(findings, found))
     _print_answer(console, lines)
     text = below.get()
     console.file.write(text)
@@ -56,9 +59,7 @@ def _print_answer(console: Console, lines: Sequence[Line]) -> None:
         print_paragraph(console, line.text, style="bold" if line.about in ("head", "use") else "", hanging=2)
 
 
-def _print_evidence(console: Console, findings: Findings) -> None:
-    found = evidence(findings)
-    texts = [text for about, texts in found.items() if about != "caution" for text in texts]
+def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) -> None:
     if texts:
         blank(console)
         emit(console, Text("Evidence", style="bold"))
@@ -96,10 +97,10 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 def _print_hosts(console: Console, findings: Findings) -> None:
-    columns = host_columns(findings)
-    if columns:
+    table = host_table(findings)
+    if table.rows:
         blank(console)
-        print_table(console, [Column(name, texts, right=name in ("rounds", "runs")) for name, texts in columns])
+        print_table(console, _columns(table))
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
@@ -160,3 +161,32 @@ def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
     if any(marks):
         columns.insert(1, Column("", marks, right=False))
     print_table(console, columns if console.width >= _WIDE else columns[:-1])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Short reports
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def print_paper(console: Console, paper: Paper) -> None:
+    """The verdict, the notes, and the tables as far as they fit."""
+    print_paragraph(console, paper.verdict, style="bold")
+    blank(console)
+    for note in paper.notes:
+        print_paragraph(console, note, first="- ")
+    for part in paper.parts:
+        if not part.table.rows:
+            continue
+        blank(console)
+        print_paragraph(console, f"{part.caption} ({paper.provenance})", style="bold")
+        print_table(console, _columns(part.table, part.ranks))
+
+
+def _columns(table: Table, ranks: Mapping[str, int] | None = None) -> list[Column]:
+    return [
+        Column(
+            heading.text, [row[place] for row in table.rows], rank=(ranks or {}).get(heading.text, 0),
+            right=heading.align == "number", wraps=heading.align == "prose",
+        )
+        for place, heading in enumerate(table.headings)
+    ]  # fmt: skip

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
 from storagelab.model.measurement import Run
 from storagelab.report.words.compared import PER
-from storagelab.report.words.paper import Paper, Part
 from storagelab.report.words.secrets import masked
-from storagelab.report.words.table import Heading, Table
+from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.words import numbers
 from storagelab.words.names import cell_text, listed
 

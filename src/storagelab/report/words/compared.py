@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
+from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
@@ -28,6 +29,12 @@ LATENCY_COLUMNS: Mapping[str, str] = {
     "mean": "mean ms", "p50": "p50 ms", "p95": "p95 ms", "p99": "p99 ms", "p99.9": "p99.9 ms", "max": "max ms",
 }  # fmt: skip
 """The columns of latency: the figure -> its heading."""
+
+
+def load_noun(findings: Findings, count: int = 1) -> str:
+    """The word for what layouts run under: "load", or "condition" if more than the workload varies."""
+    given = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
+    return ("load" if all(map(is_load, given)) else "condition") + "s" * (count != 1)
 
 
 def of_raw_io(findings: Findings) -> bool:

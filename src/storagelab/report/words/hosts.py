@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.model import Findings, Fleet, HostSummary
 from storagelab.report.words.short import fitting
+from storagelab.report.words.table import Heading, Table
 from storagelab.words.names import cell_text, hosts_text, noun
 from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
 
@@ -50,20 +51,19 @@ def host_sentences(findings: Findings) -> list[str]:
     return [text for text in told if text]
 
 
-def host_columns(findings: Findings) -> list[tuple[str, list[str]]]:
-    """The table of hosts; empty if there was one."""
-    fleet = findings.fleet
-    if fleet is None:
-        return []
-    hosts = fleet.hosts
-    return [
-        ("host", [_name(host) for host in hosts]),
-        ("rounds", [count(host.rounds) for host in hosts]),
-        ("runs", [count(host.runs) for host in hosts]),
-        ("time against the others (joint 95 % CI)", [signed_estimate(host.level) for host in hosts]),
-        ("fastest there", [_fastest_text(findings, host) for host in hosts]),
-        ("remark", [_remark(host) for host in hosts]),
-    ]
+def host_table(findings: Findings) -> Table:
+    """Every host; no rows if there was one."""
+    headings = [Heading("host", "text"), Heading("rounds"), Heading("runs"),
+                Heading("time against the others (joint 95 % CI)", "text"), Heading("fastest there", "text"),
+                Heading("remark", "text")]  # fmt: skip
+    rows = [
+        [
+            host.name or "(not known)", count(host.rounds), count(host.runs), signed_estimate(host.level),
+            _fastest_text(findings, host), _remark(host),
+        ]
+        for host in (findings.fleet.hosts if findings.fleet is not None else ())
+    ]  # fmt: skip
+    return Table(headings, rows)
 
 
 def _won(findings: Findings, fleet: Fleet) -> str:
@@ -129,7 +129,3 @@ def _fastest_text(findings: Findings, host: HostSummary) -> str:
         agree = sum(at == own for at, own in zip(host.fastest, fastest, strict=True))
         return f"that of all hosts under {agree} of {len(fastest)} loads"
     return cell_text(findings.cell(known[0]).levels) if known else ""
-
-
-def _name(host: HostSummary) -> str:
-    return host.name or "(not known)"

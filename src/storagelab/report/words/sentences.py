@@ -1,4 +1,4 @@
-"""The findings in full, sentence by sentence. Pure.
+"""The evidence: the findings in full, sentence by sentence. Pure.
 
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
 with ordinary spaces; `keep_together` puts no-break spaces between numbers and units where lines are wrapped.
@@ -9,105 +9,84 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.latencies import Disagreement, disagreement
-from storagelab.findings.model import Comparison, Effect, Findings
+from storagelab.findings.model import Comparison, Effect, Findings, LoadVerdict
 from storagelab.report.words import compared
-from storagelab.report.words.answer import About
-from storagelab.report.words.caution_texts import caution_sentence, caution_sentences
+from storagelab.report.words.answer import About, in_full
+from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.found import found_sentences
-from storagelab.report.words.headline import (
-    SLOWER_SHOWN,
-    cell_name,
-    change_text,
-    did,
-    per_row,
-    sentence_start,
-    slower_cells,
-    untested_text,
-    verdict_sentence,
-    was,
-)
 from storagelab.report.words.hosts import host_sentences
-from storagelab.report.words.loads import load_sentences
+from storagelab.report.words.marks import change_text, in_blocks, untested_text
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
-from storagelab.words.names import cell_text, noun, phrase
-from storagelab.words.numbers import change, rows_per_s_estimate, slower_by
+from storagelab.words.names import cell_text, group_text, listed, noun, phrase
+from storagelab.words.numbers import change, plural, rows_per_s_estimate, slower_by
 
+_LOADS_SHOWN = 5
+_SLOWER_SHOWN = 3
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2
 _LEAST = 1.0011
 """A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % more time"."""
 
 
-def sentences(findings: Findings) -> list[str]:
-    """The findings in full, most important first; [] while nothing is measured."""
-    if not any(cell.elapsed_s is not None for cell in findings.cells):
-        return []
-    said: set[str] = set()
-    return [
-        *_on_the_order(findings),
-        *_on_what_is_compared(findings),
-        *what_if_sentences(findings),
-        *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
-        *_on_latency(findings),
-        *found_sentences(findings, "use"),
-        *host_sentences(findings),
-        *_on_effects(findings),
-        *found_sentences(findings, "why"),
-        *wait_change_sentences(findings, said),
-        *wait_names_sentence(findings),
-        *wait_trend_sentences(findings, said),
-        *_on_provenance(findings),
-    ]
+def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
+    """All evidence but the cautions; [] while nothing is measured."""
+    return [text for about, texts in evidence(findings, found).items() if about != "caution" for text in texts]
 
 
-def evidence(findings: Findings) -> dict[About, list[str]]:
+def evidence(findings: Findings, found: Answer | None = None) -> dict[About, list[str]]:
     """What lies one step below the lines of the answer, by what they are about; each list with the largest first.
 
     What a line says already is not said again.
     """
     if not any(cell.elapsed_s is not None for cell in findings.cells):
         return {}
-    said: set[str] = set()
-    found: dict[About, list[str]] = {
+    named: set[str] = set()
+    shortened = list(in_full(findings, found))
+    parts: dict[About, list[str]] = {
         "use": [
-            verdict_sentence(findings),
+            *(line.text for line in shortened if line.about == "use"),
+            *_not_compared(findings),
             *_on_what_is_compared(findings),
-            *(
-                _on_loads(findings)
-                if findings.loads
-                else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
-            ),
+            *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
+            *_what_may_hide(findings),
+            *([] if findings.loads else _on_the_slower(findings)),
             *_on_latency(findings),
             *found_sentences(findings, "use"),
             *host_sentences(findings),
         ],
-        "gains": [*_on_effects(findings), *what_if_sentences(findings)],
+        "gains": [
+            *(line.text for line in shortened if line.about == "gains"),
+            *_on_effects(findings),
+            *what_if_sentences(findings),
+        ],
         "why": [
+            *(line.text for line in shortened if line.about == "why"),
             *found_sentences(findings, "why"),
-            *wait_change_sentences(findings, said),
+            *wait_change_sentences(findings, named),
             *wait_names_sentence(findings),
-            *wait_trend_sentences(findings, said),
+            *wait_trend_sentences(findings, named),
         ],
         "caution": [text for _, text in caution_sentences(findings)],
     }
-    return {about: texts for about, texts in found.items() if texts}
+    return {about: texts for about, texts in parts.items() if texts}
 
 
-def _on_the_order(findings: Findings) -> list[str]:
-    """The caution on the order, which belongs beside the verdict that it affects."""
-    if findings.verdict == "untested":
-        return []  # the headline says it
-    return [
-        caution_sentence(caution, findings)
-        for caution in findings.cautions
-        if caution.kind == "order" and caution.severity == "caution"
-    ]
+def _not_compared(findings: Findings) -> list[str]:
+    """The cells that can't be compared with the fastest, and why."""
+    left = [findings.cell(cell_id) for cell_id in findings.not_compared]
+    reasons = {
+        "no run with a time": [cell.levels for cell in left if cell.elapsed_s is None],
+        "fewer than two rounds with the fastest": [cell.levels for cell in left if cell.elapsed_s is not None],
+    }
+    parts = [f"{group_text(cells, findings.factors)} ({why})" for why, cells in reasons.items() if cells]
+    return [f"Not compared: {'; '.join(parts)}. Until they are, no winner can be named."] if parts else []
 
 
 def _on_what_is_compared(findings: Findings) -> list[str]:
-    if not per_row(findings) or len(findings.cells) < 2:
+    if not compared.by_rate(findings) or len(findings.cells) < 2:
         return []
     if compared.set_time(findings):
         per = compared.per(findings)
@@ -133,68 +112,83 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
 
 
 def _on_loads(findings: Findings) -> list[str]:
-    ties = _what_may_hide(findings) if findings.verdict == "by-load" else []
-    return [*load_sentences(findings, verdict_sentence), *ties]
+    """How layouts are compared, and the fastest under each load."""
+    if findings.verdict != "by-load":
+        return []
+    layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
+    how = f"{layouts} are compared with the fastest under the same {load}; the effects of factors say what a {load} costs."
+    judged = [one for one in findings.loads if one.fastest is not None and one.verdict != "too-few-runs"]
+    left = len(judged) - _LOADS_SHOWN
+    table = [f"For the other {left} {compared.load_noun(findings, left)} see the table."] if left > 0 else []
+    open_ = sum(one.verdict == "too-few-runs" for one in findings.loads)
+    few = [f"Too few runs for a verdict: {open_} more {compared.load_noun(findings, open_)}."] if open_ else []
+    return [how, *(_on_a_load(findings, one) for one in judged[:_LOADS_SHOWN]), *table, *few]
 
 
-def _on_the_best(findings: Findings, *, brief: bool = False) -> list[str]:
+def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
+    best = findings.cell(load.best[0])
+    name = cell_text({name: value for name, value in best.levels.items() if name not in load.load})
+    which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
+    slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
+    lead = f"; the slowest takes {change_text(findings, slower[-1].ratio)}" if slower else ""
+    under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
+    return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
+
+
+def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
+    which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
+    within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
+    time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
+    rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
-    runs = f"{number} run{'s' if number > 1 else ''}"
-    name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
-    if findings.verdict in ("best-set", "indistinguishable"):
-        time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
-        lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
-        return [lead, *([] if brief else _what_taking_it_costs(findings)), *_what_may_hide(findings)]
-    return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]
-
-
-def _what_taking_it_costs(findings: Findings) -> list[str]:
-    """How much slower the layout that looks best may be than the truly fastest one."""
-    most = findings.at_most_slower
-    if most is None:
-        return []
-    room = f"{change(max(most, _LEAST), per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
-    return [f"It takes at most {room} the truly fastest {noun(findings.factors)}, whichever that is (95 %)."]
+    return [f"{which}{within}: {cell_text(best.levels)}, {time}{rate}, over {plural(number, 'run')}."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
     """The largest difference that may remain undetected among cells that are not told apart."""
+    if findings.loads and findings.verdict != "by-load":
+        return []
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
     if not highs:
         return []
     high, comparison = max(highs, key=lambda pair: pair[0])
     per = compared.per(findings)
-    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
-    than = "as" if high >= 2 else "than"
-    them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
+    most = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
     more = "repetitions" if findings.fleet is None else "hosts"
     return [
-        f"{them} equal: {cell_name(findings, comparison.cell_id)} may take {room} {than} "
-        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More {more} narrow this."
+        f"Layouts that are not told apart need not be equal: {_cell_name(findings, comparison.cell_id)} may take {most} "
+        f"{'as' if high >= 2 else 'than'} {_cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). "
+        f"More {more} narrow this."
     ]
 
 
 def _on_the_slower(findings: Findings) -> list[str]:
-    slower = slower_cells(findings)
-    already_said = 1 if findings.verdict in ("winner", "best-set") else 0
-    if len(slower) <= already_said:
-        return []
     of_best: dict[str, list[Comparison]] = {}
-    for item in slower:
-        of_best.setdefault(item.best_cell_id, []).append(item)
+    for one in _slower_cells(findings):
+        of_best.setdefault(one.best_cell_id, []).append(one)
     return [_slower_than(findings, best, those) for best, those in of_best.items()]
 
 
+def _slower_cells(findings: Findings) -> list[Comparison]:
+    """Cells that differ from the best for sure, nearest first."""
+    told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
+    return sorted(told, key=lambda comparison: comparison.ratio.value)
+
+
+def _cell_name(findings: Findings, cell_id: str) -> str:
+    return cell_text(findings.cell(cell_id).levels)
+
+
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
-    shown = slower if len(slower) <= SLOWER_SHOWN + 1 else [*slower[:SLOWER_SHOWN], slower[-1]]
-    parts = [f"{cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
+    shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
+    parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"Slower than {cell_name(findings, best)}: {'; '.join(parts)}."
+    return f"Slower than {_cell_name(findings, best)}: {'; '.join(parts)}."
 
 
 def _on_effects(findings: Findings) -> list[str]:
@@ -213,19 +207,14 @@ def _on_effects(findings: Findings) -> list[str]:
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
     baseline = phrase(name, [effects[0].baseline])
-    told = [effect for effect in effects if effect.distinguishable]
-    untold = [effect for effect in effects if effect.tested and not effect.distinguishable]
-    parts = [f"{phrase(name, [effect.level])} took {change_text(findings, effect.ratio)}" for effect in told]
-    if untold:
-        verb = "can't be told apart from it"
-        parts.extend(
-            f"{phrase(name, [effect.level])} {verb}, {change_text(findings, effect.ratio)}" for effect in untold
-        )
-    parts.extend(
-        f"{phrase(name, [effect.level])} took {untested_text(findings, effect)}"
-        for effect in effects
-        if not effect.tested
-    )
+    parts = [
+        f"{phrase(name, [one.level])} took {change_text(findings, one.ratio)}" for one in effects if one.distinguishable
+    ]
+    parts += [
+        f"{phrase(name, [one.level])} can't be told apart from it, {change_text(findings, one.ratio)}"
+        for one in effects if one.tested and not one.distinguishable
+    ]  # fmt: skip
+    parts += [f"{phrase(name, [one.level])} took {untested_text(findings, one)}" for one in effects if not one.tested]
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
@@ -233,7 +222,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
     """The extremes of very many levels: of those that take less time, and of those that take more."""
-    untold = sum(effect.tested and not effect.distinguishable for effect in effects)
+    tied = sum(effect.tested and not effect.distinguishable for effect in effects)
     judged = [effect for effect in effects if effect.distinguishable or not effect.tested]
     for way, those in (
         ("less", [effect for effect in judged if effect.ratio.value < 1]),
@@ -244,19 +233,13 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
         )
         if most is None or least is None:
             continue
-        said = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
+        ends = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
         of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
-        ends = f"{way} time, from {said[0]} to {said[1]}" if len(those) > 1 else said[0]
-        yield f"{of_all} others took {ends}"
-    if untold:
-        yield f"{untold} can't be told apart from it"
+        took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
+        yield f"{of_all} others took {took}"
+    if tied:
+        yield f"{tied} can't be told apart from it"
 
 
 def _effect_change(findings: Findings, effect: Effect) -> str:
     return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
-
-
-def _on_provenance(findings: Findings) -> list[str]:
-    if findings.provenance == "simulated":
-        return ["Every figure here comes from the simulator; none was measured on a drive."]
-    return []

@@ -1,4 +1,4 @@
-"""Short names for lines of limited length: factors, levels, layouts, and lines that fit. Pure.
+"""Names and lines of limited width: factors, levels, layouts, and the form of a result that fits in a line. Pure.
 
 A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not "format of
 drive ssd".
@@ -6,7 +6,8 @@ drive ssd".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
@@ -16,27 +17,21 @@ from storagelab.words.names import DATA_FILES, factor_text, is_counted, value_te
 LINE = 100
 
 
-class Room(int):
-    """How many characters a name may have; of a list of names as many as `items` are written out."""
+class Width(NamedTuple):
+    """How many characters a name may have; of a list of names, `items` are written out."""
 
+    letters: int
     items: int
 
-    def __new__(cls, letters: int, items: int) -> Room:
-        room = super().__new__(cls, letters)
-        room.items = items
-        return room
 
-
-WIDE = Room(LINE, 4)
-ROOMS = (
-    WIDE,
-    *(Room(letters, items) for letters in (LINE, 60, 40, 28) for items in (2, 1)),
-    Room(20, 1),
-    Room(12, 1),
-    Room(8, 1),
-)
+WIDE = Width(LINE, 4)
+_WIDTHS = (
+    WIDE, Width(LINE, 2), Width(LINE, 1), Width(60, 1), Width(40, 1), Width(28, 1), Width(20, 1), Width(12, 1), Width(8, 1),
+)  # fmt: skip
 """Tried in this order until a line fits."""
-_FLOOR = 28
+_WHOLE = Width(10_000, 12)
+_READABLE = 28
+"""A name with fewer characters may not be recognised."""
 _SHORT = {
     DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
     "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
@@ -48,29 +43,18 @@ def cut(text: str, most: int) -> str:
     """`text` in at most `most` characters, cut between words if it can be, and marked where it is cut."""
     if len(text) <= most:
         return text
-    room = text[: max(1, most - 3)]
-    words = room.rpartition(" ")[0].rstrip(" ,;:(")
-    return (words if len(words) > most // 2 else room.rstrip()) + "..."
+    start = text[: max(1, most - 3)]
+    words = start.rpartition(" ")[0].rstrip(" ,;:(")
+    return (words if len(words) > most // 2 else start.rstrip()) + "..."
 
 
-def fitting(candidates: Iterable[str], most: int = LINE) -> str:
-    """The first text that fits, else the last one, cut."""
+def fitting(candidates: Iterable[str]) -> str:
+    """The first text that fits in a line, else the last one, cut."""
     text = ""
     for text in candidates:
-        if len(text) <= most:
+        if len(text) <= LINE:
             return text
-    return cut(text, most)
-
-
-Telling = Callable[[Room], str]
-"""A line's text, given the room that each name in it has."""
-
-
-def narrowing(*tellings: Telling) -> Iterator[str]:
-    """Each telling, the fullest first, with ever shorter names; only the last one with names that are hardly names."""
-    for telling in tellings[:-1]:
-        yield from (telling(room) for room in ROOMS if room >= _FLOOR)
-    yield from (tellings[-1](room) for room in ROOMS)
+    return cut(text, LINE)
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
@@ -80,16 +64,24 @@ def listed_or(items: Sequence[str], word: str = "or") -> str:
 
 
 class Names:
-    """The short names of an experiment's factors and levels."""
+    """The names of an experiment's factors and levels, each within a width."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, width: Width = WIDE) -> None:
         self._factors = {factor.name: factor for factor in findings.factors}
+        self._findings, self._width = findings, width
         short = [_short(name) for name in self._factors]
         self._twice = {name for name in short if short.count(name) > 1}
 
-    def factor(self, name: str, room: Room = WIDE) -> str:
+    def cut(self, text: str) -> str:
+        return cut(text, self._width.letters)
+
+    def uncut(self, items: int) -> Names:
+        """The same without cutting names, of which `items` are written out; whole names stay as they are."""
+        return self if self._width == _WHOLE else Names(self._findings, Width(LINE, items))
+
+    def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
-        return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), room)
+        return self.cut(self._label(self._factors[name], name) if name in self._factors else _short(name))
 
     def heading(self, name: str) -> str:
         """A factor over its own column: "data files", "format"."""
@@ -100,12 +92,12 @@ class Names:
         short = _short(path)
         return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
-    def levels(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE, *, full: bool = False) -> str:
+    def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
         """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data files"."""
         factor = self._factors[name]
         texts, _ = self._grouped(factor, levels)
-        many = self._many(factor, levels, [cut(text, room) for text in texts], room.items)
-        label = self.factor(name, room)
+        many = self._many(factor, levels, list(map(self.cut, texts)))
+        label = self.factor(name)
         if name in factor.labels and _are_numbers(levels):
             return f"{many} {label}"
         if is_counted(name):
@@ -115,7 +107,7 @@ class Names:
             return f"{label} on {many}"
         return f"{label} {many}" if self._needs_its_factor(factor, many) else many
 
-    def level(self, name: str, level: JsonValue, room: Room = WIDE) -> str:
+    def level(self, name: str, level: JsonValue) -> str:
         """One level where its factor is named before: "1", "basic", and "1.2.7" if no other label begins with that."""
         text = value_text(level)
         factor = self._factors[name]
@@ -123,29 +115,30 @@ class Names:
         heads = [value_text(one.value).rpartition(", ")[0] for one in factor.levels]
         if head and heads.count(head) == 1 and len(set(heads)) < len(heads):
             text = head
-        return cut(text, room)
+        return self.cut(text)
 
-    def layout(self, levels: Mapping[str, JsonValue], room: Room = WIDE) -> str:
+    def layout(self, levels: Mapping[str, JsonValue]) -> str:
         """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
         names = sorted(levels, key=lambda name: not is_counted(name))
-        return ", ".join(self._in_layout(name, levels[name], room) for name in names) or "the only layout"
+        return ", ".join(self._in_layout(name, levels[name]) for name in names) or "the only layout"
 
-    def _in_layout(self, name: str, level: JsonValue, room: Room) -> str:
+    def _in_layout(self, name: str, level: JsonValue) -> str:
         factor = self._factors.get(name)
         if factor is None or is_counted(name) or name in _ALONE or not isinstance(level, str):
-            return self.levels(name, [level], room) if factor is not None else cut(value_text(level), room)
-        text = cut(value_text(level), room)
-        return f"{self.factor(name, room)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
+            return self.levels(name, [level]) if factor is not None else self.cut(value_text(level))
+        text = self.cut(value_text(level))
+        return f"{self.factor(name)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
 
-    def unimportant(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE) -> list[str]:
+    def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
-        return [cut(one, room) for one in self._grouped(self._factors[name], levels)[1]]
+        return [self.cut(one) for one in self._grouped(self._factors[name], levels)[1]]
 
     def _needs_its_factor(self, factor: Factor, text: str) -> bool:
         return not _is_labelled(factor) or not text[:1].isalpha()
 
-    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str], most: int) -> str:
+    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: numbers in a row as a range, most levels as "any but", of others the first ones."""
+        most = self._width.items
         if len(levels) > 2 and _are_numbers([level.value for level in factor.levels]):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
@@ -192,6 +185,27 @@ class Names:
         sets = [level.sets for level in factor.levels if value_text(level.value) in family]
         paths = dict.fromkeys(path for one in sets for path in one)
         return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+
+
+Form = Callable[[Names], str]
+"""One wording of a result, given the names to use in it."""
+
+
+def plain(*texts: str) -> list[Form]:
+    """The forms of a result without names, the longest first."""
+    return [lambda _, text=text: text for text in texts]  # type: ignore[misc]
+
+
+def shortened(findings: Findings, forms: Sequence[Form]) -> str:
+    """A result in one line: the first of its forms that fits, each tried with ever shorter names."""
+    names = [Names(findings, width) for width in _WIDTHS]
+    readable = [one for one, width in zip(names, _WIDTHS, strict=True) if width.letters >= _READABLE]
+    return fitting(form(one) for form in forms for one in (names if form is forms[-1] else readable))
+
+
+def whole(findings: Findings, forms: Sequence[Form]) -> str:
+    """A result in its longest form, with whole names."""
+    return forms[0](Names(findings, _WHOLE))
 
 
 def _short(name: str) -> str:

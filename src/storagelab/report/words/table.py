@@ -1,8 +1,9 @@
-"""Tables as values, headings and texts, independent of the output."""
+"""Tables and short reports as values, which terminal, Markdown and page lay out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Align = Literal["text", "prose", "number"]
@@ -28,3 +29,23 @@ class Table(NamedTuple):
 def bare(value: str | float | int | None) -> str:
     """A figure in four digits; "" if it is unknown."""
     return "" if value is None else f"{float(value):,.4g}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table with its caption. `ranks`: the columns that a narrow terminal drops, the highest first."""
+
+    caption: str
+    table: Table
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The verdict comes first; `provenance` is part of every figure below it."""
+
+    title: str
+    provenance: str
+    verdict: str
+    notes: Sequence[str]
+    parts: Sequence[Part]

@@ -14,8 +14,7 @@ from storagelab.model.measurement import WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends
-from storagelab.report.words.loads import load_noun
+from storagelab.report.words.compared import ends, load_noun
 from storagelab.targets.durability import BENIGN_LISTS
 from storagelab.words.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.words.numbers import (
@@ -35,14 +34,14 @@ _COST_THAT_WOULD_SHOW = 0.10
 _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 
 
-def wait_text(wait_type: str, analogue: str, said: set[str] | None = None) -> str:
+def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
     """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's words)".
 
-    `said` collects the names already explained, over several sentences.
+    `named` collects the names already explained, over several sentences.
     """
-    known = said is not None and wait_type in said
-    if said is not None:
-        said.add(wait_type)
+    known = named is not None and wait_type in named
+    if named is not None:
+        named.add(wait_type)
     bare = analogue.strip()
     if known or not bare or bare == wait_type or bare.startswith("("):
         return wait_type
@@ -54,7 +53,7 @@ def method_text(method: Method) -> str:
     return _METHODS[method]
 
 
-def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
+def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
     """A sentence on which waits grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
@@ -69,7 +68,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     grown = [item for item in growing if extra_s > 0 and item.worst_s - item.best_s >= 0.1 * extra_s][:3]
     if not grown:
         return []
-    parts = [_grown(item, said) for item in grown]
+    parts = [_grown(item, named) for item in grown]
     share = sum(item.worst_s - item.best_s for item in grown) / extra_s
     covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
     limit = volume_at_limit([(best, worst)], worst.elapsed_s.mean.value - best.elapsed_s.mean.value)
@@ -99,14 +98,14 @@ def wait_names_sentence(findings: Findings) -> list[str]:
     return [f"Waits of different engines are joined by what is waited for: {'; '.join(parts)}."] if parts else []
 
 
-def _grown(item: WaitChange, said: set[str]) -> str:
+def _grown(item: WaitChange, named: set[str]) -> str:
     return (
-        f"{wait_text(item.wait_type, item.analogue, said)} by {seconds(item.worst_s - item.best_s)}, to "
+        f"{wait_text(item.wait_type, item.analogue, named)} by {seconds(item.worst_s - item.best_s)}, to "
         f"{percent(item.worst_share)} of connection time from {percent(item.best_share)}"
     )
 
 
-def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
+def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
     """How waits change along the ordered factor: the largest changes, one per wait type."""
     moves = [move for trend in findings.wait_trends if trend.category != "cpu" and (move := _move(trend))]
     moves = sorted((move for move in moves if move.range >= _SHARE_WORTH_SAYING), key=lambda move: -move.range)
@@ -115,7 +114,7 @@ def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
     lines = []
     for move in shown:
         again = move is not shown[0] and move.span == shown[0].span
-        sentence = _short_trend(move, said) if again else _trend_sentence(move, said) + _meaning(findings, move)
+        sentence = _short_trend(move, named) if again else _trend_sentence(move, named) + _meaning(findings, move)
         lines.append(f"{sentence}.")
     return lines
 
@@ -152,9 +151,9 @@ def _move(trend: WaitTrend) -> _Move | None:
     return _Move(trend, known[0], known[-1], turns, max(shares) - min(shares))
 
 
-def _trend_sentence(move: _Move, said: set[str]) -> str:
+def _trend_sentence(move: _Move, named: set[str]) -> str:
     trend, (first, _), (last, _) = move.trend, move.first, move.last
-    name = wait_text(trend.wait_type, trend.analogue, said)
+    name = wait_text(trend.wait_type, trend.analogue, named)
     start = f"{_share_at(move.first, trend)} of connection time at {phrase(trend.factor, [first])}"
     end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
     where = f", with {cell_text(trend.at)}" if trend.at else ""
@@ -164,9 +163,9 @@ def _trend_sentence(move: _Move, said: set[str]) -> str:
     return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
 
 
-def _short_trend(move: _Move, said: set[str]) -> str:
+def _short_trend(move: _Move, named: set[str]) -> str:
     """A shorter sentence, after one that named the same span."""
-    name = wait_text(move.trend.wait_type, move.trend.analogue, said)
+    name = wait_text(move.trend.wait_type, move.trend.analogue, named)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
     return f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
+from storagelab.report.words.compared import load_noun
 from storagelab.report.words.found import found_sentences
-from storagelab.report.words.loads import load_noun
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, slower_by
 
@@ -47,10 +47,6 @@ def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
 
 def _size(ratio: Estimate) -> float:
     return abs(math.log(ratio.value))
-
-
-def _per(findings: Findings) -> str:
-    return compared.per(findings)
 
 
 def _is_number(value: JsonValue) -> bool:
@@ -102,7 +98,7 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
-        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, _per(findings))} than "
+        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, compared.per(findings))} than "
         f"{phrase(found.factor, [cost.best])}."
     )
 
@@ -151,7 +147,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
         what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
     else:
         what = f"With {phrase(found.factor, [step.level])} instead of {value_text(step.baseline)}"
-    high, low = (change_estimate(ratio, _per(findings)) for ratio in (step.high, step.low))
+    high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
         f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from storagelab.findings.device_figures import DeviceChange, Quantity
 from storagelab.findings.limits import AtLimit
-from storagelab.findings.model import Estimate
+from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
 from storagelab.findings.spending import SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
-from storagelab.report.words.table import Heading, Table
+from storagelab.report.words import compared
+from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.report.words.waiting import no_waits_sentence
 from storagelab.words import numbers
-from storagelab.words.names import listed
+from storagelab.words.names import cell_entry, cell_text, listed
 
 _PARTS: dict[SpentPart | None, str] = {
     "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
@@ -193,3 +195,39 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
     return [f"Of the waits seen at {slower}, most were {listed(parts)}."] if parts else []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Two cells as a short report
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:
+    """The comparison of the cells `before` and `after`; `case` is None where a cell has no waits."""
+    cells = findings.cell(before), findings.cell(after)
+    notes = [
+        f"{cell_entry(cell.cell_id, cell_text(cell.levels))}: {compared.figure_text(findings, cell) or 'no time measured'}"
+        for cell in cells
+    ]
+    title, provenance = (
+        f"{findings.experiment}: {before} against {after}",
+        findings.provenance or "nothing measured yet",
+    )
+    if case is None:
+        missing = next((cell for cell in cells if not cell.spent), cells[0])
+        change = (
+            ""
+            if ratio is None
+            else f"{after} against {before}: {numbers.change_estimate(ratio, compared.per(findings))}. "
+        )
+        return Paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
+    parts = [
+        Part(
+            "Where each second of a connection went",
+            waterfall_table(case.parts, before, after),
+            {"95 % interval, s": 1},
+        ),
+        Part("What the devices did", device_table(case.devices, before, after), {"change": 1}),
+    ]
+    notes += crowd_sentence(case, after if case.change_s > 0 else before)
+    return Paper(title, provenance, why_sentence(case, after, before, ratio, compared.per(findings)), notes, parts)

@@ -1,0 +1,334 @@
+"""What to use, how sure that is, and which of the layouts that tie: each result with its forms, the longest first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from storagelab.findings.answer_kinds import Answer, Choice, Pick
+from storagelab.findings.model import CellSummary, Estimate, Findings
+from storagelab.model.values import JsonValue
+from storagelab.report.words import compared
+from storagelab.report.words.short import Form, Names, listed_or, plain
+from storagelab.words.names import is_counted, noun
+from storagelab.words.numbers import (
+    capacity,
+    percent,
+    rows_per_s,
+    rows_per_s_estimate,
+    seconds_estimate,
+    seconds_range,
+    signed_percent,
+    significant,
+)
+
+_LEAST = 1.0011
+"""A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % slower"."""
+_REASONS = {
+    "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
+    "baseline": "listed first", "fastest": "fastest",
+}  # fmt: skip
+
+
+def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[Form]]:
+    """Of choices for different loads, the first `most` (or one more, if that is all)."""
+    choices = found.choices
+    if not choices:
+        yield from _no_choice(findings)
+    elif len(choices) == 1:
+        (choice,) = choices
+        yield _use(findings, choice)
+        if choice.verdict == "winner":
+            yield _sure_of_a_winner(findings, choice)
+        else:
+            yield _sure(findings, choice, found.indifferent)
+            if choice.pick is not None:
+                yield _pick(findings, choice, choice.pick)
+    else:
+        shown = choices if len(choices) == most + 1 else choices[:most]
+        yield from (_under(findings, choice) for choice in shown)
+        if left := len(choices) - len(shown):
+            yield plain(
+                f"For {left} more groups of {compared.load_noun(findings, 2)} see the table of {_noun(findings, 2)}."
+            )
+
+
+def _noun(findings: Findings, number: int) -> str:
+    return noun(findings.layout_factors, number)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What to use
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _use(findings: Findings, choice: Choice) -> list[Form]:
+    under = _under_all(findings, choice)
+
+    def start(names: Names, *, full: bool = False) -> str:
+        which = (
+            _pattern(choice, names, full=full)
+            if choice.pattern.needed
+            else f"{_any(choice)} {_noun(findings, choice.layouts)}"
+        )
+        return f"{under}se {which}"
+
+    forms: list[Form] = [
+        lambda names: f"{start(names, full=True)}{_rest(findings, choice, names)}{_more_ties(choice)}.",
+        lambda names: f"{start(names)}{_rest(findings, choice, names)}{_more_ties(choice)}.",
+        lambda names: f"{start(names, full=True)}{_rest(findings, choice, names)}.",
+        lambda names: f"{start(names)}{_rest(findings, choice, names)}.",
+        lambda names: f"{start(names, full=True)}.",
+        lambda names: f"{start(names)}.",
+    ]
+    # What to use is worth more than what else there is to say, so its names are cut last.
+    return [*(_uncut(form, items) for items in (4, 2, 1) for form in forms), *forms]
+
+
+def _uncut(form: Form, items: int) -> Form:
+    return lambda names: form(names.uncut(items))
+
+
+def _under_all(findings: Findings, choice: Choice) -> str:
+    loads = len(choice.loads)
+    return (
+        f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} u"
+        if loads > 1
+        else "U"
+    )
+
+
+def _any(choice: Choice) -> str:
+    return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts}"
+
+
+def _pattern(choice: Choice, names: Names, *, full: bool = False) -> str:
+    """ "driver 2.2.3 with 4 or 8 files"; `full`: "data files"."""
+    levels = {good.factor: names.levels(good.factor, good.levels, full=full) for good in choice.pattern.needed}
+    groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
+    return " with ".join(" and ".join(group) for group in groups if group)
+
+
+def _rest(findings: Findings, choice: Choice, names: Names) -> str:
+    """What there is to say of the layouts to use: that they are faster, or that other factors don't matter."""
+    if choice.verdict == "winner":
+        return f": faster than {'the other' if choice.layouts == 2 else 'every other'} {_noun(findings, 1)}"
+    if not choice.pattern.needed:
+        return ": they can't be told apart" if choice.layouts == 2 else ": none can be told apart from the fastest"
+    free = [names.factor(name) for name in choice.pattern.free]
+    for good in choice.pattern.needed:
+        free += names.unimportant(good.factor, good.levels)
+    one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
+    return f"; {listed_or(free, 'and')} {'makes' if one else 'make'} no visible difference there" if free else ""
+
+
+def _more_ties(choice: Choice) -> str:
+    left = len(choice.tied) - len(choice.meant)
+    counts = left and choice.verdict != "winner" and choice.pattern.needed
+    return f"; {left} more tie{'s' * (left == 1)}" if counts else ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How sure that is
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
+    does = "It does" if compared.by_rate(findings) else "It takes"
+    start = "It is the fastest" if choice.lowest is None else f"{does} {_figure(findings, choice.lowest)}"
+    if choice.next_slower is None or not choice.leads:
+        return plain(f"{start}.")
+    ratio = choice.leads[0]
+    ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
+    saved = f"{signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
+    than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
+    return [
+        lambda names: f"{start}; {saved} than {than}, {names.layout(levels)}.",
+        *plain(f"{start}; {saved} than {than}."),
+    ]
+
+
+def _sure(findings: Findings, choice: Choice, indifferent: float | None) -> list[Form]:
+    number = len(choice.meant) // max(1, len(choice.loads))
+    which = "It" if number == 1 else "Both" if number == 2 else f"Those {number} {_noun(findings, number)}"
+    slower = _slower(choice, indifferent, "it is" if number == 1 else "each")
+    bound = f"It{slower[2:]}." if slower.startswith("it ") else f"{which}: {slower}."
+    if choice.lowest is None or choice.highest is None:
+        return plain(bound)
+    of_all = f" (of {len(choice.tied)} tied)" if len(choice.tied) > len(choice.meant) and number > 1 else ""
+    tied = ", tied" if number > 1 and not of_all else ""
+    verb = "do" if compared.by_rate(findings) else "takes" if number == 1 else "take"
+    takes = f"{verb} {_span(findings, choice.lowest, choice.highest)}"
+    return plain(
+        f"{which}{of_all} {takes}{tied}; {slower}.",
+        f"{which} {takes}; {slower}.",
+        f"{which}: {slower}.",
+    )
+
+
+def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
+    most = choice.at_most_slower
+    if most is None:
+        return "how much slower than the best is not known"
+    slower = f"{each} at most {_more(most)} than the best (95 %)"
+    if indifferent is None:
+        return slower
+    within = percent(indifferent)
+    return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
+
+
+def _more(ratio: float) -> str:
+    """ "8 % slower", "2.4 times slower"; a bound too small to show is rounded up."""
+    return f"{significant(ratio, 2)} times slower" if ratio >= 2 else f"{percent(max(ratio, _LEAST) - 1)} slower"
+
+
+def _saved(ratio: float) -> str:
+    """How much less time the faster one takes, in percent, of the ratio of the slower one's to its."""
+    return f"{100 * (1 - 1 / ratio):.0f}"
+
+
+def _span(findings: Findings, lowest: Estimate, highest: Estimate) -> str:
+    if lowest == highest:
+        return _figure(findings, lowest)
+    if compared.by_rate(findings):
+        span = f"{significant(lowest.value)} to {rows_per_s(highest.value, compared.rate_unit(findings))}"
+    else:
+        span = seconds_range(lowest.value, highest.value)
+    first, _, last = span.partition(" to ")
+    return last if last.split(" ")[0] == first else span
+
+
+def _figure(findings: Findings, estimate: Estimate) -> str:
+    if compared.by_rate(findings):
+        return rows_per_s_estimate(estimate, compared.rate_unit(findings))
+    return seconds_estimate(estimate).replace(" (no interval: too few runs)", "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which of those that tie
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
+    reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
+    sample = compared.judged(findings, findings.cell(pick.cell_id))
+    mean = (
+        "" if sample is None or len(choice.loads) > 1 else f" ({_figure(findings, Estimate(value=sample.mean.value))})"
+    )
+
+    def form(why: str, rest: str) -> Form:
+        return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
+
+    kept = [form(why, f"{mean}{capacities}") for capacities in _capacities(pick) for why in (reasons, "")]
+    return [*kept, form(reasons, mean), form("", mean), form("", "")]
+
+
+def _capacities(pick: Pick) -> list[str]:
+    """The capacity that the drives keep with it, and with the other levels of the factor that decides it."""
+    own = pick.capacity_bytes
+    if own is None or not pick.capacities:
+        return []
+    others = [(level, size) for level, size in pick.capacities if size != own]
+    sizes = [capacity(size) for size in sorted(size for _, size in others)]
+    each = ", ".join(f"{level} {capacity(size)}" for level, size in others)
+    first = sizes[0].rpartition(" ")[0] if sizes[0].endswith(sizes[-1][-3:]) else sizes[0]
+    ends = sizes[-1] if len(set(sizes)) == 1 else f"{first} to {sizes[-1]}"
+    return [f"; keeps {capacity(own)}, {each}", f"; keeps {capacity(own)}, others {ends}"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A choice of its own for some loads
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _under(findings: Findings, choice: Choice) -> list[Form]:
+    pick, most, lead = choice.pick, choice.at_most_slower, _lead(choice)
+    wins = choice.verdict == "winner"
+    sure = "" if most is None or wins else f", at most {_more(most)} than the best (95 %)"
+
+    def start(names: Names) -> str:
+        used = _pattern(choice, names) if choice.pattern.needed else _any(choice)
+        return f"With {_loads(findings, choice, names)}: {used}"
+
+    def default(names: Names) -> str:
+        return "" if pick is None or wins else f"; default {names.layout(pick.levels)}"
+
+    return [
+        lambda names: f"{start(names)}{sure}{default(names)}{lead}.",
+        lambda names: f"{start(names)}{sure}{lead}.",
+        lambda names: f"{start(names)}{sure or lead}.",
+        lambda names: f"{start(names)}.",
+    ]
+
+
+def _lead(choice: Choice) -> str:
+    """How far behind the next layout is that is told apart."""
+    if not choice.leads:
+        return ""
+    if choice.leads[-1].value < 2:
+        unit, texts = "%", [percent(one.value - 1).removesuffix(" %") for one in choice.leads]
+    else:
+        unit, texts = "times", [significant(one.value, 2) for one in choice.leads]
+    return (
+        f"; {'the other' if choice.layouts == 2 else 'the next'} is {' to '.join(dict.fromkeys(texts))} {unit} slower"
+    )
+
+
+def _loads(findings: Findings, choice: Choice, names: Names) -> str:
+    """ "16 or 64 connections"."""
+    factors = list(choice.loads[0])
+    if len(factors) == 1:
+        return names.levels(factors[0], [load[factors[0]] for load in choice.loads])
+    first = ", ".join(names.levels(name, [choice.loads[0][name]]) for name in factors)
+    left = len(choice.loads) - 1
+    return f"{first} and {left} more {compared.load_noun(findings, 2)}" if left else first
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing to choose
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _no_choice(findings: Findings) -> Iterator[list[Form]]:
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    if measured:
+        yield from map(plain, _why_none(findings))
+        yield from _ends(findings, measured)
+
+
+def _why_none(findings: Findings) -> list[str]:
+    layout = _noun(findings, 1)
+    if findings.verdict == "single-cell" or len(findings.cells) == 1:
+        return ["There was one layout, so there is none to choose."]
+    if findings.verdict == "one-layout":
+        number = len(findings.loads)
+        return [
+            f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
+        ]
+    if findings.verdict != "untested":
+        return [f"No {layout} can be chosen yet: differences can't be told from chance. Make 5 repetitions."]
+    if compared.of_both_kinds(findings):
+        return [
+            f"Simulated and measured {_noun(findings, 2)} stand side by side; none is tested against the other kind."
+        ]
+    return [
+        f"No {layout} can be chosen: each ran in a stretch of its own, where a drift looks like a gain.",
+        'Set order = "randomised" (and no costly factor), and run it under a new name.',
+    ]
+
+
+def _ends(findings: Findings, measured: list[CellSummary]) -> Iterator[list[Form]]:
+    """The smallest and the largest mean."""
+    samples = [(cell, compared.judged(findings, cell)) for cell in measured]
+    ordered = sorted(((one.mean, cell) for cell, one in samples if one), key=lambda pair: pair[0].value)
+    rate = compared.by_rate(findings)
+    if len(ordered) == 1:
+        yield _mean_of(findings, "It did" if rate else "It took", ordered[0][0], ordered[0][1].levels)
+    elif ordered:
+        words = ("Lowest mean:", "Highest mean:") if rate else ("Shortest mean:", "Longest mean:")
+        for what, (mean, cell) in zip(words, (ordered[0], ordered[-1]), strict=True):
+            yield _mean_of(findings, what, mean, cell.levels)
+
+
+def _mean_of(findings: Findings, what: str, mean: Estimate, levels: Mapping[str, JsonValue]) -> list[Form]:
+    figure = _figure(findings, mean)
+    return [lambda names: f"{what} {figure}{f', {names.layout(levels)}' if levels else ''}."]
