@@ -17,7 +17,7 @@ from storagelab.findings.reasons import RULES, Case, Crowd, Rule, case_between_l
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
 from storagelab.model.measurement import Run
 from storagelab.report.words.why import why_sentence
-from storagelab.run.loop import make_batch, batches
+from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 

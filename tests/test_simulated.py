@@ -18,7 +18,7 @@ from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
-from storagelab.run.loop import make_batch, batches
+from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
