@@ -28,7 +28,7 @@ demo: setup ## measure data-file layouts on this machine's disk, and write a rep
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: test
-test: setup-dev ## everything: linters, floors, types, Rust and Python tests (some 15 minutes on 2 slow cores)
+test: setup-dev ## everything: linters, layers, types, Rust and Python tests (some 15 minutes on 2 slow cores)
 	@$(SIDE_BY_SIDE) lint test-rust
 	@$(MAKE) --no-print-directory test-python
 
@@ -93,8 +93,8 @@ test-tools:
 
 # --- Linters and tests, one target each, so that they can be typed alone and run side by side -------------------------
 
-.PHONY: lint lint-style lint-types lint-floors lint-rust
-lint: lint-style lint-types lint-floors lint-rust ## linters, formats, types and floors only
+.PHONY: lint lint-style lint-types lint-layers lint-rust
+lint: lint-style lint-types lint-layers lint-rust ## linters, formats, types and layers only
 
 lint-style: setup-dev
 	@echo 'ruff ...'
@@ -104,9 +104,9 @@ lint-types: setup-dev
 	@echo 'mypy --strict ...'
 	@$(BIN)/mypy --no-error-summary
 
-lint-floors: setup-dev
-	@echo 'import floors ...'
-	@$(BIN)/lint-imports --no-logo --no-cache > $(VENV)/floors.log || { cat $(VENV)/floors.log; exit 1; }
+lint-layers: setup-dev
+	@echo 'import layers ...'
+	@$(BIN)/lint-imports --no-logo --no-cache > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
 
 lint-rust: setup-dev
 	@echo 'cargo fmt, cargo clippy ...'

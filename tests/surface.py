@@ -1,6 +1,6 @@
 """What users and their programs rely on: verbs with their options, keys of a spec, fields of the export, exit codes.
 
-    .venv/bin/python tests/surface.py        records today's in tests/golden/surface.json
+    .venv/bin/python tests/surface.py        records today's in tests/surface.json
 
 Record again only if a change is meant to add something. What is renamed or removed belongs in CHANGELOG.md.
 """
@@ -21,7 +21,7 @@ from storagelab.report.export import document
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
 
-RECORD = Path(__file__).parent / "golden" / "surface.json"
+RECORD = Path(__file__).with_name("surface.json")
 Schema = Mapping[str, Any]
 
 
