@@ -21,20 +21,20 @@ TESTS_OF_THE_WHOLE = {
     "added",
     "article_a", "determinism", "explore_in_browser", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults",
     "odd_surroundings", "postgres_faults", "raw_io_side_by_side", "ready_made_specs", "recipes", "rooms", "sim_skin",
-    "simulated_refusals", "tidy", "stopped_anywhere",
+    "simulated_refusals", "surface", "tidy", "stopped_anywhere",
 }  # fmt: skip
 
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
-    "accounts": "sampler", "against_memory": "checking", "copying": "templates", "extremes": "starting",
-    "hardware": "scenario", "holders": "processes", "host_ram": "preflight", "kept": "layout",
-    "mariadb_attached": "connecting", "mariadb_binaries": "settings", "mariadb_clients": "reaching",
-    "mariadb_probe": "engine", "mariadb_target": "engine", "postgres_attached": "connecting",
-    "postgres_binaries": "settings", "postgres_target": "engine", "postgres_waiting": "sampler",
-    "postgres_workload": "inserts", "remote": "places", "settling": "counting", "sqlserver_counters": "sampler",
-    "sqlserver_facts": "known", "sqlserver_pages": "sampler", "sqlserver_tsql": "connecting",
-    "sqlserver_waiting": "sampler", "thinning": "measurement", "throttling": "cpu_time", "trial": "starting",
-    "watch": "sampler",
+    "accounts": "sampler", "against_memory": "checking", "copying": "templates", "dark": "palette", "earlier": "store",
+    "extremes": "starting", "gathering": "joining", "hardware": "scenario", "holders": "processes",
+    "host_ram": "preflight", "kept": "layout", "mariadb_attached": "connecting", "mariadb_binaries": "settings",
+    "mariadb_clients": "reaching", "mariadb_probe": "engine", "mariadb_target": "engine",
+    "postgres_attached": "connecting", "postgres_binaries": "settings", "postgres_target": "engine",
+    "postgres_waiting": "sampler", "postgres_workload": "inserts", "remote": "places", "settling": "counting",
+    "sqlserver_counters": "sampler", "sqlserver_facts": "known", "sqlserver_pages": "sampler",
+    "sqlserver_tsql": "connecting", "sqlserver_waiting": "sampler", "thin": "over_time", "thinning": "measurement",
+    "throttling": "cpu_time", "trial": "starting", "watch": "sampler", "written": "reading",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
