@@ -21,7 +21,7 @@ path = "."
 kind = "{kind}"
 connections = 2
 """
-TRICKLE = SPEC.format(engine="postgres", kind="trickle") + 'duration = "2s"\n[factors]\n"workload.width" = [8, 16]\n'
+TRICKLE = SPEC.format(engine="postgres", kind="trickle") + 'duration = "1s"\n[factors]\n"workload.width" = [8, 16]\n'
 LEDGER = (
     SPEC.format(engine="ledger", kind="random-insert")
     + 'rows_per_connection = 50\n[factors]\n"layout.data_files" = [1, 2]\n'

@@ -316,9 +316,21 @@ def drawn_findings(draw) -> Drawn:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn_findings())
 def test_any_experiment_is_answered_in_eight_lines_of_a_hundred_characters(drawn):
+    check_the_lines_of(drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@settings(max_examples=150, deadline=None)
+@given(drawn_findings())
+def test_and_so_are_many_more(drawn):
+    check_the_lines_of(drawn)
+
+
+def check_the_lines_of(drawn: Drawn) -> None:
     lines = texts(drawn.findings)
     assert 1 <= len(lines) <= LINES
     assert [line for line in lines if len(line) > LINE] == []

@@ -60,6 +60,7 @@ SMALL = {
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(("engine", "rows"), [("postgres", 900), pytest.param("mariadb", 150, marks=needs_mariadb)])
 def test_a_slower_volume_is_named_with_the_ratio_of_the_times(possible, engine, rows):
     with open_folder() as folder:
