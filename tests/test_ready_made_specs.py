@@ -26,6 +26,8 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
 GENERATED = ("pgbench", "sql", "sysbench")
+OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "pgbench-files-and-log", "quickstart-engines")
+"""Slow ones whose engine and load another spec has too: `make validate` runs these."""
 
 
 def on_this_disk(spec: dict[str, Any]) -> bool:
@@ -65,17 +67,18 @@ def asked(monkeypatch, *words: object) -> None:
         cli.main()
 
 
-def needs(file: Path) -> list[pytest.MarkDecorator]:
-    """What must be on this machine besides PostgreSQL."""
+def marks(file: Path) -> list[pytest.MarkDecorator]:
+    """What must be on this machine besides PostgreSQL, and whether it is left to `make validate`."""
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
     needed = {"engines": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio}
-    return [mark for part, mark in needed.items() if part in file.stem]
+    later = [pytest.mark.campaign] if file.stem in OF_A_KIND_WITH_ANOTHER else []
+    return [*later, *(mark for part, mark in needed.items() if part in file.stem)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, id=file.stem, marks=needs(file)) for file in SPECS],
+    [pytest.param(file, id=file.stem, marks=marks(file)) for file in SPECS],
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
