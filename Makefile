@@ -28,7 +28,7 @@ demo: setup ## measure data-file layouts on this machine's disk, and write a rep
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: test
-test: setup-dev ## everything: linters, layers, types, Rust and Python tests (some 15 minutes on 2 slow cores)
+test: setup-dev ## everything: linters, layers, types, Rust and Python tests (some 20 minutes on 2 slow cores)
 	@$(SIDE_BY_SIDE) lint test-rust
 	@$(MAKE) --no-print-directory test-python
 
