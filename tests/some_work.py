@@ -23,6 +23,16 @@ def tell_who(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
     tell((name, os.getpid()))
 
 
+def wait_for_file(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
+    """A task is a name and a file: "a /tmp/go". It ends once the file exists."""
+    name, _, file = task.partition(" ")
+    deadline = time.monotonic() + 60
+    while not os.path.exists(file):
+        assert time.monotonic() < deadline, f"{file} was never made"
+        time.sleep(0.02)
+    tell((name, os.getpid()))
+
+
 TOLD = 50
 
 

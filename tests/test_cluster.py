@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from real_servers import site_at, until
 from simulated_specs import planned, small
-from some_work import Texts, fill_the_disk, refuse
+from some_work import Texts, fill_the_disk, refuse, wait_for_file
 from test_executors import NAMES, Noting
 from test_loop import Listening, results
 
@@ -138,22 +138,23 @@ def test_a_worker_killed_at_its_work_loses_no_run(two, tmp_path, straight, monke
     assert any("is gone" in line for line in said)
 
 
-def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another(two):
-    jobs = Noting("a 1", "b 1")
-    jobs.then["b"] = lambda _: None
-    executor, said = on(two)
-    threading.Timer(0.0, lambda: _kill_when_busy(two, executor)).start()
+def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another(two, tmp_path):
+    go = tmp_path / "go"
+    jobs = Noting(f"a {go}", f"b {go}")
+    executor, said = on(two, Texts(wait_for_file))
+
+    def kill_when_busy() -> None:
+        until(lambda: len(executor._sent) == 2, timeout_s=50)
+        two.workers[-1].kill()
+        go.touch()
+
+    threading.Thread(target=kill_when_busy).start()
     executor.execute(jobs)
     assert sorted(jobs.told_of) == ["a", "b"]
     (why,) = jobs.lost_for
     assert why.startswith("its worker tcp://127.0.0.1:")
     assert why.endswith("is gone")
     assert any("its batch is scheduled again" in line for line in said)
-
-
-def _kill_when_busy(cluster: Machines, executor: Cluster) -> None:
-    until(lambda: len(executor._sent) == 2, timeout_s=60)
-    cluster.workers[-1].kill()
 
 
 def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, monkeypatch):

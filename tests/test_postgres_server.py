@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -310,6 +311,40 @@ def test_the_shared_memory_of_a_server_that_was_killed_is_removed(scratch, by):
         assert segment not in system_v_segments()
         assert all(file.exists() for file in files_beside)
         assert segment_beside in system_v_segments()
+
+
+MAKES_A_SEGMENT = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+segment = libc.shmget(0, int(sys.argv[1]), 0o1600)
+ctypes.memmove(libc.shmat(segment, None, 0), sys.argv[2].encode(), len(sys.argv[2]))
+print(os.getpid(), segment, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_shared_memory_of_a_server_that_was_killed_before_it_wrote_there_is_removed(tmp_path):
+    def segment_after(size: int, content: str, sign: str = "", *, killed: bool = True) -> bool:
+        """Whether the segment of a process that a data folder names is there after the clean-up."""
+        command = [sys.executable, "-c", MAKES_A_SEGMENT, str(size), content]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            pid, segment = process.stdout.readline().split()
+            (tmp_path / "postmaster.pid").write_text(f"{sign}{pid}\n{tmp_path}\n")
+            if killed:
+                process.kill()
+                process.wait()
+            server.remove_left(tmp_path)
+            left = int(segment) in system_v_segments()
+            server._LIBC.shmctl(int(segment), server._IPC_RMID, None)
+            process.kill()
+        return left
+
+    assert not segment_after(56, "")
+    assert not segment_after(56, "", "-")
+    assert segment_after(56, "", killed=False)
+    assert segment_after(56, "somebody else's")
+    assert segment_after(64, "")
 
 
 def test_shared_memory_of_another_server_stays(scratch):

@@ -197,6 +197,10 @@ class Store:
         """Whether the store belongs to another spec and has no usable run."""
         return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
 
+    def refuse_another(self, experiment: Experiment) -> None:
+        """Raises StoreError if runs of this experiment may not be added to those that are stored."""
+        _refuse_another(self._connection, self.folder / FILE_NAME, experiment)
+
     def _rows(self, statement: str) -> list[Any]:
         return opening.ask(self._connection, self.folder / FILE_NAME, statement)
 
@@ -258,6 +262,10 @@ def _make_or_check(connection: opening.Connection, file: Path, experiment: Exper
         with opening.told_plainly(file):
             _make(connection, experiment)
     opening.check_made_by_us(connection, file)
+    _refuse_another(connection, file, experiment)
+
+
+def _refuse_another(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
     stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256:
         raise StoreChanged(file, stored, experiment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -148,13 +149,14 @@ class Composed(Generic[C]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raises RunFailed if something could not be removed, unless an error is already under way: the first reason wins."""
+        """Raises RunFailed if something could not be removed, unless an error is already under way: then the log tells it."""
         with uninterrupted():
             try:
                 self.server.close()
-            except RunFailed:
+            except RunFailed as failure:
                 if kind is None:
                     raise
+                logging.getLogger("storagelab").info("not all was removed: %s", failure)
 
     def _words(self, error: BaseException) -> str:
         return hidden(self.server.with_log(self.system.said(error)), self.config.target)

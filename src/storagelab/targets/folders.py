@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -174,7 +175,7 @@ class Folders:
 
 def _remove_patiently(folder: Path, opened: int) -> None:
     """Removes a folder, trying for a while: a program that was just stopped may still write its last file."""
-    deadline = time.monotonic() + JUST_STOPPED_S
+    deadline = math.inf
     while True:
         try:
             _remove(folder, opened)
@@ -182,6 +183,7 @@ def _remove_patiently(folder: Path, opened: int) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
                 raise
+        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # a first try may take long, of many files
         time.sleep(0.05)
 
 

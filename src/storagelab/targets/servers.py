@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -114,10 +115,11 @@ class Private(Server[C]):
         super().prepare()
 
     def close(self) -> None:
-        self._disconnect()
-        if self.process is not None:
-            self.process.stop()
-        self.system.folders.remove()
+        with contextlib.ExitStack() as steps:  # each is done even if one before it fails
+            steps.callback(self.system.folders.remove)
+            if self.process is not None:
+                steps.callback(self.process.stop)
+            steps.callback(self._disconnect)
 
     def refuse_if_dead(self) -> None:
         if self.running.died():

@@ -83,9 +83,10 @@ def make(
 
 
 def _stored(experiment: Experiment, plan: Plan, folder: Path) -> tuple[Run, ...]:
-    """What is stored of this experiment. Another one's is refused when the store is opened to write."""
+    """What is stored of this experiment. Raises StoreError if it is another's, which is not set aside."""
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
-        if store.experiment().sha256 == experiment.sha256:
+        if not store.would_be_set_aside(experiment):
+            store.refuse_another(experiment)
             return stored.of_plan(folder / FILE_NAME, plan, store.runs())
     return ()
 

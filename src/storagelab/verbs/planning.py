@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +117,9 @@ def saying_what_is_stored(
         # Whatever goes wrong once it was asked to stop comes of stopping amid something.
         if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
             raise
+        if not isinstance(error, KeyboardInterrupt):
+            at = traceback.extract_tb(error.__traceback__)[-1]  # its text may hold a server's address
+            logging.getLogger("storagelab").info("while it stopped: %s in %s", type(error).__name__, at.name)
         of = f" of {most}{before + progress.total} runs"
         progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to go on")
         raise KeyboardInterrupt from error

@@ -104,11 +104,12 @@ class _Here(NamedTuple):
             yield
 
     def _pending(self) -> bool:
-        """Whether there are runs to make."""
+        """Whether there are runs to make. Raises StoreError if they may not be added to what is stored."""
         attempts: dict[tuple[str, int], tuple[int, str]] = {}
         plan = self.plan
         with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
-            if store.experiment().sha256 == self.experiment.sha256:
+            if not store.would_be_set_aside(self.experiment):
+                store.refuse_another(self.experiment)
                 attempts = store.attempts()
                 race = self.racing(self._stored(store, 0)) if self.asked.race is not None else None
                 plan = plan if race is None else race.course.plan

@@ -155,15 +155,16 @@ def _has_folder(process: Path) -> bool:
 #
 # Removes the shared memory of a PostgreSQL server that was killed: nobody else does, as its folder is removed, too.
 #
-# A server that starts on the same data folder would do the same. The file postmaster.pid names a System V segment, whose
-# header names the data folder by device and inode, and the control segment of dynamic shared memory, which lists the others.
+# A server that starts on the same data folder would do the same. The file postmaster.pid names its process, which has made
+# one System V segment. The header of that segment names the data folder by device and inode, and the control segment of
+# dynamic shared memory, which lists the others. A server that was killed as it started may have left the header empty, and
+# the segment's number unwritten in postmaster.pid. So the segment is found by the process that made it.
 # Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
 
 
 _PID_FILE = "postmaster.pid"
 _LONGEST_PID_FILE_BYTES = 4096
-_SEGMENT_LINE = 6
-"""Its line with key and number of the System V segment, counted from 0."""
+_SEGMENTS = Path("/proc/sysvipc/shm")
 _HEADER = struct.Struct("@iiNNIPQQ")
 """PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
 _HEADER_MAGIC = 679834894
@@ -182,7 +183,6 @@ _LIBC.shmat.restype = ctypes.c_void_p
 class _Header(NamedTuple):
     """What the System V segment says."""
 
-    creator: int
     control: int
     device: int
     inode: int
@@ -191,30 +191,54 @@ class _Header(NamedTuple):
 def remove_left(data_folder: Path) -> None:
     """Removes the segments of the server that was killed on this data folder. Does nothing while it lives, or if they are
     another server's."""
-    with contextlib.suppress(OSError, ValueError, IndexError, struct.error), descriptors.folder(data_folder) as folder:
-        lines = descriptors.read(_PID_FILE, folder, _LONGEST_PID_FILE_BYTES).decode("ascii").splitlines()
-        segment = int(lines[_SEGMENT_LINE].split()[1])
-        facts, header = os.fstat(folder), _header_of(segment)
-        is_ours = (header.device, header.inode) == (facts.st_dev, facts.st_ino)
-        if not is_ours or not until(lambda: not lives(header.creator), JUST_STOPPED_S):
+    with contextlib.suppress(OSError, ValueError, IndexError), descriptors.folder(data_folder) as folder:
+        facts = os.fstat(folder)
+        # A process without a server, such as initdb starts, writes its number as a negative one.
+        maker = abs(int(descriptors.read(_PID_FILE, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0]))
+        if not until(lambda: not lives(maker), JUST_STOPPED_S):
             return
-        for handle in (*_listed(header.control, facts.st_uid), header.control):
-            _remove_file(handle, facts.st_uid)
-        _LIBC.shmctl(segment, _IPC_RMID, None)
+        for segment in _made_by(maker, facts.st_uid):
+            with contextlib.suppress(OSError, ValueError, struct.error):
+                _remove_segment(segment, facts)
 
 
-def _header_of(segment: int) -> _Header:
-    """Raises OSError if there is no such segment, ValueError if it is none of PostgreSQL's."""
+def _made_by(maker: int, owner: int) -> list[int]:
+    """The System V segments of a header's size that a process of this user has made, and that nobody uses."""
+    first, *lines = _SEGMENTS.read_text(encoding="ascii").splitlines()
+    rows = (dict(zip(first.split(), map(int, line.split()), strict=True)) for line in lines)
+    wanted = {"cpid": maker, "uid": owner, "size": _HEADER.size, "nattch": 0}
+    return [row["shmid"] for row in rows if wanted.items() <= row.items()]
+
+
+def _remove_segment(segment: int, folder: os.stat_result) -> None:
+    """Removes a segment, and those it leads to, unless it is of another data folder. Raises OSError or ValueError."""
+    header = _header_of(segment)
+    if header is not None:
+        if (header.device, header.inode) != (folder.st_dev, folder.st_ino):
+            return
+        with contextlib.suppress(OSError):  # it had none yet
+            for handle in _listed(header.control, folder.st_uid):
+                _remove_file(handle, folder.st_uid)
+        _remove_file(header.control, folder.st_uid)
+    _LIBC.shmctl(segment, _IPC_RMID, None)
+
+
+def _header_of(segment: int) -> _Header | None:
+    """None if nothing is written there yet. Raises OSError if there is no such segment, ValueError if it is none of
+    PostgreSQL's."""
     place = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if place in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), "can't attach the segment")
     try:
-        magic, creator, _, _, control, _, device, inode = _HEADER.unpack(ctypes.string_at(place, _HEADER.size))
+        content = ctypes.string_at(place, _HEADER.size)
     finally:
         _LIBC.shmdt(ctypes.c_void_p(place))
-    if magic != _HEADER_MAGIC:
+    magic, _, _, _, control, _, device, inode = _HEADER.unpack(content)
+    if magic == _HEADER_MAGIC:
+        return _Header(control, device, inode)
+    if any(content):
         raise ValueError("it is not PostgreSQL's")
-    return _Header(creator, control, device, inode)
+    return None
 
 
 def _listed(control: int, owner: int) -> Iterator[int]:
