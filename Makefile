@@ -117,9 +117,15 @@ test-rust: setup-dev ## the simulator's own tests
 	@echo 'cargo test ...'
 	@cargo test --quiet --locked --package storagelab-sim
 
+# A test that failed while all cores were busy may have lacked a CPU. Up to five such tests are run again, one at a time.
+FAILED := .pytest_cache/v/cache/lastfailed
+AGAIN = [ "$$(grep -c true $(FAILED))" -le 5 ] \
+  && echo 'pytest, those that failed beside others, alone ...' && $(PYTEST) $(ARGS) --numprocesses 0 --last-failed
+
 test-python: setup-dev test-tools ## the Python tests; ARGS="-k waits" for some of them
 	@echo 'pytest ...'
-	@$(PYTEST) $(ARGS)
+	@rm -f $(FAILED)
+	@$(PYTEST) $(ARGS) || { [ $$? = 1 ] && $(AGAIN); }
 
 test-quick: setup-dev
 	@echo 'pytest, slow tests left out ...'
