@@ -79,6 +79,7 @@ def test_the_gate_sets_the_exit_code(stored):
         (("before",), "needs two things to compare"),
         (("before", "nowhere"), "no experiment 'nowhere' has been run here"),
         (("before", "before"), "the same results are named twice"),
+        (("before", "c1"), "c1 is one cell of before, and nothing to compare it with"),
         (("before", "c1", "c01"), "are the same cell, c01"),
         (("before", "c1", "c9"), "there is no cell 'c9'"),
         (("before", "c1", "c2", "--fail-if-slower", "5%"), "is for campaigns"),
@@ -112,3 +113,4 @@ def test_axe_finds_nothing_that_keeps_people_from_reading_a_comparison(stored, t
         found = axe.Axe().run(tab)
         assert found.violations_count == 0, found.generate_report()
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.locator("main").bounding_box()["width"] > 0.6 * width

@@ -165,3 +165,12 @@ def test_of_a_private_server_nothing_is_hidden():
 def test_passwords_in_variables_are_hidden_too(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "open-sesame")
     assert as_shown("it said open-sesame", "postgresql://h/db") == f"it said {MASK}"
+
+
+@pytest.mark.parametrize("text", ["host={folder} user=lab", "postgresql:///postgres?host={folder}"])
+def test_the_folder_of_a_socket_is_shown(tmp_path, text):
+    words = f'connection to server on socket "{tmp_path}/.s.PGSQL.5432" failed'
+    target = TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path))
+    assert hidden(words, target) == words
+    elsewhere = TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path / "tr0ub4dor"))
+    assert "tr0ub4dor" not in hidden(f'no such folder: "{tmp_path}/tr0ub4dor"', elsewhere)

@@ -191,6 +191,9 @@ def test_paper_is_white_even_in_dark_mode_and_no_chart_is_wider_than_it(opened):
     assert brightness(tab, "h1", "color") < 0.3
     assert tab.locator("figure svg.wide").first.is_visible()
     assert not tab.locator("nav").is_visible()
+    answer = tab.locator("#findings ul.findings").first.locator("li")
+    assert answer.count() > 1
+    assert all(line.is_visible() and line.inner_text().strip() for line in answer.all())
     widths = tab.locator("figure").evaluate_all(
         "figures => figures.map(figure => figure.getBoundingClientRect().right)"
     )

@@ -29,13 +29,14 @@ def test_a_factor_is_named_by_its_path_the_last_part_or_its_label(name):
     assert find_cell(f"{name}=8,driver=2.2.3, 4 KB,on=off", CELLS, LABELS) == "c12"
 
 
-def test_a_level_is_named_by_its_beginning_unless_another_is_that_exactly():
-    assert find_cell("data_files=8,driver=1.2,on=on", CELLS, LABELS) == "c07"
+@pytest.mark.parametrize("files", ["8", "8.0", "08"])
+def test_a_level_that_is_a_number_is_named_by_its_value(files):
+    assert find_cell(f"data_files={files},driver=1.2.7, 512 B,on=on", CELLS, LABELS) == "c07"
 
 
 def test_factors_that_decide_nothing_may_be_left_out():
     some = [cell for cell in CELLS if cell.levels["on"]]
-    assert find_cell("data_files=80,driver=1.2.7", some, LABELS) == "c13"
+    assert find_cell("data_files=80,driver=1.2.7, 512 B", some, LABELS) == "c13"
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,10 @@ def test_factors_that_decide_nothing_may_be_left_out():
         ("x", "there is no cell 'x'", "data_files=1"),
         ("files=4", "no factor is called 'files'", "factors: layout.data_files, driver, on"),
         ("data_files=4", "no level of layout.data_files is '4'", "levels: 1, 8, 80"),
+        ("data_files=3", "no level of layout.data_files is '3'", "levels: 1, 8, 80"),
+        ("driver=2.2.3", "no level of driver is '2.2.3'", "levels: 1.2.7, 512 B, 2.2.3, 512 B, 2.2.3, 4 KB"),
         ("data_files=8,on=off", "fits 3 cells", "c08 (data_files=8,driver=1.2.7, 512 B,on=off)"),
-        ("driver=2.2.3,data_files=1,on=on", "fits 2 cells", "c03"),
+        ("driver=2.2.3, 4 KB,data_files=1", "fits 2 cells", "c05"),
     ],
 )
 def test_what_fits_none_or_several_is_refused_with_what_would_fit(asked, problem, hint):

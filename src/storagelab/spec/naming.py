@@ -1,14 +1,15 @@
 """Which cell a user means: by its id, or by levels. Pure.
 
     c07                              the id that every table shows; c7 and c007 are the same cell
-    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full or by its
-                                     beginning; other factors may be left out if one cell fits all the same
+    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full; other
+                                     factors may be left out if one cell fits all the same
 
 An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by levels.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -62,6 +63,11 @@ def _by_id(asked: str, cells: Sequence[Named]) -> str:
     raise _error(f"there is no cell {asked!r}", f"cells: {ids}{example}")
 
 
+def is_cell(asked: str) -> bool:
+    """Whether this has the form of a cell's name."""
+    return "=" in asked or _number(asked) is not None
+
+
 def _number(cell_id: str) -> int | None:
     found = _ID.fullmatch(cell_id)
     return int(found[1]) if found else None
@@ -91,9 +97,14 @@ def _factor(name: str, asked: str, cells: Sequence[Named], labels: Mapping[str, 
 
 
 def _levels(value: str, known: Sequence[str]) -> list[str]:
-    """The levels that fit: those equal to it, else those that begin with it."""
-    equal = [level for level in known if _plain(level) == _plain(value)]
-    return equal or [level for level in known if value and _plain(level).startswith(_plain(value))]
+    """The levels that are equal to it, numbers as numbers."""
+    return [level for level in known if _comparable(level) == _comparable(value)]
+
+
+def _comparable(level: str) -> str | float:
+    with contextlib.suppress(ValueError):
+        return float(level.replace("_", "").replace(",", ""))
+    return _plain(level)
 
 
 def _plain(text: str) -> str:

@@ -58,7 +58,12 @@ def _secrets(dsn: str) -> Iterator[str]:
     else:
         yield dsn
         return
-    yield from (value for name, value in settings if name not in _SHOWN_OPTIONS)
+    yield from (value for name, value in settings if not (name in _SHOWN_OPTIONS or _is_place(name, value)))
+
+
+def _is_place(name: str, value: str) -> bool:
+    """Whether it names the folder of a socket. Anything else in the place of a host may be a password."""
+    return name == "host" and os.path.isabs(value) and os.path.isdir(value)
 
 
 def _forms(secret: str) -> Iterator[str]:

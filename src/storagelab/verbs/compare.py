@@ -22,11 +22,13 @@ from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
-from storagelab.spec.naming import find_cell
+from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
 from storagelab.words.names import factor_labels
 
 HTML_FILE = "comparison.html"
+
+_TWO_THINGS = "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL"
 
 
 def show(
@@ -42,8 +44,11 @@ def show(
         _show_cells(names[0], names[1], names[2], results, format_, output, fit)
         return Gate.NOT_SLOWER
     if len(names) < 2:
-        hint = "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL"
-        raise SpecError("needs two things to compare", key="NAME", hint=hint)
+        raise SpecError("needs two things to compare", key="NAME", hint=_TWO_THINGS)
+    if len(names) == 2 and are_results == [True, False] and is_cell(names[1]):
+        raise SpecError(
+            f"{names[1]} is one cell of {names[0]}, and nothing to compare it with", key="CELL", hint=_TWO_THINGS
+        )
     return _show_campaigns(names, results, format_, output, fit, margin)
 
 
