@@ -82,7 +82,6 @@ def test_the_gate_sets_the_exit_code(stored):
         (("before", "c1"), "c1 is one cell of before, and nothing to compare it with"),
         (("before", "c1", "c01"), "are the same cell, c01"),
         (("before", "c1", "c9"), "there is no cell 'c9'"),
-        (("before", "c1", "c2", "--fail-if-slower", "5%"), "is for campaigns"),
         (("before", "after", "--fail-if-slower", "5"), 'write it in per cent: "5%"'),
     ],
 )

@@ -94,6 +94,12 @@ def run_(
         typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
     allow_commands: AllowCommandsOption = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", metavar="SPEC", help="Run a second spec in turns with the first, to compare like with like."
+        ),
+    ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
     ] = False,
@@ -142,7 +148,7 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
-    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster)):
+    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against)):
         raise typer.Exit(1)
 
 

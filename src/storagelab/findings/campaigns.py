@@ -89,11 +89,15 @@ class Compare:
 
 
 class Gate(IntEnum):
-    """Whether a campaign is slower than another by more than a margin; the values are exit codes."""
+    """Whether one is slower than another by more than a margin; the values are exit codes."""
 
     NOT_SLOWER = 0
     SLOWER = 1
     CANT_TELL = 3
+
+    @property
+    def text(self) -> str:
+        return self.name.lower().replace("_", "-")
 
 
 def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
@@ -124,10 +128,18 @@ def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
 def gate(found: Sequence[Compare], margin: float) -> Gate:
     """Slower, if the overall ratio or any layout's is above the margin for sure; not slower, if every overall ratio is below
     it for sure. `margin` = 0.05 for 5 %."""
-    limit = 1 + margin
-    ratios = [one.ratio for compared in found for one in compared.matched]
     overall = [compared.overall for compared in found]
-    if any(ratio.low is not None and ratio.low > limit for ratio in (*ratios, *overall)):
+    return _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
+
+
+def gate_of_cells(ratio: Estimate | None, margin: float) -> Gate:
+    """The same of two cells of one campaign; `ratio` is None if they can't be tested."""
+    return Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
+
+
+def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: float) -> Gate:
+    limit = 1 + margin
+    if any(ratio.low is not None and ratio.low > limit for ratio in (*of_layouts, *overall)):
         return Gate.SLOWER
     if all(ratio.high is not None and ratio.high <= limit for ratio in overall):
         return Gate.NOT_SLOWER

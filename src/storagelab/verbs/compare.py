@@ -10,7 +10,16 @@ from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of, ratio_of
-from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind, varied_by_one
+from storagelab.findings.campaigns import (
+    Campaign,
+    Compare,
+    Gate,
+    compare,
+    gate,
+    gate_of_cells,
+    of_one_kind,
+    varied_by_one,
+)
 from storagelab.findings.reasons import case_between
 from storagelab.model.values import share_of
 from storagelab.report import writing
@@ -38,11 +47,7 @@ def show(
     margin = None if fail_if_slower is None else _margin(fail_if_slower)
     are_results = [_place(name, results) is not None for name in names]
     if len(names) == 3 and are_results[0] and not any(are_results[1:]):
-        if margin is not None:
-            hint = "leave it out, or compare two campaigns: storagelab compare BEFORE AFTER"
-            raise SpecError("is for campaigns", key="--fail-if-slower", hint=hint)
-        _show_cells(names[0], names[1], names[2], results, format_, output, fit)
-        return Gate.NOT_SLOWER
+        return _show_cells(names[0], names[1], names[2], results, format_, output, fit, margin)
     if len(names) < 2:
         raise SpecError("needs two things to compare", key="NAME", hint=_TWO_THINGS)
     if len(names) == 2 and are_results == [True, False] and is_cell(names[1]):
@@ -77,8 +82,15 @@ def _read(name: str, results: Path) -> stored.Stored:
 
 
 def _show_cells(
-    name: str, one: str, other: str, results: Path, format_: str, output: Path | None, fit: FitKind
-) -> None:
+    name: str,
+    one: str,
+    other: str,
+    results: Path,
+    format_: str,
+    output: Path | None,
+    fit: FitKind,
+    margin: float | None,
+) -> Gate:
     _, experiment, plan, runs = _read(name, results)
     findings, basis = analyse(experiment, plan, runs, fit), basis_of(experiment, plan, runs, fit)
     labels = factor_labels(experiment.factors)
@@ -86,10 +98,15 @@ def _show_cells(
     if before == after:
         raise SpecError(f"{one!r} and {other!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
+    result = None if margin is None else gate_of_cells(ratio, margin)
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
-    as_json = pair_json(findings, before, after, ratio, case, paper) if format_ == "json" else ""
+    if margin is not None and result is not None:
+        paper = paper.opened_by(gate_sentence(result, margin))
+    of_gate = None if result is None else result.text
+    as_json = pair_json(findings, before, after, ratio, case, paper, of_gate) if format_ == "json" else ""
     _deliver(paper, as_json, format_, output)
+    return Gate.NOT_SLOWER if result is None else result
 
 
 def _show_campaigns(
@@ -117,7 +134,7 @@ def _show_campaigns(
     paper = campaigns_paper(found, tables, "" if margin is None else gate_sentence(result, margin))
     as_json = ""
     if format_ == "json":
-        as_json = campaigns_json(found, paper, None if margin is None else result.name.lower().replace("_", "-"))
+        as_json = campaigns_json(found, paper, None if margin is None else result.text)
     _deliver(paper, as_json, format_, output)
     return result
 

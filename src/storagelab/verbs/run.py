@@ -18,6 +18,7 @@ from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import matrix, reading
+from storagelab.spec.against import against
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
+    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone; `against`
+    is a second spec, run in turns with the first."""
 
     again: bool = False
     jobs: int | None = None
@@ -38,11 +40,13 @@ class Asked(NamedTuple):
     race: Race | None = None
     budget_s: float | None = None
     elsewhere: Elsewhere | None = None
+    against: Path | None = None
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Whether no run has failed."""
-    experiment = reading.load(spec_file).model_copy(update={"race": asked.race})
+    read = reading.load(spec_file) if asked.against is None else against(spec_file, asked.against)
+    experiment = read.model_copy(update={"race": asked.race})
     plan, folder = matrix.expand(experiment), results / experiment.name
     here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
     here.racing(())  # refused before anything is touched
@@ -53,6 +57,9 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     else:
         runs, all_well = here.make(look_at(experiment, plan, here.site, asked.allow_commands))
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder)
+    if asked.against is not None and len(plan.cells) == 2:
+        cells = " ".join(cell.cell_id for cell in plan.cells)
+        screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
     return all_well
 
 

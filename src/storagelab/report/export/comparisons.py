@@ -16,7 +16,13 @@ from storagelab.report.words.table import Paper
 
 
 def pair_json(
-    findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper
+    findings: Findings,
+    before: str,
+    after: str,
+    ratio: Estimate | None,
+    case: Case | None,
+    paper: Paper,
+    gate: str | None = None,
 ) -> str:
     """Two cells: every step uncut, the devices, the crowds, the reasons, and the sentence."""
     document: dict[str, object] = {
@@ -26,6 +32,7 @@ def pair_json(
         "before": {"cell_id": before, "levels": findings.cell(before).levels},
         "after": {"cell_id": after, "levels": findings.cell(after).levels},
         "ratio": _estimate(ratio),
+        "gate": gate,
         "sentence": paper.verdict,
     }
     if case is not None:

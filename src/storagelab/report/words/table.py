@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 Align = Literal["text", "prose", "number"]
@@ -49,3 +49,7 @@ class Paper:
     verdict: str
     notes: Sequence[str]
     parts: Sequence[Part]
+
+    def opened_by(self, sentence: str) -> Paper:
+        """The same, with a sentence before its verdict."""
+        return replace(self, verdict=f"{sentence} {self.verdict}")

@@ -1,0 +1,109 @@
+"""Two specs -> one experiment that runs them in turns: what differs between their cells is the levels of one factor."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from storagelab.errors import SpecError
+from storagelab.model.plan import Experiment
+from storagelab.spec import keys, reading
+
+FACTOR = "spec"
+_LONGEST_NAME = 64
+_NAMED_TABLES = ("volumes", "drives")
+_OF_THE_FIRST = ("name", "question", "order", *keys.JUDGEMENT)
+"""Keys of the first spec that the second may have otherwise."""
+
+_Place = tuple[str, ...]
+"""A key by the names of its tables and its own."""
+
+
+def against(first: Path, second: Path) -> Experiment:
+    """The experiment that compares the two specs like with like. Its runs are in a random order, whatever the specs say.
+    Raises SpecError if a spec is wrong, or if they differ in what the cells of one experiment share."""
+    one, other = reading.load(first), reading.load(second)
+    if first.resolve().parent != second.resolve().parent:
+        hint = f"Move it into {first.parent}: relative paths start at the folder of the specs."
+        raise SpecError("is in another folder than the spec that it is compared with", file=str(second), hint=hint)
+    written = [tomllib.loads(spec.text) for spec in (one, other)]
+    _refuse_other_experiment(written[0], written[1], second)
+    text = _text(one, other, [first.stem, second.stem], written)
+    return reading.parse(text, str(first))
+
+
+def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path) -> None:
+    for name in (*keys.HEADER, keys.FLEET, "factors", "exclude"):
+        if name not in _OF_THE_FIRST and first.get(name) != second.get(name):
+            hint = "Write the same into both specs: only the tables of a cell may differ, such as [target] or [layout]."
+            raise SpecError("differs from the spec that it is compared with", file=str(file), key=name, hint=hint)
+    for table in _NAMED_TABLES:
+        for name in sorted(first.get(table, {}).keys() ^ second.get(table, {}).keys()):
+            hint = f"Declare the same {table} in both specs; layout says which of them a cell uses."
+            raise SpecError("only one of the two specs has it", file=str(file), key=f"{table}.{name}", hint=hint)
+    if FACTOR in first.get("factors", {}):
+        hint = "Give that factor another name."
+        raise SpecError("is the name of the factor that stands for the two specs", key=f"factors.{FACTOR}", hint=hint)
+
+
+def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:
+    """The experiment as a spec: what is the same in both, and a level for what each has of its own."""
+    first = written[0]
+    cells = [dict(_leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
+    same = {place: value for place, value in cells[0].items() if place in cells[1] and cells[1][place] == value}
+    own = [{".".join(place): value for place, value in cell.items() if place not in same} for cell in cells]
+    if not any(own):
+        raise SpecError(
+            "says the same as the other spec", file=other.source, hint="Change there what is to be compared."
+        )
+    levels = [{"label": name, **sets} for name, sets in zip(names, own, strict=True)]
+    header = {
+        **{name: first[name] for name in keys.HEADER if name in first},
+        "name": f"{one.name}-against-{other.name}"[:_LONGEST_NAME].rstrip("._-"),
+        "order": "randomised",
+    }
+    of_the_first = {name: first[name] for name in ("labels", keys.FLEET, "exclude") if name in first}
+    return "\n".join([
+        f"# {names[0]} against {names[1]}: what differs between the two is the factor {FACTOR}.",
+        *(_line((name,), value) for name, value in header.items()),
+        *(_line(place, value) for place, value in (same | _declared(first, same)).items()),
+        *(_line((name,), value) for name, value in of_the_first.items()),
+        *(_line(("factors", name), value) for name, value in {FACTOR: levels, **first.get("factors", {})}.items()),
+        "",
+    ])  # fmt: skip
+
+
+def _declared(spec: keys.Tables, same: Iterable[_Place]) -> dict[_Place, Any]:
+    """The volumes and drives of which the two have nothing in common but the name."""
+    there = {place[:2] for place in same}
+    names = ((table, name) for table in _NAMED_TABLES for name in spec.get(table, {}))
+    return {place: {} for place in names if place not in there}
+
+
+def _leaves(table: Mapping[str, Any], above: _Place = ()) -> Iterator[tuple[_Place, Any]]:
+    """Every key below a table with its value; a table without keys is its own value."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def _line(place: _Place, value: Any) -> str:
+    return f"{'.'.join(map(json.dumps, place))} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{ " + ", ".join(_line((name,), inside) for name, inside in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(value)
