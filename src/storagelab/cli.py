@@ -57,6 +57,10 @@ AllowCommandsOption = Annotated[
     bool,
     typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
 ]
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
+]
 DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -66,6 +70,7 @@ DEFAULT_RESULTS = Path("results")
 def plan_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
+    against: AgainstOption = None,
     all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
     allow_commands: AllowCommandsOption = False,
     pilot: Annotated[
@@ -81,7 +86,7 @@ def plan_(
     """
     from storagelab.verbs import plan
 
-    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot)
+    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot, second=against)
 
 
 @app.command("run")
@@ -94,12 +99,7 @@ def run_(
         typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
     allow_commands: AllowCommandsOption = False,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against", metavar="SPEC", help="Run a second spec in turns with the first, to compare like with like."
-        ),
-    ] = None,
+    against: AgainstOption = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
     ] = False,

@@ -22,6 +22,11 @@ _Place = tuple[str, ...]
 """A key by the names of its tables and its own."""
 
 
+def load(spec: Path, second: Path | None) -> Experiment:
+    """The experiment of one spec, or of two. Raises SpecError."""
+    return reading.load(spec) if second is None else against(spec, second)
+
+
 def against(first: Path, second: Path) -> Experiment:
     """The experiment that compares the two specs like with like. Its runs are in a random order, whatever the specs say.
     Raises SpecError if a spec is wrong, or if they differ in what the cells of one experiment share."""
@@ -32,7 +37,7 @@ def against(first: Path, second: Path) -> Experiment:
     written = [tomllib.loads(spec.text) for spec in (one, other)]
     _refuse_other_experiment(written[0], written[1], second)
     text = _text(one, other, [first.stem, second.stem], written)
-    return reading.parse(text, str(first))
+    return reading.parse(text, str(first.with_name(f"{first.stem} against {second.name}")))
 
 
 def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path) -> None:

@@ -12,13 +12,21 @@ from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling
 from storagelab.run.estimate import estimate
 from storagelab.run.store import NothingStored, Store
-from storagelab.spec import matrix, reading
+from storagelab.spec import against, matrix
 from storagelab.targets import Preflight
 from storagelab.verbs.planning import look_at, site_of
 
 
-def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: bool, pilot: str | None = None) -> None:
-    experiment = reading.load(spec_file)
+def show(
+    spec_file: Path,
+    results: Path,
+    *,
+    every_run: bool,
+    allow_commands: bool,
+    pilot: str | None = None,
+    second: Path | None = None,
+) -> None:
+    experiment = against.load(spec_file, second)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     if experiment.fleet is not None:

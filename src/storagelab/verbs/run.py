@@ -17,8 +17,7 @@ from storagelab.report.words.race import course_text
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import matrix, reading
-from storagelab.spec.against import against
+from storagelab.spec import against, matrix
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet
@@ -45,8 +44,7 @@ class Asked(NamedTuple):
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Whether no run has failed."""
-    read = reading.load(spec_file) if asked.against is None else against(spec_file, asked.against)
-    experiment = read.model_copy(update={"race": asked.race})
+    experiment = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     plan, folder = matrix.expand(experiment), results / experiment.name
     here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
     here.racing(())  # refused before anything is touched
