@@ -153,13 +153,14 @@ def _has_folder(process: Path) -> bool:
 
 # --- shared memory ---------------------------------------------------------------------------------------------------
 #
-# Removes the shared memory of a PostgreSQL server that was killed: nobody else does, as its folder is removed, too.
+# Removes the shared memory of a PostgreSQL server that was killed.
 #
-# A server that starts on the same data folder would do the same. The file postmaster.pid names its process, which has made
-# one System V segment. The header of that segment names the data folder by device and inode, and the control segment of
-# dynamic shared memory, which lists the others. A server that was killed as it started may have left the header empty, and
-# the segment's number unwritten in postmaster.pid. So the segment is found by the process that made it.
-# Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
+# A server that starts on the same data folder would do that, but storagelab removes the folder. The file postmaster.pid
+# names its process, which has made one System V segment. The header of that segment names the data folder by device and
+# inode, and the control segment of dynamic shared memory, which lists the others. A server that was killed as it
+# started may have left the header empty, and the segment's number unwritten in postmaster.pid. So the segment is found
+# by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to
+# 18.
 
 
 _PID_FILE = "postmaster.pid"
