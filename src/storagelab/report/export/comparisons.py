@@ -18,7 +18,7 @@ from storagelab.report.words.table import Paper
 def pair_json(
     findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper
 ) -> str:
-    """Two cells: every step uncut, the devices, the crowds, the reasons, and the sentence."""
+    """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence."""
     document: dict[str, object] = {
         "schema": SCHEMA,
         "experiment": findings.experiment,
@@ -54,7 +54,9 @@ def _step(step: Step) -> dict[str, object]:
 
 
 def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
-    """Campaigns against the first: every matched layout, what has no match, and what differs in how they were made."""
+    """Campaigns against the first: every matched layout, the layouts without a match, and how the campaigns were
+    made differently.
+    """
     return _text(
         {
             "schema": SCHEMA,
