@@ -1,9 +1,9 @@
 """Finds the disks under a folder, as the kernel shows them.
 
-folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
+    folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. What can't
-be read (not Linux, no /sys, a container) is empty, never an exception.
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Whatever can't
+be read (no Linux, no /sys, a container) is empty, never an exception.
 """
 
 from __future__ import annotations
@@ -229,6 +229,7 @@ def _integer(path: Path) -> int | None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Is the disk what it seems to be?
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def is_in_memory(mount: Mount | None, stack: tuple[str, ...]) -> bool:

@@ -1,10 +1,10 @@
 """Wait statistics in one form for every engine, and their arithmetic. Pure.
 
-A target returns raw counts: `SampledWaits` if the engine only shows what each session waits for *now*, `CountedWaits`
-if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those into the nine
-columns that DBAs know. Everywhere
+A target returns raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
+`CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
+into the nine columns that DBAs know. Everywhere
 
-wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
+    wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
 
 An unknown split is None, never 0.
 """

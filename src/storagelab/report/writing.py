@@ -1,9 +1,10 @@
 """Writes a report, in any of its forms.
 
-write_report(folder, ...)                report.html in the experiment's results folder render("md", ...)
-the same findings in another form, as text write_charts(None, folder, "png", ...)   each chart as a file
-write_chart("waits", file, ...)          one of them write(file, content)                     any of these, wherever the
-name leads
+write_report(folder, ...)                report.html in the experiment's results folder
+render("md", ...)                        the same findings in another form, as text
+write_charts(None, folder, "png", ...)   each chart as a file
+write_chart("waits", file, ...)          one of them
+write(file, content)                     any of these, wherever the name leads
 """
 
 from __future__ import annotations

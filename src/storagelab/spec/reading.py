@@ -202,6 +202,7 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The content by which two specs are compared.
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:

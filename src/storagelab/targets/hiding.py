@@ -1,11 +1,11 @@
-"""Hides everything that could reveal how to reach a server: a password may stand anywhere in a DSN, even in the
+"""Hides everything that could reveal how to reach a server: a password may stand anywhere in a DSN, even in a
 wrong place.
 
-postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
-postgresql://me:password/           "password" is the port
+    postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
+    postgresql://me:password/           "password" is the port
 
-So in messages of drivers and servers, every piece of the DSN is hidden: of its authority as a rule, and of the whole
-DSN where it is not of the plain form.
+So in messages of drivers and servers, every piece of the DSN is hidden: of its authority as a rule, and of the whole DSN
+where it is not of the plain form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Defines a chart: its rows, drawing and caption, and its content as a table and in words.
 
-Chart(...)                  one chart, in a module of `charts` chart.of(findings, runs)    the chart of one experiment,
-or None if it has no data
+Chart(...)                  one chart, in a module of `charts`
+chart.of(findings, runs)    the chart of one experiment, or None if it has no data
 """
 
 from __future__ import annotations

@@ -153,6 +153,7 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How cells were set up
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:

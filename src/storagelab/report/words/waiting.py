@@ -218,6 +218,7 @@ def _effect_between(findings: Findings, move: _Move) -> Effect | None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Around a wait table
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:

@@ -204,6 +204,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Two cells as a short report
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:

@@ -1,7 +1,6 @@
-"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server
-allows.
+"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server allows.
 
-mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
+    mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
 A password belongs only in the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
 """
