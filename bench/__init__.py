@@ -1,1 +1,1 @@
-"""What storagelab itself costs, as medians of paired ratios taken in one run: `make bench`."""
+"""What storagelab itself costs, as medians of paired ratios measured in one run: `make bench`."""

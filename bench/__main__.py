@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
-"""Only on request: they measure no cost, and take long."""
+"""Measured only on request: these take long, and show no cost."""
 
 
 _CASES = {
@@ -119,7 +119,7 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
 
 
 def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
-    """Each round runs watched, by the server's own client alone, and unwatched."""
+    """In each round, one run is watched, one is made by the server's own client alone, and one is unwatched."""
     shares = []
 
     def ours(*, waits: bool = True) -> float:
@@ -171,16 +171,16 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _between_runs(folder: Path) -> Iterator[Figure]:
-    """Time outside a run's set-up, load and teardown."""
+    """Time outside a run's set-up, load and clean-up."""
     from bench import overhead
 
     outside_ms, inside_ms = overhead.between_runs_ms(folder, runs=8)
     yield Figure(
         "between two runs (choose, store, show)", outside_ms, "ms", "below 50 ms", outside_ms < 50,
-        remark="median over runs; set-up, load, checkpoints and teardown apart",
+        remark="median over runs; without set-up, load, checkpoints and clean-up",
     )  # fmt: skip
     yield Figure(
-        "inside a run beside set-up, load, checkpoints and teardown", inside_ms, "ms", "for the record", None,
+        "inside a run, without set-up, load, checkpoints and clean-up", inside_ms, "ms", "for the record", None,
         remark="opening 16 connections, counting 480,000 rows, reading back, counters",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Draws pairs of campaigns with a known truth, to see what a comparison says of them.
+"""Draws pairs of campaigns with a known truth, to check what a comparison says about them.
 
 Noise applies to the log time, 3 % from run to run.
 """
@@ -26,7 +26,7 @@ def normal(rng: Rng, cells: int, runs: int) -> Matrix:
     return rng.normal(0, NOISE, (cells, runs))
 
 
-def with_round_luck(rng: Rng, cells: int, runs: int) -> Matrix:
+def with_round_effects(rng: Rng, cells: int, runs: int) -> Matrix:
     """Each round is some 5 % faster or slower for all its cells."""
     return normal(rng, cells, runs) + rng.normal(0, LUCK, (1, runs))
 
@@ -42,7 +42,7 @@ def heavy_tails(rng: Rng, cells: int, runs: int) -> Matrix:
 
 
 def campaign(log_s: Matrix) -> Any:
-    """A campaign of these log times, with nothing but what a comparison asks for."""
+    """A campaign with these log times, and nothing else except what a comparison needs."""
     cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
     return SimpleNamespace(
         name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"),
@@ -57,7 +57,7 @@ def drawn(rng: Rng, kind: Noise, cells: int, runs: int, slower: float = 1.0, noi
 
 
 def differs(found: Compare) -> bool:
-    """Whether anything is said to differ."""
+    """Whether the comparison states any difference."""
     return found.differs or any(one.differs for one in found.matched)
 
 
@@ -74,15 +74,15 @@ CASES: Mapping[str, Callable[[Rng, int], bool]] = {
     "equal, 1 x 5: they differ": _equal(normal, 1, 5),
     "equal, 8 x 5: they differ": _equal(normal, 8, 5),
     "equal, 8 x 5, the second 4 times as noisy: they differ": _equal(normal, 8, 5, 4),
-    "equal, 8 x 5, rounds 5 % apart by chance: they differ": _equal(with_round_luck, 8, 5),
-    "equal, 2 x 5, rounds 5 % apart by chance, the second 3 times as noisy: they differ": _equal(with_round_luck, 2, 5, 3),
+    "equal, 8 x 5, rounds 5 % apart by chance: they differ": _equal(with_round_effects, 8, 5),
+    "equal, 2 x 5, rounds 5 % apart by chance, the second 3 times as noisy: they differ": _equal(with_round_effects, 2, 5, 3),
     "equal, 16 x 5, one layout 5 times as noisy: they differ": _equal(one_noisy, 16, 5),
     "equal, 16 x 3, heavy tails: they differ": _equal(heavy_tails, 16, 3),
     "5 % slower, 8 x 5: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.05),
     "5 % slower, 8 x 5: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.05),
     "equal, 8 x 5: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.0),
     "10 % slower, 8 x 5: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.10),
-    "equal, rounds 5 % apart by chance: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.0, with_round_luck),
-    "20 % slower, rounds 5 % apart by chance: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.20, with_round_luck),
+    "equal, rounds 5 % apart by chance: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.0, with_round_effects),
+    "20 % slower, rounds 5 % apart by chance: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.20, with_round_effects),
 }  # fmt: skip
-"""What is drawn, and asked of it."""
+"""What is drawn, and which statement is checked."""

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 ARTICLE_A = ROOT / "experiments" / "multiple-data-files.toml"
 SCALE, SMALLEST, WORKERS = 256, 1000, 2
 STARTING = 5
-"""So many runs don't count: the worker loads its programs."""
+"""This many runs don't count: the worker is still loading its programs."""
 STAND_INS, PROCESSES = 64, 4
 SETTLING_S, WATCHED_S, IN_WORK_S = 12.0, 60.0, 8.0
 _LOCAL = "127.0.0.1"
@@ -95,8 +95,9 @@ def _times(runs: Iterable[Run]) -> list[tuple[float, float]]:
 
 
 def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
-    """The seconds from when two runs were first made at once, and the runs begun since: without the time in which
-    processes come up."""
+    """The seconds since two runs were first made at once, and the runs begun since then; without the time in which
+    processes start.
+    """
     times = _times(runs)
     since = next((later for (_, ended), (later, _) in itertools.pairwise(times) if later < ended), times[0][0])
     begun = [run for run in runs if datetime.fromisoformat(run.started_at).timestamp() >= since]
@@ -104,7 +105,7 @@ def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
 
 
 def digest(runs: tuple[Run, ...]) -> str:
-    """Of all that was measured, without the time that it took here."""
+    """A digest of everything measured, except the time that it took here."""
     digest = hashlib.sha256()
     for run in sorted(runs, key=lambda run: run.sequence):
         assert run.measurement is not None
@@ -117,8 +118,10 @@ def digest(runs: tuple[Run, ...]) -> str:
 
 
 def _batches(folder: Path, experiment: Experiment) -> Iterator[Figure]:
-    """With a batch for each run and one worker, so that it and its client have a core each: the time of the worker beside its
-    runs; and the CPU time of all processes, client and scheduler included, that batches of several runs do without."""
+    """Makes a batch for each run with one worker, so that it and its client have a core each. Measures the time of
+    the worker outside its runs, and the CPU time of all processes, including client and scheduler, that batches of
+    several runs save.
+    """
     _, few, few_cpu_s = _with_cpu_time(folder, experiment)
     with mock.patch.object(loop, "_BUDGET_S", 0.0):
         single, many, cpu_s = _with_cpu_time(folder, experiment)
@@ -136,7 +139,9 @@ def _batches(folder: Path, experiment: Experiment) -> Iterator[Figure]:
 
 
 def _with_cpu_time(folder: Path, experiment: Experiment) -> tuple[tuple[Run, ...], int, float]:
-    """All runs, made by a cluster, in how many batches, and the CPU time of this process and the cluster's."""
+    """Makes all runs on a cluster; returns the number of batches, and the CPU time of this process and the
+    cluster's.
+    """
     before, sent = _cpu_s(), list[Batch | None]()
     assign = Schedule.assign
 
@@ -248,7 +253,7 @@ def _slept(folder: Path, experiment: Experiment, plan: Plan, address: str, watch
 
 @contextlib.contextmanager
 def _stand_ins(folder: Path) -> Iterator[str]:
-    """The address of a scheduler with so many workers that sleep."""
+    """The address of a scheduler with this many workers that only sleep."""
     with socket.socket() as asking:
         asking.bind((_LOCAL, 0))
         port = asking.getsockname()[1]

@@ -1,6 +1,8 @@
-"""What a campaign on four workers survives: a bad network, bad workers and bad clients. Each host is a network namespace.
+"""What a campaign on four workers survives: a bad network, bad workers and bad clients. Each host is a network
+namespace.
 
-Every campaign must end with the results of one that was made here, and with nothing run that a worker or client sent.
+Every campaign must end with the same results as one made here, and nothing that a worker or client sent may be
+executed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ rows_per_connection = 500_000
 """
 DELAY_S, LOSS = 0.2, 0.05
 AHEAD_S = 86_400
-"""How far a worker's clock is off."""
+"""How far a worker's clock is wrong."""
 _HANG = "10s"
 _PATIENCE_S = 1200.0
 _KNOCK = """
@@ -62,7 +64,7 @@ def figures(folder: Path) -> Iterator[Figure]:
 
 
 class _Hosts:
-    """A scheduler, workers with certificates, and the machine of the user, each on a network of its own."""
+    """A scheduler, workers with certificates, and the user's machine, each on its own network."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +97,7 @@ class _Hosts:
         )  # fmt: skip
 
     def add(self, name: str, *words: str, **environment: str) -> None:
-        """Start a worker, in the place of the one that was there, and wait until the scheduler knows it."""
+        """Start a worker, replacing the earlier one of that name, and wait until the scheduler knows it."""
         self.end(name)
         log, known = self.folder / f"{name}.log", f"Register worker addr: tls://{self.network.address_of[name]}:"
         before = self._said_by_scheduler(known)
@@ -172,7 +174,7 @@ class _Hosts:
         )  # fmt: skip
 
     def _freeze(self, results: Path) -> None:
-        """Stop the last worker once some runs are stored; it stays so until the campaign is over."""
+        """Stops the last worker once some runs are stored; it stays stopped until the campaign has ended."""
         while _stored(results) < RUNS // 8:
             time.sleep(0.1)
         self.running[WORKERS[-1]].send_signal(signal.SIGSTOP)
@@ -193,7 +195,9 @@ class _Hosts:
     # --- clients -----------------------------------------------------------------------------------------------------
 
     def _knocks(self) -> Iterator[Figure]:
-        """Clients that hold no certificate, or another authority's, and one that holds one: that one is let in."""
+        """Clients without a certificate, or with another authority's, and one with a valid certificate, which is
+        accepted.
+        """
         others = _certified(self.folder / "others")
         ours, plain = self.settings, self.address.replace("tls", "tcp")
         for name, address, keys, is_let_in in (

@@ -1,4 +1,4 @@
-"""Draws random experiments with a known truth, to see what the statistics say of them.
+"""Draws random experiments with a known truth, to check what the statistics say about them.
 
 In an A/A experiment no cell differs from another, so any difference that a report states is false. Runs are in the
 random order that `matrix` makes. Noise applies to the log time, 3 % from run to run.
@@ -126,7 +126,7 @@ KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is said of them
+# What the statistics say about them
 # ---------------------------------------------------------------------------------------------------------------------
 
 

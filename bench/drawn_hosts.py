@@ -1,7 +1,7 @@
-"""Draws campaigns of several hosts with a known truth, to see what a report says of them.
+"""Draws campaigns of several hosts with a known truth, to check what a report says about them.
 
-Hosts differ by 20 % in how fast they are (one sd), whatever the layout; with an `interaction`, each layout is by that much
-faster or slower on each host. Noise is 3 % from run to run, and each round is 2 % faster or slower for all.
+The speed of hosts differs by 20 % (one sd), whatever the layout. With an `interaction`, each layout is also faster or
+slower on each host by that share. Noise is 3 % from run to run, and each round is 2 % faster or slower for all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZES = ((2, 2, 5), (3, 2, 5), (3, 8, 2), (4, 8, 3), (6, 5, 1), (8, 8, 2))
 
 @dataclass(frozen=True)
 class Said:
-    """What a report says, and the fit that it rests on."""
+    """What a report says, and the fit on which it is based."""
 
     statements: Statements
     fitted: stats.Fit
@@ -36,7 +36,7 @@ class Said:
 
 
 def draw(rng: Rng, size: tuple[int, int, int], interaction: float, lost: int = 0) -> list[Matrix]:
-    """The log times of each host, as cells x rounds; the last host lost so many rounds."""
+    """The log times of each host, as cells x rounds; the last host lost this many rounds."""
     machines, cells, rounds = size
     return [
         rng.normal(0, HOSTS)
@@ -48,7 +48,7 @@ def draw(rng: Rng, size: tuple[int, int, int], interaction: float, lost: int = 0
 
 
 def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
-    """As a report does, with the rounds of all hosts in one matrix."""
+    """Does what a report does, with the rounds of all hosts in one matrix."""
     log_s = np.hstack(list(of_hosts))
     cells, rounds = log_s.shape
     of = design(cells, rounds, seed=number % 20)
@@ -67,7 +67,7 @@ def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
 
 
 def pooled(of_hosts: Sequence[Matrix], number: int = 0) -> Statements:
-    """What would be said of the same runs if rounds were those of one host."""
+    """What would be said about the same runs if all rounds were made by one host."""
     log_s = np.hstack(list(of_hosts))
     of = design(*log_s.shape, seed=number % 20)
     return state(of.experiment.factors, of.plan, stats.fit(log_s), [0] * len(log_s))
@@ -82,10 +82,11 @@ class Case(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Of drawn campaigns without a difference: those in which one is stated, and intervals that hold the truth.
+    """Counts over drawn campaigns without a difference: those in which one is stated, and intervals that contain the
+    truth.
 
-    `means` = of a layout's mean time on hosts like these; `ratios` = of the ratio of two layouts, in campaigns of two;
-    `scatters` = of how far ratios differ from host to host. None where there is no such interval.
+    `means`: of a layout's mean time on hosts like these. `ratios`: of the ratio of two layouts, in campaigns of two.
+    `scatters`: of how much ratios vary from host to host. None if there is no such interval.
     """
 
     false: int
@@ -115,7 +116,7 @@ def _ratio(of_hosts: Sequence[Matrix]) -> Estimate | None:
 
 
 def _holds(estimate: Estimate | None, truth: float) -> bool:
-    """Whether the interval holds the truth."""
+    """Whether the interval contains the truth."""
     known = estimate is not None and estimate.low is not None and estimate.high is not None
     return known and estimate.low <= truth <= estimate.high
 
@@ -133,8 +134,9 @@ def _false_if_pooled(size: tuple[int, int, int], interaction: float) -> Callable
 
 
 def _one_host_slower(rng: Rng, slower: float, apart: float = 0.0) -> list[Matrix]:
-    """Three like hosts with three rounds of eight cells each; the third takes longer. All cells but the first take longer by
-    `apart`."""
+    """Three equal hosts with three rounds of eight cells each; the third takes longer. All cells except the first
+    take longer by `apart`.
+    """
     drawn = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(3)]
     drawn[2] += math.log1p(slower)
     for one in drawn:

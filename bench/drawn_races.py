@@ -1,7 +1,7 @@
-"""Draws races with a known truth: who is lost, what it costs, and who wins.
+"""Draws races with a known truth, to check which layouts are lost, how many runs they take, and who wins.
 
-A race is made as `run --find-best` makes it, in rounds of a random order, and looked at by the same code. Noise applies to
-the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
+A race is made as `run --find-best` makes it, in rounds of a random order, and evaluated by the same code. Noise applies
+to the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def equal(layouts: int, repetitions: int = 5) -> Truth:
 
 
 def article(name: str, *, own_noise: bool) -> Truth:
-    """The layouts of a simulated article, as far apart as there."""
+    """The layouts of a simulated article, with the same distances between them."""
     with (Path(__file__).parent / "articles.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == name]
     sds = np.array([float(row["sd"]) for row in rows])
@@ -57,7 +57,7 @@ def article(name: str, *, own_noise: bool) -> Truth:
 
 
 Noise = Callable[[Rng, Vector, Vector], Vector]
-"""The noise of runs from the sd of each and its place in the full design's order, 0 to 1 or beyond."""
+"""The noise of runs, from the sd of each and its place in the full design's order (0 to 1 or beyond)."""
 
 
 def _normal(rng: Rng, sds: Vector, at: Vector) -> Vector:  # noqa: ARG001
@@ -101,7 +101,7 @@ class Race:
 
 
 def race(truth: Truth, kind: str, rng: Rng, *, within: float = 0.0, runs: int | None = None) -> Race:
-    """A race over the full design's rounds or, given a number of runs, until these are spent."""
+    """A race over the full design's rounds or, given a number of runs, until these are made."""
     sds = truth.sds.copy()
     if kind == NOISY:
         sds[truth.best] *= _TIMES_NOISIER

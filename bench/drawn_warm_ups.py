@@ -1,8 +1,9 @@
-"""Draws series of throughput whose settling times are known, to see when the rule for `warm_up = "auto"` lets them count.
+"""Draws series of throughput with known settling times, to check when the rule for `warm_up = "auto"` lets them
+count.
 
-A series is its true level, which climbs to 1, falls to 1 or stays there; one kind has a saw-tooth as checkpoints make it.
-Noise is 1 to 15 % of a second's throughput, with an autocorrelation of 0, 0.3 or 0.7. How long a level takes is drawn in
-relation to the part that counts.
+A series is its true level, which climbs to 1, falls to 1 or stays there; one kind has a saw-tooth such as checkpoints
+cause. Noise is 1 to 15 % of a second's throughput, with an autocorrelation of 0, 0.3 or 0.7. The settling time is drawn
+in relation to the part that counts.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ LEVELS: Mapping[str, Callable[[Rng, Numbers, Numbers, float], Numbers]] = {
     "climbs below a saw-tooth": _climbs,
     "steps up after 15 to 60 s": lambda rng, at, height, _s: 1 - height * (at < rng.uniform(15, 60, (len(height), 1))),
 }
-"""How true levels go; the last can't be seen before it happens."""
+"""How true levels change; the last can't be seen before it happens."""
 SAW_TOOTH = "climbs below a saw-tooth"
 UNSEEN = "steps up after 15 to 60 s"
 
 
 class Judged(NamedTuple):
-    """Of drawn runs: which were let count as settled, after how many seconds, after how many their level really had settled;
-    and as shares, how far it moved over the counted part, and how far it was from its end when that began."""
+    """For drawn runs: which were counted as settled, after how many seconds, and after how many seconds the level
+    really had settled; and as shares, how much the level changed over the counted part, and how far it was from its
+    end when that part began.
+    """
 
     settled: NDArray[np.bool_]
     began_s: NDArray[np.int_]
@@ -68,12 +71,12 @@ class Judged(NamedTuple):
 
     @property
     def too_early(self) -> float:
-        """The share of runs that count as settled while their level still moves by 2 % or more."""
+        """The share of runs that count as settled while their level still changes by 2 % or more."""
         return float((self.settled & (self.moved >= counting.BAND)).mean())
 
     @property
     def away_from_end(self) -> float:
-        """The share of runs that count as settled 2 % or more away from where their level ends, however late."""
+        """The share of runs that count as settled while their level is 2 % or more away from its end, however late."""
         return float((self.settled & (self.away >= counting.BAND)).mean())
 
     @property
@@ -82,12 +85,12 @@ class Judged(NamedTuple):
 
     @property
     def waited_s(self) -> float:
-        """The median time from settling to being let count."""
+        """The median time between settling and counting as settled."""
         return float(np.median((self.began_s - self.truly_s)[self.settled])) if self.settled.any() else math.nan
 
 
 def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
-    """Draw `number` runs whose true levels are of this kind, and judge each second by second."""
+    """Draws `number` runs whose true levels are of this kind, and judges each second by second."""
     rng = np.random.default_rng(seed)
     limit_s = round(Pgbench(duration_s=counted_s, warm_up_s="auto").longest_warm_up_s)
     at = np.arange(limit_s + counted_s, dtype=float)
@@ -113,7 +116,7 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
 
 
 def _began(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
-    """The second after which each run is let count; -1 if it never is."""
+    """The second after which each run counts as settled; -1 if it never does."""
     began_s = np.full(len(rates), -1)
     for second in range(counting.LEAST_S, rates.shape[1] + 1):
         waiting = np.flatnonzero(began_s < 0)

@@ -11,7 +11,9 @@ from scipy.stats import bootstrap
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the bench's table. `low` and `high` are a 95 % interval, None where the figure is a single measurement."""
+    """One line of the bench's table. `low` and `high` are a 95 % interval; None if the figure is a single
+    measurement.
+    """
 
     what: str
     value: float
@@ -24,7 +26,7 @@ class Figure:
 
 
 def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], float]) -> list[float]:
-    """`one() / other()`, measured side by side; who goes first alternates, so that drift favours nobody."""
+    """`one() / other()`, measured side by side. Which one goes first alternates, so that drift favours neither."""
     ratios = []
     for number in range(pairs):
         if number % 2:
@@ -38,8 +40,9 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
 
 
 def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float, ...]]:
-    """The results of each of `ways`, measured side by side in every round; who goes first rotates, so drift favours
-    nobody."""
+    """The results of each of `ways`, measured side by side in every round. Which one goes first rotates, so that
+    drift favours none.
+    """
     found = []
     for number in range(count):
         order = [(number + turn) % len(ways) for turn in range(len(ways))]

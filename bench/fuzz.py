@@ -97,11 +97,11 @@ _MEASURED = """
     "layout.data_files" = [1, 2]
     """
 _WORTH_A_SERVER = 50
-"""From this many stores on, some hold runs on a real server, which observe more."""
+"""From this many stores on, some contain runs on a real server, which record more."""
 
 
 class Said(NamedTuple):
-    """The outcome of a command; `code` is None if it had to be killed, and negative if that signal ended it."""
+    """The outcome of a command. `code` is None if the command had to be killed, and negative if a signal ended it."""
 
     code: int | None
     out: str
@@ -134,8 +134,9 @@ def by_process(words: Sequence[str], folder: Path) -> Said:
 
 
 def in_process(words: Sequence[str], folder: Path) -> Said:
-    """The same in a fork of this process, which has everything loaded: thirty times as fast, and an abort ends only the
-    fork."""
+    """Runs the command in a fork of this process, which has everything loaded: thirty times as fast, and an abort
+    ends only the fork.
+    """
     out, err = folder / ".out", folder / ".err"
     child = os.fork()
     if child == 0:
@@ -215,11 +216,12 @@ def specs(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broke
 
 
 def stores(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broken]:
-    """Runs every reading verb on `count` broken small stores, and `run`, which must not change a store that it
-    refuses."""
+    """Runs every reading verb on `count` broken small stores, and also `run`, which must not change a store that it
+    refuses.
+    """
     bases = [_made(folder, name, text) for name, text in _BASES.items()]
     if count >= _WORTH_A_SERVER:
-        folder.chmod(0o755)  # the server must get in
+        folder.chmod(0o755)  # the server must be able to enter
         bases.append(_made(folder, "measured", _MEASURED))
     for number in range(count):
         chance = Random(f"{seed}/store/{number}")

@@ -1,8 +1,8 @@
-"""`--only known-answers`: real servers on volumes of known speed, so that what a layout gains is arithmetic.
+"""`--only known-answers`: real servers on volumes of known speed, so that arithmetic tells what a layout gains.
 
-Each volume is throttled to so many requests a second (`throttled`). A run can't be shorter than the requests that were
-counted on a volume take at its limit, and where nothing else holds a server back it is hardly longer. So of every layout the
-least time is known, and with it which layouts are fastest, by which ratio, and which volume makes the others slower. A
+Each volume is throttled to a number of requests a second (`throttled`). A run can't be shorter than its requests on a
+volume take at that limit, and if nothing else slows the server down, it is hardly longer. So the least time of every
+layout is known, and with it which layouts are fastest, by which ratio, and which volume slows the others down. A
 campaign is right if storagelab says the same three things.
 """
 
@@ -36,16 +36,18 @@ from storagelab.run.stored import Stored
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
-"""Expected ratios of time below which two layouts must not be told apart, and from which on they must."""
+"""Expected ratios of time: below the first, two layouts must not be told apart; from the second on, they must."""
 GOAL = 0.95
 SLICE_S = 0.1
-"""The kernel deals requests out in slices of this length: a run may begin with the rest of one, or wait for the next."""
+"""The kernel admits requests in time slices of this length: a run may begin with the rest of one, or wait for the
+next.
+"""
 _COUNTED = {"read_iops": "reads", "write_iops": "writes", "read_bps": "read_bytes", "write_bps": "write_bytes"}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where data and log go."""
+    """Where data and log are."""
 
     label: str
     data: tuple[str, ...]
@@ -54,7 +56,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Kind:
-    """A campaign: volumes of known speed and the layouts on them. With `then`, the campaign is made again at other speeds."""
+    """A campaign: volumes of known speed and the layouts on them. With `then`, the campaign is repeated at other
+    speeds.
+    """
 
     name: str
     speeds: Mapping[str, Speed]
@@ -64,8 +68,9 @@ class Kind:
 
 
 class Load(NamedTuple):
-    """How an engine is made to ask its volumes for more than they allow, with little work for CPUs. `each` = what of the work
-    is counted for each connection, and how many of it."""
+    """How an engine is made to request more from its volumes than they allow, with little work for CPUs. `each`:
+    which part of the work is counted for each connection, and how much of it.
+    """
 
     engine: str
     settings: str
@@ -75,7 +80,7 @@ class Load(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of a campaign: the runs of each layout, and the work of each connection."""
+    """The size of a campaign: the runs of each layout, and the work of each connection."""
 
     repetitions: int
     amount: int
@@ -90,9 +95,10 @@ LOADS = {
         "rows_per_connection",
         1_200,
     ),
-    # One connection commits each row: several would share writes by chance. Pages stay in memory, as MariaDB writes them
-    # when it sees fit: only its log is arithmetic. Once a second the server writes the log by a thread of its own, and a
-    # commit in a procedure that meets it goes on without waiting: later commits then share its writes, for the whole run.
+    # With one connection, every row is a commit: several connections would share writes by chance. Pages stay in
+    # memory, as MariaDB writes them at times of its own: only its log can be computed. Once a second a thread of the
+    # server writes the log, and a commit in a procedure that coincides with it goes on without waiting: later commits
+    # then share its writes, for the whole run.
     "mariadb": Load(
         "mariadb",
         'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "32M", innodb_log_file_size = "64M", '
@@ -101,8 +107,8 @@ LOADS = {
         "rows_per_connection",
         300,
     ),
-    # The accounts are thirty times as large as the buffers: nearly every transaction reads a page of the table and one of
-    # its index. The number of transactions is fixed, so that requests and not seconds are counted.
+    # The accounts are thirty times as large as the buffers: nearly every transaction reads a page of the table and one
+    # of its index. The number of transactions is fixed, so that requests and not seconds are counted.
     "pgbench": Load(
         "postgres",
         'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB"',
@@ -178,8 +184,9 @@ class Judged:
 
 
 def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 5, amount: int | None = None) -> Judged:
-    """Makes one campaign in `folder`, and judges what storagelab says of it. `amount` of work of each connection, if not the
-    usual."""
+    """Makes one campaign in `folder`, and judges what storagelab says about it. `amount` is the work of each
+    connection, if not the usual one.
+    """
     size = Size(repetitions, amount or LOADS[load].amount)
     with throttled.volumes(kind.speeds, folder / "volumes") as volumes:
         first = _run(load, kind, seed, volumes, folder / "first", size)
@@ -223,19 +230,19 @@ def _spec(load: Load, kind: Kind, seed: int, paths: Mapping[str, Path], size: Si
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is known, and what was said
+# What is known, and what storagelab said
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """The least time of a layout's mean run, to `SLICE_S`, and the volume whose limit makes it."""
+    """The least time of a layout's mean run, with an error of `SLICE_S`, and the volume whose limit causes it."""
 
     seconds: float
     volume: str
 
 
 def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
-    """How many times as long, and the least and the most that it may be."""
+    """How many times as long it takes, with the least and the most possible."""
     return (
         slow.seconds / fast.seconds,
         (slow.seconds - SLICE_S) / (fast.seconds + SLICE_S),
@@ -244,8 +251,9 @@ def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
 
 
 def known(runs: Sequence[Run], speeds: Mapping[str, Speed]) -> Known:
-    """From the requests that the kernel counted on each volume, and what each allows in a second. Reads and writes are
-    limited apart, so the volume with most to do in one of them decides."""
+    """What is known from the requests that the kernel counted on each volume, and the number that each allows in a
+    second. Reads and writes are limited separately, so the volume with the longest reads or writes decides.
+    """
     times = [_least(run, speeds) for run in runs]
     volumes = [one.volume for one in times]
     return Known(math.exp(fmean(math.log(one.seconds) for one in times)), max(set(volumes), key=volumes.count))
@@ -330,7 +338,9 @@ def _judged(
 
 
 def figures(folder: Path, campaigns: int, kept: Path | None, loads: Sequence[str] = tuple(LOADS)) -> Iterator[Figure]:
-    """So many campaigns of each load, each as soon as it is judged; those in the file `kept` are not made again."""
+    """This many campaigns of each load, each reported as soon as it is judged; those in the file `kept` are not
+    repeated.
+    """
     if reason := throttled.why_not():
         print(f"known answers are left out: {reason}")
         return

@@ -23,7 +23,7 @@ from storagelab.targets import Site
 
 CELLS, REPETITIONS = 2_000, 50
 _TOGETHER = 10
-"""Runs stored at once, as they come from a slice of a cluster."""
+"""The number of runs stored at once, as a cluster delivers them in a batch."""
 _SPEC = f"""
 name = "{{name}}"
 repetitions = {{repetitions}}
@@ -35,7 +35,7 @@ repetitions = {{repetitions}}
 
 
 def figures(folder: Path, cells: int) -> Iterator[Figure]:
-    """`cells` of 50 repetitions each."""
+    """Figures of `cells` cells with 50 repetitions each."""
     results = folder / "large"
     made = _made(results)
     experiment = _experiment(results, "large", cells // 10, REPETITIONS)
@@ -67,7 +67,7 @@ def _experiment(results: Path, name: str, rows: int, repetitions: int) -> Experi
 
 
 def _made(results: Path) -> list[Measurement]:
-    """What really made runs of small worlds measured."""
+    """What real runs of small worlds measured."""
     experiment = _experiment(results, "made", 2, 2)
     site = Site(experiment="bench", identity="1a46e000", spec_folder=results)
     with Store.writing(results / "made", experiment) as store:
@@ -76,7 +76,9 @@ def _made(results: Path) -> list[Measurement]:
 
 
 def _fill(place: Path, experiment: Experiment, made: Sequence[Measurement]) -> float:
-    """Store all runs of the experiment, each as one of those that were made, its time shifted at random. Runs a second."""
+    """Stores all runs of the experiment, each a copy of one that was really made, its time shifted at random.
+    Returns runs a second.
+    """
     plan, chance, storing_s = matrix.expand(experiment), random.Random(1), 0.0
     cells = {cell.cell_id: cell for cell in plan.cells}
     with Store.writing(place, experiment) as store:

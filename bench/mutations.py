@@ -38,12 +38,12 @@ _NAMES = (
 
 
 def _odd(chance: Random) -> Any:
-    """A copy, as the next steps may change it."""
+    """Returns a copy, as the next steps may change it."""
     return deepcopy(chance.choice(ODD))
 
 
 def mutate(document: Any, chance: Random) -> Any:
-    """A copy with one to three things wrong."""
+    """Returns a copy with one to three mistakes."""
     copy = json.loads(json.dumps(document))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         places = list(_places(copy))
@@ -137,7 +137,7 @@ def _value(value: Any) -> str:
 
 
 def torn(content: bytes, chance: Random) -> bytes:
-    """Bytes of a file, damaged in some other way."""
+    """The bytes of a file, damaged in some other way."""
     at, size = chance.randrange(len(content) + 1), chance.choice((1, 3, 40, 2000))
     return chance.choice((
         content[:at],
@@ -151,7 +151,7 @@ def torn(content: bytes, chance: Random) -> bytes:
 
 
 def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
-    """A broken copy of a spec, given as read and as written."""
+    """A broken copy of a spec, given both parsed and as text."""
     return (
         torn(text, chance) if chance.random() < 0.15 else toml(mutate(document, chance)).encode(errors="surrogatepass")
     )
@@ -201,7 +201,7 @@ def _json_wrong(file: Path, chance: Random) -> None:
 
 
 def _all_json_wrong(file: Path, chance: Random) -> None:
-    """The same change in every run, so that more than one run is lost."""
+    """Makes the same change in every run, so that more than one run is lost."""
     column = chance.choice(("levels", "config", "measurement", "measurement"))
     seed = chance.random()
     with _unlocked(file) as connection:
@@ -277,6 +277,6 @@ _STORES: tuple[tuple[str, Callable[[Path, Random], None]], ...] = (
 
 
 def fresh_copy(store: Path, place: Path) -> None:
-    """Puts the results folder `store` at `place`, whatever was there."""
+    """Puts a copy of the results folder `store` at `place`, and removes what was there."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(store, place)

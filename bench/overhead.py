@@ -29,12 +29,14 @@ class _Clock:
         pass
 
     def stored(self, run: Run) -> None:
-        # From the call until the run is stored, less the run itself.
+        # From the call until the run is stored, minus the run itself.
         self.gaps_s.append(time.perf_counter() - self._started - run.wall_s)
 
 
 def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
-    """Medians over `runs` runs, in ms: what the runner adds around a run, and what a run holds beside its parts."""
+    """Medians over `runs` runs, in ms: the time that storagelab adds around a run, and the time in a run outside its
+    parts.
+    """
     config = loads.config()
     plan = Plan(
         cells=(Cell(cell_id="c01", levels={}, config=config),),

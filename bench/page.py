@@ -1,4 +1,6 @@
-"""Measures how long a reader waits for a report's page: its first paint, and what follows a choice in its block of cells."""
+"""Measures how long a reader waits for a report's page: its first paint, and the response to a choice in its
+interactive table.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _TOOK = "performance.getEntriesByName('explore').map(one => one.duration)"
 
 
 def figures(folder: Path, times: int) -> Iterator[Figure]:
-    """Of a page of 100 cells and 5,000 runs; nothing where there is no browser."""
+    """Figures of a page of 100 cells and 5,000 runs; none without a browser."""
     program = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if program is None:
         return

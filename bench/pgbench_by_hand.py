@@ -41,7 +41,7 @@ def through(target: Composed[Any]) -> tuple[float, float, float]:
 
 
 def by_hand(target: Composed[Any]) -> tuple[float, float]:
-    """The same by the program alone, its log read afterwards."""
+    """The same by the program alone; its log is read afterwards."""
     system, server = target.system, target.server
     system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:
@@ -57,7 +57,7 @@ def by_hand(target: Composed[Any]) -> tuple[float, float]:
             seed=1,
         )
         begun = time.time()
-        subprocess.run(  # a session of its own, as storagelab's: the kernel shares cores out among sessions
+        subprocess.run(  # its own session, as storagelab does: the kernel divides cores among sessions
             command, env=reached.environment, check=True, capture_output=True, cwd=folder, start_new_session=True
         )
         found = pgbench.read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)

@@ -26,13 +26,14 @@ _LIMIT_SE = 2.0
 
 
 def apart(step: float, layouts: int = 16) -> Truth:
-    """Layouts each of which takes `step` of the fastest's time longer than the one before."""
+    """Layouts that each take longer than the one before, by `step` of the fastest's time."""
     return Truth(np.log1p(np.arange(layouts) * step), np.full(layouts, NOISE))
 
 
 class _Row(NamedTuple):
-    """What became of many races: how many lost a fastest layout, ended with the best alone or with another, and ended more
-    than the margin from the fastest; and the share of the full design's runs that they took."""
+    """The outcome of many races: how many lost a fastest layout, ended with only the best or with another, and ended
+    more than the margin from the fastest; and the share of the full design's runs that they took.
+    """
 
     lost: Share
     named: Share
@@ -137,7 +138,7 @@ def _races(asked: _Asked) -> Iterator[Race]:
 
 
 def _full(asked: _Asked) -> Share:
-    """How often all repetitions of all layouts name the one best."""
+    """How often all repetitions of all layouts name the single best one."""
     truth, hits = asked.truth, 0
     of = drawn.design(len(truth.levels), truth.repetitions)
     for number in range(asked.races):

@@ -1,4 +1,6 @@
-"""Raw I/O through storagelab against fio by hand, and against volumes of known speed. Needs fio; the latter also root."""
+"""Raw I/O through storagelab against fio by hand, and against volumes of known speed. Needs fio; the latter also
+needs root.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def figures(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _against_fio(folder: Path, pairs: int) -> Figure:
-    """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio alone."""
+    """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio
+    alone.
+    """
     block = _block(folder, _SPEC.format(path=folder, size=_SIZE, seconds=_SECONDS))
     with open_block(block, _site(folder), InFile(folder / "state")) as opened:
 
@@ -91,7 +95,7 @@ def _of_known_speed(folder: Path) -> Iterator[Figure]:
 
 
 def _throttled(made: throttled.Throttled, folder: Path, text: str) -> Measurement:
-    """Only fio is throttled: a program of that name joins the group and becomes the real one."""
+    """Only fio is throttled: a program of that name joins the group and then becomes the real one."""
     with tempfile.TemporaryDirectory() as programs:
         wrapper = Path(programs) / "fio"
         real = shutil.which("fio")

@@ -1,4 +1,4 @@
-"""Makes a worker of Dask's that loads this module answer batches as ROGUE in its environment says, not as it should."""
+"""Makes a Dask worker that loads this module answer batches wrongly, in the way that ROGUE in its environment says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _honest = requests.simulate
 
 
 class Bomb(Exception):
-    """Any other process that unpickles it writes a file."""
+    """Any other process that unpickles this writes a file."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _burst, (os.environ["BOMB"], os.getpid())

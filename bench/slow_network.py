@@ -1,6 +1,7 @@
-"""Hosts of this machine, each a network namespace, and a hub that carries their packets late, or loses them. Needs root.
+"""Hosts of this machine, each a network namespace, and a hub that carries their packets late, or loses them. Needs
+root.
 
-Kernels without netem can do this as well: a host's only network is a tunnel, whose packets this process hands on.
+Kernels without netem can do this as well: a host's only network is a tunnel, whose packets this process forwards.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def possible() -> bool:
 
 
 class Network:
-    """`delay_s` and `loss` hold for each packet, and may be changed at any time."""
+    """A network whose `delay_s` and `loss` apply to each packet, and may be changed at any time."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.delay_s, self.loss = 0.0, 0.0
@@ -105,7 +106,7 @@ def _ip(*words: str) -> None:
 
 
 def _tunnel(name: str) -> int:
-    """A tunnel's end, made in the namespace of a host, into which this thread goes for it."""
+    """One end of a tunnel, made in the namespace of a host, which this thread enters for that."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path(f"/run/netns/{_space(name)}").open() as space:
         if libc.setns(space.fileno(), _CLONE_NEWNET) != 0:

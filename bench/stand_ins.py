@@ -1,6 +1,6 @@
 """Workers of a cluster that only sleep, many in one process: `python -m bench.stand_ins ADDRESS COUNT`.
 
-What they send back is a run that was made once, under the names of those that were wanted, with the time they slept.
+They return a run that was made once, under the names of the wanted runs, with the time that they slept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUN_S, SLICE_S = 0.5, 5.0
 
 
 class Sleeping(requests.SimulatedRuns):
-    """As its parent, for runs that all last `RUN_S`."""
+    """Works as its parent class, for runs that all last `RUN_S`."""
 
     entry = "bench.stand_ins:sleep_elsewhere"
 

@@ -33,7 +33,7 @@ FALSE_MOST, FALSE_MOST_NOISY = 5.0, 6.0
 MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
 _LIMIT_SE = 2.0
-"""A figure misses its limit if it exceeds it by more than this many standard errors: chance does so once in 40."""
+"""A figure misses its limit if it exceeds it by more than this many standard errors; chance causes that once in 40."""
 DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
 
 
@@ -151,7 +151,7 @@ def _draw(asked: tuple[str, int, int, int]) -> Drawn:
 
 
 def _holds(fitted: stats.Fit, cell: int, picked_from: int) -> bool:
-    """Whether the interval of a cell's mean holds the truth, a log time of 0."""
+    """Whether the interval of a cell's mean contains the truth, a log time of 0."""
     mean = stats.mean_time(fitted, cell, picked_from)
     return mean.low is not None and mean.high is not None and mean.low <= 1 <= mean.high
 
@@ -202,7 +202,9 @@ def _other(asked: tuple[str, int]) -> Share:
 
 
 def _one_factor_differs(rng: np.random.Generator, number: int) -> bool:
-    """A quarter of one factor's levels takes a tenth longer, everywhere: is anything false said of the other factor?"""
+    """A quarter of one factor's levels takes a tenth longer, everywhere: does the report say anything false about
+    the other factor?
+    """
     of = design(8, 5, seed=number % 20)
     slow = [cell.levels[FILES] == DESIGNS[8][FILES][1] for cell in of.plan.cells]
     log_s = drawn.normal(of, rng) + math.log(1.1) * np.array(slow)[:, None]
@@ -249,7 +251,7 @@ def _loses_more_than_said(rng: np.random.Generator, number: int) -> bool:
 
 
 def _one_loses_more_than_said(rng: np.random.Generator, number: int) -> bool:
-    """One layout is the fastest and seven take 2 % longer: does any that is tied lose more than its bound?"""
+    """One layout is the fastest and seven take 2 % longer: does any tied layout lose more than its bound?"""
     true = np.array([0.0, *[math.log(1.02)] * 7])
     of = design(8, 5, seed=number % 20)
     bounds = _bounds(of, drawn.normal(of, rng) + true[:, None])
@@ -257,7 +259,7 @@ def _one_loses_more_than_said(rng: np.random.Generator, number: int) -> bool:
 
 
 def _called_the_same(rng: np.random.Generator, number: int) -> bool:
-    """Eight layouts at 1 % of noise, one of them 3.01 % slower: is it among those that are called the same within 3 %?"""
+    """Eight layouts at 1 % of noise, one of them 3.01 % slower: is it among those called the same within 3 %?"""
     of = design(8, 5, seed=number % 20)
     log_s = drawn.normal(of, rng) / 3
     log_s[3] += math.log(1.0301)
@@ -273,7 +275,7 @@ def _equal_ones_called_the_same(rng: np.random.Generator, number: int) -> bool:
 
 
 def _bounds(of: Design, log_s: Matrix) -> dict[int, float]:
-    """By the place of each cell of the best set: the most that it loses, as a report says it."""
+    """By the place of each cell of the best set: the most that it loses, according to the report."""
     judged = _judged(of, log_s)
     said = {row.cell_id: row.at_most_slower for row in judged.comparisons if row.cell_id in judged.tied}
     said |= {judged.fastest: judged.at_most_slower}
@@ -303,7 +305,9 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
 
 
 class _WarmUp(NamedTuple):
-    """Drawn runs of one kind: counted too early, counted away from where their level ends, and never counted as settled."""
+    """Drawn runs of one kind: counted too early, counted away from where their level ends, and never counted as
+    settled.
+    """
 
     kind: str
     counted_s: int
@@ -344,7 +348,7 @@ _FLEET_HEADS = (
 
 
 def _fleet(asked: tuple[tuple[int, int, int], float, int]) -> list[Share | None]:
-    """What is stated, means, ratios and differences between hosts."""
+    """Figures of stated differences, means, ratios and differences between hosts."""
     size, apart, experiments = asked
     counts = drawn_hosts.count(size, apart, experiments)
     return [None if hits is None else Share(hits, experiments, experiments) for hits in counts]

@@ -1,8 +1,9 @@
-"""Volumes of known speed: files posing as disks, each throttled for the processes that are started inside.
+"""Volumes of known speed: files used as disks, each throttled for the processes that are started inside.
 
-The files are kept in memory where it has the room: then the throttle alone limits a volume, whoever else uses the disk.
-The kernel's control groups hold requests back, version 1 (`blkio.throttle.*`) as well as version 2 (`io.max`). Version 1
-throttles only what a process itself asks of the device: a server must do direct I/O. Needs root; Linux only.
+The files are in memory if there is enough: then only the throttle limits a volume, whoever else uses the disk. The
+kernel's control groups hold requests back, in version 1 (`blkio.throttle.*`) as well as in version 2 (`io.max`).
+Version 1 throttles only what a process itself requests from the device, so a server must do direct I/O. Needs root;
+Linux only.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Speed:
-    """The most that a volume does in a second; None = as much as it can. Reads and writes are limited apart."""
+    """The most that a volume does in a second; None = unlimited. Reads and writes are limited separately."""
 
     read_iops: int | None = None
     write_iops: int | None = None
@@ -49,12 +50,12 @@ class Speed:
 
 
 def iops(number: int) -> Speed:
-    """So many reads and so many writes a second."""
+    """A limit of this many reads and as many writes a second."""
     return Speed(read_iops=number, write_iops=number)
 
 
 def why_not() -> str:
-    """Why no volume can be throttled here; "" if it can."""
+    """Why no volume can be throttled here; "" if one can."""
     if os.geteuid() != 0:
         return "throttled volumes need root"
     if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
@@ -83,7 +84,7 @@ def _root() -> tuple[int, Path] | None:
 
 @dataclass
 class Throttled:
-    """Mounted volumes, the files that they are, and the group that throttles what `command` starts."""
+    """Mounted volumes, the files under them, and the group that throttles what `command` starts."""
 
     paths: Mapping[str, Path]
     images: Mapping[str, Path]
@@ -102,14 +103,14 @@ class Throttled:
             (self._group / "io.max").write_text(f"{self._numbers[volume]} {' '.join(words)}")
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command that joins the group and then becomes `words`: all that it starts is throttled as well."""
+        """The command that joins the group and then becomes `words`: everything that it starts is throttled, too."""
         join = f'echo $$ > {self._group / "cgroup.procs"} && exec "$@"'
         return ["sh", "-c", join, "sh", *words]
 
 
 @contextlib.contextmanager
 def volumes(speeds: Mapping[str, Speed], folder: Path, size_bytes: int = VOLUME_BYTES) -> Iterator[Throttled]:
-    """A volume for each speed, below `folder`. Nothing is left behind, also after a failure."""
+    """A volume for each speed, below `folder`. Leaves nothing behind, even after a failure."""
     found = _root()
     if found is None:
         raise OSError(why_not())
@@ -140,7 +141,7 @@ def _mounted(undo: contextlib.ExitStack, place: Path, image: Path, size_bytes: i
     os.truncate(image, size_bytes)
     device = _said("losetup", "--direct-io=on", "--find", "--show", str(image))
     undo.callback(_said, "losetup", "--detach", device)
-    # All is written now, so that no thread of the kernel goes on writing during a run.
+    # All is written now, so that no kernel thread goes on writing during a run.
     _said("mkfs.ext4", "-F", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
     _said("mount", "-o", "noatime", device, str(place))
     undo.callback(_said, "umount", str(place))
@@ -156,7 +157,9 @@ def _group(undo: contextlib.ExitStack, version: int, root: Path) -> Path:
 
 
 def _remove(group: Path) -> None:
-    """Removes a group. Processes still in it were left by a failure, or are ending: they are waited for, then killed."""
+    """Removes a group. Processes still in it are left from a failure, or are ending: it waits for them, then kills
+    them.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while members := (group / "cgroup.procs").read_text().split():
         if time.monotonic() > deadline:
@@ -169,7 +172,7 @@ def _remove(group: Path) -> None:
 
 @contextlib.contextmanager
 def _undone_when_terminated() -> Iterator[None]:
-    """Makes a request to end an exception, so that what was made is undone on the way out."""
+    """Turns a request to end into an exception, so that what was made is removed on the way out."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield

@@ -326,7 +326,7 @@ def test_a_run_at_which_three_processes_died_is_failed_with_the_reason_and_so_ar
     assert [runs[number].status for number in range(8)] == ["ok", *["failed"] * 3, *["ok"] * 4]
     assert runs[1].reason.startswith("its process was killed by signal 9 (SIGKILL)")
     assert "memory" in runs[1].reason
-    assert runs[1].reason.endswith("; this was the third process to end at this run")
+    assert runs[1].reason.endswith("; this was the third process that ended during this run")
     for number in (2, 3):
         assert runs[number].reason.startswith("its drives were lost in an earlier run of its block: its process")
 

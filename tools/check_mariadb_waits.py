@@ -117,7 +117,7 @@ def _stack_of(pid: int, thread: int) -> tuple[int, int]:
 
 
 def check(load: Load, bin_dir: str | None) -> Checked:
-    """One traced run on a server of its own."""
+    """One traced run on its own server."""
     folder = Path(tempfile.mkdtemp(prefix="storagelab-check-"))
     folder.chmod(0o711)
     server = Server(find_binaries(bin_dir), data_folder=folder / "data", log_folder=folder / "log", settings=SETTINGS)
@@ -150,7 +150,7 @@ def _watch(load: Load, server: Server, own: Connection, layout: Tables) -> Check
             loops = workers.wait(lambda: None)
             sampled = sampler.stop()
             trace.stop()
-            shift_s = time.time() - time.monotonic()  # the server tells the time of day, the trace does not
+            shift_s = time.time() - time.monotonic()  # the server uses the time of day, the trace does not
             windows = {
                 thread: (loop.started_s - shift_s, loop.finished_s - shift_s)
                 for thread, loop in zip(threads, loops, strict=True)
@@ -178,7 +178,7 @@ def _threads(own: Connection, ids: Sequence[int]) -> list[int]:
 
 
 def class_of(row: WaitStat) -> str:
-    """The trace's name for a class; time without a timer is sleep on page latches, which have no timer."""
+    """The trace's name for a class. Time without a timer is sleep on page latches, which have no timer."""
     if row.category == "commit":
         return COMMIT
     if row.wait_type.startswith("wait/io/file/innodb/innodb_data_file"):
@@ -192,7 +192,7 @@ Pair = tuple[float, float]
 
 
 def comparison(checked: Checked) -> list[tuple[str, Pair, Pair, float]]:
-    """By class: RESOURCE and SIGNAL as estimate and truth, and CPU burnt inside such calls, in % of connection time."""
+    """By class: RESOURCE and SIGNAL as estimate and truth, and CPU time inside such calls, in % of connection time."""
     resource_s, signal_s = defaultdict[str, float](float), defaultdict[str, float](float)
     for row in normalise(checked.raw):
         if row.is_wait:
@@ -231,7 +231,7 @@ def show(checked: Checked) -> None:
 
 
 def show_sums(results: Sequence[Checked]) -> None:
-    """Says whether everything adds up to the connections' time, and what has no timer."""
+    """Prints whether everything adds up to the connections' time, and which waits have no timer."""
     print(
         "\n| load | rows/s | looks | rows of the table, sum | explained without the residual | UNINSTRUMENTED | timers |"
     )

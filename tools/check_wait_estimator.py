@@ -46,7 +46,7 @@ SCHEMA = "wait_check"
 
 
 def class_of_event(wait_type: str) -> str:
-    """The class of system call that a session in this wait sleeps in."""
+    """The class of system call in which a session in this wait sleeps."""
     kind, _, name = wait_type.partition(":")
     if kind == "LWLock":
         return "latch"
@@ -179,7 +179,9 @@ def _forget_pages(folder: Path) -> None:
 
 @contextlib.contextmanager
 def little_memory(server: Server, wanted: bool) -> Iterator[None]:
-    """Puts the server and its future sessions into a memory group too small for the table (cgroup version 1)."""
+    """Puts the server and its future sessions into a memory group that is too small for the table (cgroup version
+    1).
+    """
     if not wanted:
         yield
         return
@@ -193,7 +195,7 @@ def little_memory(server: Server, wanted: bool) -> Iterator[None]:
 
 
 def _dissolve_memory_group() -> None:
-    """Moves its processes out and removes it; retries for a while, as sessions that are just ending can't be moved."""
+    """Moves its processes out and removes it; tries for a while, as sessions that are just ending can't be moved."""
     for _ in range(50):
         for pid in (MEMORY_GROUP / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
@@ -229,7 +231,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
                     loops = workers.wait(lambda: None)
                     sampled = sampler.stop()
                     trace.stop()
-                    shift_s = time.time() - time.monotonic()  # the server tells the time of day, the trace does not
+                    shift_s = time.time() - time.monotonic()  # the server uses the time of day, the trace does not
                     windows = {
                         pid: (loop.started_s - shift_s, loop.finished_s - shift_s)
                         for pid, loop in zip(workers.ids, loops, strict=True)
@@ -347,7 +349,7 @@ def show_errors(results: Sequence[Checked]) -> None:
 
 
 def why_not_here() -> str:
-    """Why no trace can be taken; empty if one can."""
+    """Why no trace can be taken here; empty if one can."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "this check knows the system calls of Linux on x86-64 only"
     if os.geteuid() != 0:

@@ -34,7 +34,7 @@ QUESTIONS = {
     "self.server is None": (re.compile(r"self\._?server is (?:not )?None"), ("targets/servers.py",)),
     "target.attached": (re.compile(r"\btarget\.attached\b"), ("targets/servers.py", "spec/", "model/")),
 }
-"""What is asked, and where it may be asked."""
+"""What is counted, and where it is allowed."""
 
 
 class Counts(NamedTuple):
@@ -47,7 +47,7 @@ class Counts(NamedTuple):
 
 
 def code_lines(text: str) -> set[int]:
-    """The numbers of the lines that hold code."""
+    """The numbers of the lines that contain code."""
     ignored = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     lines = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -59,7 +59,7 @@ def code_lines(text: str) -> set[int]:
 
 
 def _bare_texts(tree: ast.AST) -> Iterator[ast.Expr]:
-    """Docstrings, of constants too."""
+    """Docstrings, including those of constants."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node

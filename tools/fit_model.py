@@ -53,7 +53,7 @@ from storagelab.validation.quantities import Made, Missing, needed, read_off
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = 10.0
-"""z of a figure whose run failed."""
+"""The z of a figure whose run failed."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Setup:
 
 @dataclass
 class Parameter:
-    """`path` leads to the figure in the scenario; `low` and `high` are the bounds that are searched."""
+    """`path` leads to the figure in the scenario; `low` and `high` are the bounds of the search."""
 
     name: str
     path: tuple[str, ...]
@@ -87,7 +87,7 @@ class Parameter:
         return self.low > 0 and self.high / self.low >= 20
 
     def value(self, share: float) -> int:
-        """`share` 0 is the lower bound, 1 the upper."""
+        """The value at a position between the bounds: `share` 0 is the lower, 1 the upper."""
         share = min(1.0, max(0.0, share))
         if self.logarithmic:
             return round(self.low * (self.high / self.low) ** share)
@@ -103,7 +103,7 @@ class Parameter:
 
 
 def set_up(arguments: argparse.Namespace) -> Setup:
-    """The spec's blocks, as far as the figures in the fit need them."""
+    """Prepares the spec's blocks, as far as the figures in the fit need them."""
     experiment = reading.load(arguments.spec)
     base = {**experiment.base, "target": {**experiment.base["target"], "scale": arguments.scale}}
     update = {"repetitions": arguments.repetitions, "seed": arguments.seed, "base": base}
@@ -175,13 +175,13 @@ def varied(patterns: Sequence[str], known: Mapping[str, Parameter]) -> list[Para
             try:
                 low, high = map(float, bounds.split(":")) if bounds else parameter.figure["bounds"]
             except (TypeError, ValueError, KeyError):
-                sys.exit(f"{parameter.name} has no bounds: say --vary '{parameter.name}=LOW:HIGH'")
+                sys.exit(f"{parameter.name} has no bounds: give some with --vary '{parameter.name}=LOW:HIGH'")
             chosen[parameter.name] = Parameter(parameter.name, parameter.path, parameter.figure, low, high)
     return list(chosen.values())
 
 
 def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
-    """The places where `path` exists: blocks may have different drives."""
+    """Puts the value at the places where `path` exists: blocks may have different drives."""
     for part in path[:-1]:
         if part not in content:
             return
@@ -304,7 +304,7 @@ class Search:
     made: int = 0
 
     def at(self, points: Sequence[Sequence[float]]) -> list[np.ndarray]:
-        """Residuals at points of the unit cube, side by side; known points are not run again."""
+        """Residuals at points of the unit cube, evaluated side by side; known points are not run again."""
         keys = [tuple(p.value(x) for p, x in zip(self.parameters, point, strict=True)) for point in points]
         new = [key for key in dict.fromkeys(keys) if key not in self.seen]
         if new and time.monotonic() > self.ends:
@@ -331,7 +331,7 @@ class Search:
         sys.stdout.flush()
 
     def least_squares(self) -> None:
-        """Steps along finite differences, from the best point so far, with ever smaller strides."""
+        """Least squares by finite differences, from the best point so far, with ever smaller steps."""
         for stride in (0.08, 0.04, 0.02, 0.01):
             start = np.clip([p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)], 1e-3, 1 - 1e-3)
             optimize.least_squares(
@@ -346,7 +346,7 @@ class Search:
         return np.array([(z - here) / step for z, step in zip(there, steps, strict=True)]).T
 
     def evolution(self, seed: int) -> None:
-        """Searches the whole space within the bounds: slow, but not fooled by a local valley."""
+        """Searches the whole space within the bounds: slow, but does not stop at a local minimum."""
         start = [p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)]
         optimize.differential_evolution(
             lambda point: cost_of(self.at([point])[0]), [(0.0, 1.0)] * len(start), x0=start, rng=seed,
@@ -401,7 +401,9 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vary", action="append", default=[], metavar="NAME[=LOW:HIGH]", help="search this parameter")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="hold this parameter there")
-    parser.add_argument("--figures", action="append", metavar="ID", help="of these only; default: all of the spec")
+    parser.add_argument(
+        "--figures", action="append", metavar="ID", help="fit only these figures; default: all of the spec"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="how long to search")
     parser.add_argument("--method", choices=("least-squares", "evolution"), default="least-squares")
     parser.add_argument("--jobs", type=int, default=2, help="candidates side by side")
@@ -410,7 +412,7 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="show the parameters and do nothing")
-    parser.add_argument("--write", action="store_true", help="put the best values where the parameters stand")
+    parser.add_argument("--write", action="store_true", help="write the best values into the profiles")
     return parser.parse_args(words)
 
 

@@ -1,4 +1,4 @@
-"""Writes what tools/fit_model.py found into the profiles, with the figures that it was fitted on."""
+"""Writes the results of tools/fit_model.py into the profiles, with the figures on which they were fitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROFILES = ROOT / "src/storagelab/profiles"
 
 
 def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence[int], rows: Sequence[str]) -> None:
-    """Put values into the profiles and leave everything around them as it is."""
+    """Writes values into the profiles and leaves everything around them unchanged."""
     for parameter, value in zip(parameters, values, strict=True):
         if parameter.figure["label"] not in ("fitted", "assumed"):
             print(f"not written: {parameter.name} is {parameter.figure['label']}, neither fitted nor assumed")

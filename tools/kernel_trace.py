@@ -1,4 +1,4 @@
-"""Traces in the kernel what processes really do: asleep in which system call, queued for a CPU, or running.
+"""Traces in the kernel what processes really do: sleep in which system call, queue for a CPU, or run.
 
 Needs Linux on x86-64, root, and a mounted tracefs.
 """
@@ -36,7 +36,8 @@ def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
 @dataclass
 class Truth:
     """Totals of all sessions, by class of system call: seconds asleep, queued for a CPU, running; and how often they
-    slept."""
+    slept.
+    """
 
     blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))
     queued_s: Seconds = field(default_factory=lambda: defaultdict(float))
@@ -45,7 +46,7 @@ class Truth:
 
 
 class Trace:
-    """A private trace of some processes, kept in memory until the load is over, so that no reader disturbs it."""
+    """A trace of some processes only, kept in memory until the load has ended, so that no reader disturbs it."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._folder = TRACING / "instances" / f"storagelab-check-{os.getpid()}"
@@ -109,7 +110,7 @@ class Session:
         self._class = name
 
     def account(self, at_s: float) -> None:
-        """Books the time since the last change, as far as it lies within the window."""
+        """Adds the time since the last change, as far as it lies within the window."""
         at_s = min(at_s, self._end_s)
         if at_s > self._since_s:
             by_state = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}

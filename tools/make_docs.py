@@ -49,7 +49,7 @@ Field = tuple[str, FieldInfo]
 
 
 def table(heads: Row, rows: Iterable[Row]) -> str:
-    """A table in Markdown. Bars are escaped, as a bar would end the cell."""
+    """A table in Markdown. Bars are escaped, since they would end the cell."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
@@ -58,7 +58,7 @@ def table(heads: Row, rows: Iterable[Row]) -> str:
 
 
 def models_in(annotation: object) -> list[type[BaseModel]]:
-    """The models in a key's type: none for a plain value, several where a table has kinds."""
+    """The models in a key's type: none for a plain value, several if a table has kinds."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_in(part)]
@@ -80,7 +80,7 @@ def keys_of_fleet() -> str:
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
-    """The keys of a table and of the tables below it, with the keys of each kind where a table has kinds."""
+    """The keys of a table and of the tables below it, with the keys of each kind if a table has kinds."""
     kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
     text = (
         table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
@@ -203,7 +203,7 @@ _OWN_TABLES = (
     "Cause",
     "Estimate",
 )
-"""Parts that the page describes in a table, or a sentence, of their own."""
+"""Parts that the page describes in a separate table or sentence."""
 
 
 def fields_of(part: str) -> str:
@@ -239,7 +239,7 @@ def _joined(text: str) -> str:
 
 
 def _words(field: Schema) -> Iterator[str]:
-    """The words that a field allows, where its description leaves some out."""
+    """The words that a field allows, if its description leaves some out."""
     choices = [field, *field.get("anyOf", ()), field.get("items", {})]
     words = [word for choice in choices for word in choice.get("enum", ())]
     if left := [f"`{word}`" for word in words if f"`{word}`" not in field.get("description", "")]:
@@ -247,7 +247,7 @@ def _words(field: Schema) -> Iterator[str]:
 
 
 def _inside(field: Schema, whole: Schema) -> Schema | None:
-    """The table that a field holds, or a list of such tables, unless the page describes it in its own place."""
+    """The table in a field, or a list of such tables, unless the page describes it elsewhere."""
     for one in (field, *field.get("anyOf", ()), field.get("items", {}), field.get("additionalProperties") or {}):
         name = one.get("$ref", "").rpartition("/")[2] if isinstance(one, dict) else ""
         if name and name not in _OWN_TABLES:
@@ -264,7 +264,7 @@ def cautions() -> str:
 
 
 _OF_TYPE = re.compile(r" <([^|>]+)>")
-"""The suffix that typer puts after a name; choices, which it writes the same way but with bars, stay."""
+"""The suffix that typer puts after a name. Choices, which it writes in the same way but with bars, stay."""
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -298,7 +298,7 @@ def _verb(command: Any, called: str) -> str:
 
 
 def waits_of(events: Any) -> str:
-    """The waits that an engine lists in its room `events`, without empty columns."""
+    """The waits that an engine lists in its module `events`, without empty columns."""
     heads = ["category", "wait", "SQL Server's name", "what is waited for"]
     listed = events.LISTED.items()
     rows = sorted(

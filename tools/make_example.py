@@ -19,10 +19,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PICTURES = {"completion-time.png": "quickstart-completion-time.png", "waits.png": "quickstart-waits.png"}
-"""A chart of the report -> the picture in docs/pictures."""
+"""A chart of the report -> its picture in docs/pictures."""
 BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
 _SHOWN_UNTIL = "\n\nWaits of "
-"""README has no room for the wait tables."""
+"""The example ends here: README has no space for the wait tables."""
 
 
 def storagelab(results: Path, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/how-to/read-a-report.md in a real browser, by doing what that page says, step by step.
+"""Takes the pictures of docs/how-to/read-a-report.md in a real browser, by following that page step by step.
 
 tools/page_pictures.py RESULTS: a folder of results with a finished `multiple-data-files`, whose report is written anew.
 """
@@ -77,7 +77,7 @@ def _cell(files: str, driver: str) -> str:
 
 
 def _taken(page: Page, where: str, file: Path) -> None:
-    """The part of the page that holds everything selected."""
+    """The part of the page that contains everything selected."""
     page.wait_for_timeout(500)
     page.evaluate("window.scrollTo(0, 0)")
     boxes = [box for one in page.locator(where).all() if (box := one.bounding_box())]
@@ -90,7 +90,7 @@ def _taken(page: Page, where: str, file: Path) -> None:
 
 
 def _half_size(page: Page, saved: Path, file: Path) -> None:
-    """What was saved, as it looks on a page: it has two pixels for each of a page's."""
+    """What was saved, at the size of a page: it has two pixels for each of a page's."""
     encoded = base64.b64encode(saved.read_bytes()).decode()
     page.goto("about:blank")
     page.set_content(f'<img src="data:image/png;base64,{encoded}" style="zoom: 0.5">')

@@ -1,4 +1,6 @@
-"""Small campaigns of each kind to kill and to stop: `storagelab run` in a folder of its own, and what it must not leave."""
+"""Small campaigns of each kind to kill and to stop: `storagelab run` in its own folder, and what it must not leave
+behind.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 PATIENCE_S = 600.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
-"""The files that a results folder may hold when all is done."""
+"""The files that a results folder may contain at the end."""
 _ENDING_S = 1.0
-"""Processes that are about to end get so long."""
+"""Processes that are about to end get this long."""
 _SIMULATED = """
     repetitions = 2
     [target]
@@ -115,8 +117,9 @@ _OF_THE_MOMENT = {"started_at", "finished_at", "wall_s", "created_at", "exported
 
 
 class World:
-    """What the campaigns of a kind share: their folder, and for attached ones a server that runs already. `own_view`: nobody
-    else uses this process's shared memory."""
+    """What the campaigns of a kind share: their folder, and for attached ones a server that already runs.
+    `own_view`: nobody else uses this process's shared memory.
+    """
 
     def __init__(self, folder: Path, kind: Kind, *, own_view: bool) -> None:
         self.folder, self.kind, self._own_view = folder, kind, own_view
@@ -207,7 +210,7 @@ class Campaign:
         )  # fmt: skip
 
     def export(self) -> Any:
-        """The export without times of day and what they decide."""
+        """The export without times of day and what depends on them."""
         said = subprocess.run(
             self._command("export", "faults"), cwd=self.home, env=self._environment, capture_output=True, text=True,
             check=False,
@@ -215,13 +218,15 @@ class Campaign:
         return timeless(json.loads(said.stdout)) if said.returncode == 0 else said.stderr
 
     def stored(self) -> tuple[Run, ...]:
-        """Nothing while there is no store or an incomplete one."""
+        """Nothing while there is no store, or an incomplete one."""
         with contextlib.suppress(StoragelabError), Store.reading(self.results) as store:
             return store.runs()
         return ()
 
     def left(self, *, done: bool = True) -> list[str]:
-        """Files, processes and more that should be gone. Until the campaign is `done`, the drives of its blocks are kept."""
+        """Files, processes and other things that should be gone. Until the campaign is `done`, the drives of its
+        blocks are kept.
+        """
         files = [*(self.home / "tmp").iterdir(), *(self.home / "a").iterdir()]
         if done:
             files += [file for file in self.results.iterdir() if file.name not in _KEPT]
@@ -231,7 +236,7 @@ class Campaign:
         return [f"{self}: {what}" for what in (*map(str, files), *processes, *self.world.left())]
 
     def _processes(self) -> dict[int, str]:
-        """Processes that work in its folders, with their commands."""
+        """Processes that work in the campaign's folders, with their commands."""
         deadline = time.monotonic() + _ENDING_S
         while (found := working_below(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -246,7 +251,7 @@ class Campaign:
 
 
 class Log:
-    """What one `storagelab run` has written into its log so far."""
+    """What one `storagelab run` has written to its log so far."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._file = campaign.results / LOG_FILE
@@ -271,7 +276,9 @@ class Log:
 
 
 def timeless(export: Any) -> Any:
-    """An export without what a second campaign can't have in common with the first: times of day, and the machine's state."""
+    """An export without what a second campaign can't have in common with the first: times of day, and the machine's
+    state.
+    """
     if isinstance(export, dict):
         return {name: timeless(value) for name, value in export.items() if name not in _OF_THE_MOMENT}
     return [timeless(value) for value in export] if isinstance(export, list) else export
@@ -284,7 +291,7 @@ def _hear_signals() -> None:
 
 
 def working_below(folder: Path) -> dict[int, str]:
-    """Processes whose working folder lies in this one, or whose command names it."""
+    """Processes whose working folder is inside this one, or whose command names it."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():

@@ -18,10 +18,10 @@ class Found:
     repeated: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
-    """Exports that differ from that of a campaign that nothing happened to."""
+    """Exports that differ from that of an undisturbed campaign."""
     other: list[str] = field(default_factory=list)
     signals_took_s: list[float] = field(default_factory=list)
-    """Until the end, without the time in which others kept storagelab from a core."""
+    """The time until the end, without the time in which other processes kept storagelab from a core."""
     waited_for_a_core_s: float = 0.0
     after_signals: list[str] = field(default_factory=list)
     phases: dict[str, int] = field(default_factory=dict)

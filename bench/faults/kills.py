@@ -1,4 +1,4 @@
-"""Campaigns that are killed again and again until they are done."""
+"""Campaigns that are killed again and again until they are complete."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bench.faults.found import Found
 from bench.faults.moments import Going, Moment, Pace, draw
 
 IN_ONE = 5
-"""So many kills, at most, hit one campaign."""
+"""The most kills of one campaign."""
 
 
 def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iterator[Found]:
-    """What was found of each campaign, until there were this many kills."""
+    """What each campaign showed, until there were this many kills."""
     dice, pace = random.Random(f"{seed} {world.kind}"), pace or Pace()
     alone = _undisturbed(world, seed, pace)
     done, number = 0, 0
@@ -38,7 +38,7 @@ def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iter
 
 
 def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
-    """The export of a campaign that nothing happens to. Its parts say how long those of others take."""
+    """The export of an undisturbed campaign. Its parts tell how long those of others take."""
     campaign = Campaign(world, world.folder / "alone", seed)
     going = Going(campaign, pace, 0, first=True)
     going.reaches(None)
@@ -53,7 +53,9 @@ def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
 def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count: int) -> Found:
     found, before = Found(campaigns=1), campaign.stored()
     struck: set[int] = set()
-    """Runs that failed, and were stored so, because a process of theirs was killed a moment before storagelab."""
+    """Runs that failed, and were stored as failed, because one of their processes was killed a moment before
+    storagelab.
+    """
     moments: list[Moment | None] = [*draw(dice, campaign.planned, count), None]
     for moment in moments:
         going = Going(campaign, pace, len(before))
@@ -83,7 +85,9 @@ def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count:
 
 
 def _kill(process: subprocess.Popen[str], dice: random.Random) -> bool:
-    """Kills the process, alone or with all that it started (as when memory runs out), or one of those first: true if so."""
+    """Kills the process, alone or with everything that it started (as when memory runs out), or one of those first:
+    true if so.
+    """
     whom = dice.choice(["it", "it and its processes", "a process of its"])
     others = [pid for pid in descendants(process.pid) if pid != process.pid]
     one_first = whom == "a process of its" and bool(others)

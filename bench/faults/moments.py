@@ -1,8 +1,8 @@
 """Moments drawn over a whole campaign, and what they hit.
 
-A campaign is a start (programs are loaded, settings checked, a server tried), its runs, and an end (templates are removed,
-the report is written). How long each takes is learned as campaigns go on, so that on a machine that becomes busier, moments
-are still spread over all of it: the middle of the third run stays the middle of the third run.
+A campaign has a start (programs are loaded, settings checked, a server tried), its runs, and an end (templates are
+removed, the report is written). How long each part takes is learned during the campaigns, so that moments stay spread
+over the whole campaign on a machine that becomes busier: the middle of the third run stays the middle of the third run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from bench.faults.campaigns import PATIENCE_S, Campaign, Log, descendants
 _POLL_S = 0.02
 _LOOK_S = 0.05
 _START, _END = 0.2, 0.15
-"""The shares of moments as storagelab starts and in the end. They are not shares of time: on a busy machine, loading
-the programs and drawing the report take most of it, and the runs between them would hardly be hit."""
+"""The shares of moments in storagelab's start and in its end. They are not shares of time: on a busy machine,
+loading the programs and drawing the report take most of the time, and the runs would hardly be hit.
+"""
 _NEWEST = 0.3
-"""The weight of what was just seen among what was seen before."""
+"""The weight of the latest observation among the earlier ones."""
 _CONNECTED = 5
-"""So many connections are the load's and storagelab's own."""
+"""This many connections belong to the load and to storagelab."""
 
 
 class Moment(NamedTuple):
-    """After so many stored runs (None = as storagelab starts), and after this share of what comes then."""
+    """A moment: after this many stored runs (None = during the start), and after this share of what follows."""
 
     stored: int | None
     share: float
@@ -49,8 +50,9 @@ class Pace:
 
 
 def draw(dice: random.Random, runs: int, count: int) -> list[Moment]:
-    """Moments in the order of the campaign, one in each `count`-th part of it; those as storagelab starts lie anywhere
-    between the others, since it starts again after each kill."""
+    """Moments in the order of the campaign, one in each `count`-th part of it. Those in the start lie anywhere
+    between the others, since storagelab starts again after each kill.
+    """
     at_start, later = [], []
     for number in range(count):
         at = (number + dice.random()) / count
@@ -67,21 +69,21 @@ def draw(dice: random.Random, runs: int, count: int) -> list[Moment]:
 
 
 class Going:
-    """A `storagelab run` that goes on, from its start to a moment or to its end."""
+    """A `storagelab run` in progress, from its start to a moment or to its end."""
 
     def __init__(self, campaign: Campaign, pace: Pace, stored_before: int, *, first: bool = False) -> None:
-        """`first`: nothing is known of its pace yet."""
+        """`first`: its timing is not known yet."""
         self._weight = 1.0 if first else _NEWEST
         self._campaign, self._pace, self._before = campaign, pace, stored_before
         self._log = Log(campaign)
         self.process: subprocess.Popen[str] = campaign.start()
         self._began_s = time.monotonic()
         self._seen, self._since_s = -1, self._began_s
-        """What was seen last: -1 = it starts, otherwise how many runs it has stored; and since when."""
+        """The latest observation: -1 = it starts, otherwise how many runs it has stored; and since when."""
         self._loaded = False
 
     def reaches(self, moment: Moment | None) -> bool:
-        """Waits for the moment, None for the end. False if it has ended before."""
+        """Waits for the moment, or for the end if None. False if it has ended before."""
         deadline = self._began_s + PATIENCE_S
         while not self._is_past(moment) and time.monotonic() < deadline:
             if self._ended(_POLL_S):
@@ -103,7 +105,7 @@ class Going:
         return self._pace.end_s if moment.stored >= self._campaign.planned else self._pace.run_s
 
     def _is_past(self, moment: Moment | None) -> bool:
-        """Learns how long what was seen last took."""
+        """Learns how long the part observed last took."""
         begun, stored = self._log.begun, self._log.stored
         now_s, seen = time.monotonic(), stored if begun else -1
         if seen > self._seen:
@@ -128,7 +130,7 @@ class Going:
     # --- what it is at ------------------------------------------------------------------------------------------------
 
     def phase(self) -> str:
-        """What it does right now, as far as can be seen from outside."""
+        """What it is doing now, as far as can be seen from outside."""
         home = self._campaign.home
         if not self._log.begun:
             kinds = {place.name.partition("-")[0] for place in (home / "tmp").glob("storagelab-*/*")}

@@ -1,4 +1,4 @@
-"""The campaigns of one kind, in a process of their own: a line of JSON for each campaign, progress on stderr."""
+"""The campaigns of one kind, in a separate process: a line of JSON for each campaign, progress on stderr."""
 
 from __future__ import annotations
 

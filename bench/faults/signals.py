@@ -1,4 +1,4 @@
-"""Campaigns that are asked to stop, and go on, again and again until they are done."""
+"""Campaigns that are asked to stop and then continued, again and again, until they are complete."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bench.faults.moments import Going, Pace, draw
 IN_TIME_S = 2.0
 _POLL_S = 0.01
 IN_ONE = 5
-"""So many signals, at most, hit one campaign."""
+"""The most signals sent to one campaign."""
 
 
 def signals(world: World, count: int, seed: int, pace: Pace | None = None) -> Iterator[Found]:
-    """What was found of each campaign, until there were this many signals."""
+    """What each campaign showed, until there were this many signals."""
     dice, pace = random.Random(f"{seed} {world.kind} signals"), pace or Pace()
     done, number = 0, 0
     which = [SIGNALS[at % len(SIGNALS)] for at in range(count)]
@@ -65,7 +65,9 @@ def _ask_to_stop(campaign: Campaign, pace: Pace, dice: random.Random, which: lis
 
 
 def _waited_for_a_core_s(process: subprocess.Popen[str]) -> float:
-    """Waits until it has ended. How long others kept it from a core meanwhile, which says nothing about it."""
+    """Waits until it has ended. Returns how long other processes kept it from a core meanwhile, which says nothing
+    about it.
+    """
     first_ns = last_ns = _delayed_ns(process.pid)
     deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
@@ -82,7 +84,7 @@ def _delayed_ns(pid: int) -> int:
 
 
 def _listens(pid: int) -> bool:
-    """Whether a process has taken its signals into its own hands yet; Python takes a while to load."""
+    """Whether a process handles its signals itself yet; Python takes a while to load."""
     with contextlib.suppress(OSError):
         found = re.search(
             r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"), re.MULTILINE

@@ -1,13 +1,13 @@
 """storagelab: which storage layout is fastest for this database, by how much, and why?
 
-In a notebook, `storagelab.load("results/NAME")` gives what is stored as tables.
+In a notebook, `storagelab.load("results/NAME")` returns what is stored as tables.
 """
 
 from __future__ import annotations
 
 from storagelab.version import __version__
 
-# Not imported from typing: a Ctrl-C before the command line is ready for it would end in Python's own traceback.
+# Not imported from typing: a Ctrl-C before the command line is ready would end in Python's own traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

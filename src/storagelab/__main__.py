@@ -1,8 +1,8 @@
 """Where the command starts: `storagelab`, or `python -m storagelab`.
 
-Little is imported here, so that a Ctrl-C, or another signal to stop, while the rest is being loaded ends as quietly as one
-later. It ends all at once then: there is nothing to clean up, and what is raised amid an import may be lost in one of the
-import system's own callbacks.
+Little is imported here, so that a Ctrl-C, or another signal to stop, ends as quietly while the rest is loaded as it
+does later. It then ends at once: there is nothing to clean up, and an exception during an import may be lost in one of
+the import system's own callbacks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_at_once() -> None:
-    """Exit with the code. Where the interrupt came amid the execution of a text, as libraries execute some while they load,
-    Python would kill itself instead."""
+    """Exits with the code. If the interrupt comes during `exec`, which some libraries use while they load, Python
+    would kill itself instead.
+    """
     import logging
 
     logging.shutdown()

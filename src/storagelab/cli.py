@@ -76,7 +76,9 @@ def plan_(
     pilot: Annotated[
         str | None,
         typer.Option(
-            "--pilot", metavar="NAME", help="Say how small a difference can be told, from this experiment's runs."
+            "--pilot",
+            metavar="NAME",
+            help="Say how small a difference can be found, judging by this experiment's runs.",
         ),
     ] = None,
 ) -> None:
@@ -101,7 +103,7 @@ def run_(
     allow_commands: AllowCommandsOption = False,
     against: AgainstOption = None,
     find_best: Annotated[
-        bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
+        bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
     within: Annotated[
         str | None,
@@ -112,14 +114,14 @@ def run_(
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", metavar="2h", help="Repeat the layouts still in the race until so much time is spent on runs."
+            "--budget", metavar="2h", help="Repeat the layouts still in the race until runs have taken this long."
         ),
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
         typer.Option(
             "--executor",
-            help="Who makes the runs: this machine, or a cluster of Dask's, whose hosts make measured rounds.",
+            help="Who makes the runs: this machine, or a Dask cluster, whose hosts make measured rounds.",
         ),
     ] = "processes",
     scheduler: Annotated[
@@ -404,33 +406,35 @@ def _say_version() -> None:
 
 def main() -> None:
     """Run the command line. No other place turns errors into messages and exit codes."""
-    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a tenth of a
-    # report's time.
+    # A store becomes a large tree without cycles. With the default thresholds, searching it for cycles takes a tenth of
+    # a report's time.
     gc.set_threshold(200_000, 50, 50)
     stopping = Interruptible()
     try:
         with stopping:
             if sys.argv[1:] == ["--version"]:
-                _say_version()  # without the libraries that read options, which take most of the time
+                _say_version()  # avoids loading the libraries that read options, which take most of the time
             else:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - it is told or raised again
-        # Whatever goes wrong once it was asked to stop comes of stopping amid something, such as a library's loading.
+        # Any error after a request to stop follows from stopping in the middle of something, such as a library's
+        # loading.
         if stopping.asked:
             sys.exit(INTERRUPTED)
         _fail(error)
 
 
 def _fail(error: Exception) -> None:
-    """Print the message of an error that is not ours to mend, and exit with its code; raise any other error again."""
+    """Prints the message of an error that is not our bug, and exits with its code; raises any other error again."""
     match error:
         case StoragelabError():
             screen.say(f"storagelab: {error}")
             sys.exit(error.exit_code)
         case BrokenPipeError():
-            # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
+            # The reader has had enough (`| head`): not an error. Keep Python from flushing into the closed pipe at
+            # exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         case OSError():
             screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")

@@ -12,8 +12,9 @@ from storagelab.spec.characters import escaped
 
 
 class Screen(Console):
-    """rich's console with all text escaped. It may colour and move text, but it reads no markup: words in brackets are
-    words."""
+    """rich's console with all text escaped. It may colour and move text, but it reads no markup: words in brackets
+    stay words.
+    """
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, **how)

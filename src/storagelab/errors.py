@@ -32,7 +32,7 @@ class SpecError(_Placed):
 
 
 class PreflightError(_Placed):
-    """The spec is sound but can't run here. Raised before anything is touched."""
+    """The spec is sound but can't run here. Raised before anything is changed."""
 
     def of(self, file: Path | str) -> PreflightError:
         """The same error, with the spec's file."""
@@ -44,6 +44,6 @@ class StoreError(StoragelabError):
 
 
 class RunFailed(StoragelabError):
-    """One run could not be measured; `str()` is the reason stored with the run."""
+    """One run could not be measured; `str()` is the reason that is stored with the run."""
 
     exit_code = 1

@@ -20,14 +20,14 @@ _LIBRARIES: tuple[Frames, ...] = ("pandas", "polars")
 
 
 class Loaded:
-    """An experiment's tables as data frames, each made when it is first asked for; `findings` is what they say."""
+    """An experiment's tables as data frames, each made when it is first asked for; `findings` is what they show."""
 
     def __init__(self, findings: Findings, made: dict[str, Callable[[], Table]], frames: Frames | None) -> None:
         self.findings, self._made, self._frames = findings, made, frames
 
     @cached_property
     def runs(self) -> Any:
-        """A row for each run, failed ones too."""
+        """A row for each run, including failed ones."""
         return self._frame("runs")
 
     @cached_property
@@ -46,7 +46,7 @@ class Loaded:
         return self._frame("cells")
 
     def columns(self, name: str) -> dict[str, list[Value]]:
-        """A table as lists by column, which needs no library. Raises StoragelabError for another name."""
+        """A table as lists by column, which needs no library. Raises StoragelabError for an unknown name."""
         if name not in self._made:
             raise StoragelabError(f"there is no table {name!r}\n  tables: {', '.join(self._made)}")
         table = self._made[name]()
@@ -85,7 +85,7 @@ def _library(wanted: Frames | None) -> Any:
 
 
 def _of_one_type(values: Sequence[Value]) -> list[Value]:
-    """Values that a column of one type can hold: levels of several types become text."""
+    """Values that fit in a column of one type: levels of several types become text."""
     if len(set(_kinds(values))) > 1:
         return [None if value is None else str(value) for value in values]
     if any(isinstance(value, float) for value in values):

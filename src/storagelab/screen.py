@@ -1,5 +1,6 @@
-"""The only way to the terminal. It escapes all text from servers, stores and specs, and no quirk of the terminal (a closed
-stream, an encoding without a dash, a width of 0) stops a measurement."""
+"""The only way to the terminal. It escapes all text from servers, stores and specs, and no quirk of the terminal
+(a closed stream, an encoding without a dash, a width of 0) stops a measurement.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _WIDTH = re.compile(r"[1-9][0-9]{1,4}")
 
 
 def out() -> Console:
-    from storagelab.console import Screen  # here, because not every verb draws
+    from storagelab.console import Screen  # here, because not every verb prints
 
     return Screen()
 
@@ -49,8 +50,9 @@ def write(content: str | bytes) -> None:
 
 
 def prepare() -> None:
-    """Prepare the streams once, as the process starts. Closed streams are opened on /dev/null, so that no store gets their
-    number; characters that the encoding lacks are escaped; a broken stderr stops nothing."""
+    """Prepare the streams once, when the process starts. Closed streams are opened on /dev/null, so that no store
+    gets their number; characters that the encoding lacks are escaped; a broken stderr stops nothing.
+    """
     for number, (name, mode) in enumerate(_STANDARD):
         try:
             os.fstat(number)
@@ -68,7 +70,7 @@ def prepare() -> None:
 
 
 class _Unbreakable:
-    """A stream that survives a reader that leaves and a disk that is full."""
+    """A stream that survives a reader that leaves, and a full disk."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

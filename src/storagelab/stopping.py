@@ -1,4 +1,6 @@
-"""Stopping when the user asks for it: the first signal breaks off what is going on, and none breaks off the cleaning up."""
+"""Stopping when the user asks for it: the first signal interrupts the current work, and no signal interrupts the
+clean-up.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ _AGAIN_S = 0.02
 INTERRUPTED = 130
 """The exit code of a program that was stopped."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-r"""What asks storagelab to stop: Ctrl-C, a system that shuts down, a terminal that goes away, Ctrl-\."""
+r"""The signals that ask storagelab to stop: Ctrl-C, a system that shuts down, a terminal that closes, Ctrl-\."""
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Notes a signal to stop instead of acting on it, and raises it again at the end for its usual handler.
 
-    Handlers are swapped rather than signals blocked, because a block would hold for one thread only. Outside the main
-    thread there is nothing to do: Python handles signals in the main thread alone.
+    Handlers are swapped, not signals blocked, because blocking applies to one thread only. Outside the main thread
+    there is nothing to do: Python handles signals in the main thread alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -41,14 +43,14 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # None = a handler that was not set by Python; it can't be put back, and nothing of ours sets one.
+            # None = a handler that Python did not set; it can't be restored, and none of ours is such a handler.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for first in noted[:1]:
             signal.raise_signal(first)
 
 
 class Interruptible:
-    """The first Ctrl-C, SIGTERM, hang-up or SIGQUIT stops cleanly; further ones can't break the cleaning up."""
+    """The first Ctrl-C, SIGTERM, hang-up or SIGQUIT stops cleanly; further ones can't interrupt the clean-up."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -67,7 +69,7 @@ class Interruptible:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._alarm)
         for number, handler in self._before.items():
-            # Once asked to stop, it is stopping already: what is left to do is short, and is not to be broken off.
+            # Once asked to stop, it is stopping already: what is left to do is short, and must not be interrupted.
             signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
     def check(self) -> None:
@@ -82,7 +84,9 @@ class Interruptible:
         raise KeyboardInterrupt
 
     def _lost(self, what: UnraisableHookArgs) -> None:
-        """Python drops what is raised in some of its callbacks, such as those after a fork: the signal then comes again."""
+        """Python drops exceptions in some of its callbacks, such as those after a fork: then the signal is sent
+        again.
+        """
         if not issubclass(what.exc_type, KeyboardInterrupt):
             self._hook(what)
             return
@@ -91,6 +95,6 @@ class Interruptible:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
     def _ask_patience(self, *_: object) -> None:
-        # Not printed: a signal may come amid a print, and printing does not nest.
+        # Not printed: a signal may come during a print, and printing does not nest.
         with contextlib.suppress(OSError):
             os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")

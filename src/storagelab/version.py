@@ -1,4 +1,4 @@
-"""The version, once; Cargo.toml has it too, and a test holds them together."""
+"""The version; Cargo.toml has it, too, and a test compares them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs -> Findings: what the experiment says, and how surely. Pure; the words are report's."""
+"""Runs -> Findings: what the experiment shows, and how surely. Pure; `report` writes the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from storagelab.model.plan import Experiment, Plan
 
 
 def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Findings:
-    """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and repetition.
+    """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and
+    repetition.
 
     Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs of quiet
     cells out of means and verdicts, and names them.
@@ -36,7 +37,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     judged = stated.judged
     cells = with_fitted_means(summaries(plan, runs, basis), basis.fitted, judged, compared)
     by_wait = cells
-    # Engines share no names of waits, so between engines compare what is waited for.
+    # Engines have no common names of waits, so engines are compared by what is waited for.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     if several_engines:
         by_wait = summaries(plan, runs, basis, by_class=True)

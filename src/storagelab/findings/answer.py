@@ -1,6 +1,7 @@
-"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, and cautions.
+"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, and
+cautions.
 
-Pure; `report` words it, in at most eight lines.
+Pure; `report` words it in at most eight lines.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from storagelab.model.values import JsonValue
 
 JUDGED = ("winner", "best-set", "indistinguishable")
 DEPENDS_LEAST = 0.02
-"""A factor's effect depends on another if it differs by this share of the time between levels of that one."""
+"""A factor's effect depends on another factor if it differs, between levels of that factor, by this share of the
+time.
+"""
 FACTORS_EXPLAINED = 2
 NOT_COMPARED_WEIGHT = 205
-"""Among cautions: after runs that are still to make, which explain it."""
+"""The place among the cautions: after runs that are still to be made, which explain this one."""
 
 
 def answer(findings: Findings) -> Answer:
@@ -52,7 +55,7 @@ def answer(findings: Findings) -> Answer:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: by the text of their levels, the cell of each; the same for those tied."""
+    """One load's layouts: the text of their levels -> the cell; the same for the tied ones."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -68,7 +71,7 @@ def _key(levels: Mapping[str, JsonValue]) -> str:
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
-    """One for all loads if some layout is among the best under each, else one for each set of best layouts."""
+    """One choice for all loads if some layout is among the best under each, else one for each set of best layouts."""
     loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
     if not loads:
         return
@@ -129,7 +132,7 @@ def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate |
 
 
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
-    """What a cell is judged by: its time, or its rate where cells do different amounts of work."""
+    """The quantity by which a cell is judged: its time, or its rate if cells do different amounts of work."""
     if findings.compared.startswith("latency-"):
         sample = cell.judged
     else:
@@ -138,7 +141,7 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
-    """The most that any of `tied` may take against the truly fastest; 1 for a winner, None if one can't be compared so."""
+    """How much slower than the truly fastest any of `tied` can be; 1 for a winner, None if one can't be compared so."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -162,7 +165,9 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and at last by the order of levels; judged by the first load's cells."""
+    """The first of the layouts by the preferences, and then by the order of levels; judged by the first load's
+    cells.
+    """
     left = [loads[0].cells[layout] for layout in tied]
     decided: list[Preference] = []
     for preference in findings.prefer:
@@ -187,7 +192,7 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
 
 
 def _places(findings: Findings, cell: CellSummary) -> list[int]:
-    """Where the cell's levels stand in the lists of their factors."""
+    """The positions of the cell's levels in the lists of their factors."""
     return [
         next(
             (place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])),
@@ -212,11 +217,11 @@ _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
     "baseline": lambda findings, cell: sum(place > 0 for place in _places(findings, cell)),
     "fastest": _speed,
 }
-"""The smaller, the better."""
+"""The smaller value is better."""
 
 
 def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
-    """The factor whose level alone decides how much room the drives have, and the room at each level."""
+    """The factor whose level alone decides how much capacity the drives have, and the capacity at each level."""
     for factor in findings.layout_factors:
         rooms: dict[str, tuple[JsonValue, set[float]]] = {}
         for cell in cells:
@@ -236,7 +241,9 @@ def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None
 
 
 def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
-    """By factor, the largest first. With several choices the good levels are those that take least time over all."""
+    """The gains by factor, the largest first. If there are several choices, the good levels are those that take
+    least time over all.
+    """
     needed = {good.factor: good for good in choices[0].pattern.needed} if len(choices) == 1 else {}
     found = []
     for factor in findings.layout_factors:
@@ -281,7 +288,7 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
 
 
 def _within(ratio: Estimate, margin: float) -> bool:
-    """Two one-sided tests: the interval lies within the margin on both sides."""
+    """Two one-sided tests: whether the interval lies within the margin on both sides."""
     return (
         ratio.low is not None and ratio.high is not None and ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
     )
@@ -295,10 +302,11 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 
 
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those that make a difference, the largest first; if none does, the one with the largest.
+    """The factors to explain: those that make a difference, the largest first; if none does, the one with the
+    largest.
 
-    Waits add up to the time of a run or of its mean transaction. So they do to a mean latency, where the cells have such a
-    transaction; to a percentile never.
+    Waits add up to the time of a run or of its mean transaction. They also add up to a mean latency, if the cells have
+    such a transaction, but never to a percentile.
     """
     by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
     if not by_mean and findings.compared not in ("elapsed", "time-per-row", "time-per-transaction"):
@@ -308,7 +316,7 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
-    """Of each leg of a factor's story the volume's limit, or the wait, that explains most; none where nothing does."""
+    """For each step along a factor, the volume's limit or the wait that explains most; none if nothing does."""
     for leg in legs(findings, factor):
         cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
         limit = volume_at_limit(cells, leg.waterfall.change.value)
@@ -330,7 +338,7 @@ def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
 
 
 def _unable(findings: Findings) -> Iterator[str]:
-    """What keeps the runs from answering, the gravest first."""
+    """What keeps the runs from answering, the most serious first."""
     if not any(cell.elapsed_s for cell in findings.cells):
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
@@ -342,5 +350,5 @@ def _unable(findings: Findings) -> Iterator[str]:
 
 
 def _weighed(findings: Findings) -> list[Caution]:
-    """Cautions before notes, and by their weight."""
+    """Cautions before notes, each sorted by weight."""
     return sorted(findings.cautions, key=lambda one: (one.severity == "note", one.weight))

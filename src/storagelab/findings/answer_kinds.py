@@ -1,4 +1,4 @@
-"""What an experiment's answer consists of, as values: what to use, how sure, what is gained, why, and the cautions."""
+"""The parts of an experiment's answer, as values: what to use, how sure, what is gained, why, and the cautions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from storagelab.model.values import Frozen, JsonValue
 
 
 class Good(Frozen):
-    """A factor that matters, and its levels that are as good as any."""
+    """A factor that matters, and those of its levels of which none is better."""
 
     factor: str
     levels: tuple[JsonValue, ...]
 
 
 class Pattern(Frozen):
-    """A set of layouts by its pattern: all combinations of the `needed` levels, whatever the `free` factors are."""
+    """A pattern that describes a set of layouts: all combinations of the `needed` levels, whatever the `free`
+    factors are.
+    """
 
     needed: tuple[Good, ...]
     free: tuple[str, ...]
@@ -42,7 +44,7 @@ class Pick(Frozen):
 
 
 class Choice(Frozen):
-    """What to use, under all `loads` alike."""
+    """What to use, the same under all `loads`."""
 
     loads: tuple[dict[str, JsonValue], ...] = Field(
         description="The levels of the loads that it holds for; empty if only layouts are varied."
@@ -71,7 +73,9 @@ class Choice(Frozen):
 
 
 class Gain(Frozen):
-    """What the good levels of a factor save, all else the same. A factor without good levels is compared with its first."""
+    """What the good levels of a factor save, all else the same. A factor without good levels is compared with its
+    first.
+    """
 
     factor: str = Field(description="The factor.")
     levels: tuple[JsonValue, ...] = Field(description="Its good levels. If any level will do: all but the first.")
@@ -88,7 +92,7 @@ class Gain(Frozen):
 
 
 class Limit(Frozen):
-    """A volume that stood at its limit, where the time is longer: its requests fill `share` of that time."""
+    """A volume that was at its limit in the longer runs: its requests fill `share` of their time."""
 
     volume: str
     rate: LimitedRate
@@ -98,7 +102,8 @@ class Limit(Frozen):
 
 class Cause(Frozen):
     """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are those of a
-    connection, all other factors averaged."""
+    connection, averaged over all other factors.
+    """
 
     factor: str = Field(description="The factor.")
     before: tuple[JsonValue, ...] = Field(description="From these levels ...")
@@ -114,13 +119,14 @@ class Cause(Frozen):
 
 
 Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
-"""Facts that keep an experiment from answering its question, or a part of it. Others are those of cautions."""
+"""Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""
 
 
 class Answer(Frozen):
-    """All that a decision needs. `choices` = one for each group of loads with the same best layouts; none while nothing is
-    judged. `unable` = facts of the kind `Unable`, and those of cautions. `cautions` = kinds that are not in
-    `unable`, the gravest first."""
+    """Everything that a decision needs. `choices`: one for each group of loads with the same best layouts; none
+    while nothing is judged. `unable`: facts of the kind `Unable`, and those of cautions. `cautions`: kinds that are
+    not in `unable`, the most serious first.
+    """
 
     provenance: Provenances | None
     runs: int

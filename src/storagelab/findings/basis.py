@@ -1,4 +1,4 @@
-"""The runs that are judged, and the fit by which their cells are compared: what all findings rest on. Pure."""
+"""The runs that are judged, and the fit by which their cells are compared: all findings are based on them. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from storagelab.model.plan import Experiment, Plan
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand
-    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out. `fleet` = the fits of hosts, if there
-    are several: then `fitted` has a column for each host instead of each round.
+    `blocks`: for each cell of the plan its stretch of time. `kept`: the times that are fitted. `odd`: runs that stand
+    apart; `left_out`: those of them, by cell and repetition, that the fit leaves out. `fleet`: the fits of hosts, if
+    there are several; `fitted` then has a column for each host instead of each round.
     """
 
     used: dict[str, dict[int, Run]]
@@ -70,8 +70,9 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
-    """The time of `other` over that of `one`, with an interval that holds together with those of all other pairs of cells, so
-    that one may pick a pair by looking. None where the two can't be tested."""
+    """The time of `other` over that of `one`. Its interval holds together with those of all other pairs of cells, so
+    one may pick the pair after seeing the data. None if the two can't be tested.
+    """
     places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     first, second = places[one], places[other]
     if basis.blocks[first] != basis.blocks[second]:

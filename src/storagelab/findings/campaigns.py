@@ -1,12 +1,13 @@
-"""Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made. Pure.
+"""Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made.
+Pure.
 
-The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of each
-campaign's own rounds, which all of its layouts share. What no campaign shows by itself is how the machine changed between the
-two: a ratio shows whether times differ, not what made them.
+The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
+each campaign's own rounds, which all of its layouts share. But no campaign shows how the machine changed between the
+two: a ratio shows whether times differ, not why.
 
-Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in `stats`,
-a layout differs only if it also does by the scatter of its own runs alone, so that a wild layout among quiet ones does not
-look different. How often equal campaigns are told apart: docs/records/monte-carlo.md.
+Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
+`stats`, a layout differs only if it also does by the scatter of its own runs alone, so that a noisy layout among quiet
+ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from storagelab.spec.keys import split_path
 OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
-"""Runs of a layout, in each campaign, without which nothing is tested."""
+"""With fewer runs of a layout in either campaign, nothing is tested."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Gate(IntEnum):
 
 
 def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
-    """The second campaign against the first; `others` = the campaigns that are compared with the first in all.
+    """The second campaign against the first. `others` counts the campaigns that are compared with the first.
 
     Raises LookupError if they have no layout in common that was run in both.
     """
@@ -126,8 +127,9 @@ def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
-    """Slower, if the overall ratio or any layout's is above the margin for sure; not slower, if every overall ratio is below
-    it for sure. `margin` = 0.05 for 5 %."""
+    """Slower if the overall ratio or any layout's is surely above the margin; not slower if every overall ratio is
+    surely below it. `margin` = 0.05 for 5 %.
+    """
     overall = [compared.overall for compared in found]
     return _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
 
@@ -147,16 +149,17 @@ def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: f
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which layouts, and what of them
+# Which layouts, and which of their figures
 # ---------------------------------------------------------------------------------------------------------------------
 
 _Pair = tuple[CellSummary, CellSummary]
 
 
 def _match(first: Campaign, second: Campaign) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
-    """The cells with the same levels, of the factors that vary in either campaign; and the ids of the others.
+    """The cells with the same levels of the factors that vary in either campaign; and the ids of the others.
 
-    A campaign without a factor that the other varies has the level that its configuration amounts to, if it is one.
+    If only the other campaign varies a factor, this campaign has the level that its configuration corresponds to, if it
+    is one.
     """
     ones, others = first.findings.cells, second.findings.cells
     varied = _varied(ones) | _varied(others)
@@ -170,7 +173,7 @@ def _match(first: Campaign, second: Campaign) -> tuple[list[_Pair], tuple[str, .
 
 
 def varied_by_one(first: Campaign, second: Campaign) -> tuple[str, ...]:
-    """The factors that one campaign varies, and whose level in the other can't be told."""
+    """The factors that one campaign varies, and whose level in the other is unknown."""
     return tuple(
         name
         for one, other in ((first, second), (second, first))
@@ -197,7 +200,9 @@ def _levels(cell: CellSummary, varied: set[str], own: Campaign, other: Campaign)
 
 
 def _level_of(cell: CellSummary, name: str, own: Campaign, other: Campaign) -> JsonValue | None:
-    """The level of the other campaign's factor to which a cell's configuration amounts; None unless it is exactly one."""
+    """The level of the other campaign's factor to which a cell's configuration corresponds; None unless it is
+    exactly one.
+    """
     factor = next((one for one in other.experiment.factors if one.name == name), None)
     run = next(iter(own.basis.used.get(cell.cell_id, {}).values()), None)
     if factor is None or run is None:
@@ -221,7 +226,7 @@ def _without(cells: Iterable[CellSummary], ids: set[str]) -> tuple[str, ...]:
 
 
 def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Compared:
-    """What ratios are of: the elapsed time only if the work is the same in every pair."""
+    """The quantity of the ratios: the elapsed time only if the work is the same in every pair."""
     of_both = {first.findings.compared, second.findings.compared}
     if len(of_both) == 1 and of_both != {"elapsed"}:
         return of_both.pop()
@@ -232,8 +237,9 @@ def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Comp
 
 
 def of_one_kind(first: Campaign, second: Campaign) -> bool:
-    """Whether their work has one unit and the same is judged: rows can't be compared with requests, nor times with
-    latencies."""
+    """Whether their work has the same unit and the same quantity is judged: rows can't be compared with requests,
+    nor times with latencies.
+    """
     one, other = ((campaign.findings.unit, latency_of(campaign.findings.compared)) for campaign in (first, second))
     return one == other
 
@@ -255,7 +261,9 @@ def _untested(first: Campaign, second: Campaign) -> str:
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean of log times, the parts of its variance with their degrees of freedom, and the same by its own runs alone."""
+    """A mean of log times, the parts of its variance with their degrees of freedom, and the same from its own runs
+    alone.
+    """
 
     log_s: float
     parts: tuple[tuple[float, float], ...]
@@ -274,7 +282,7 @@ def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
     order = [cell.cell_id for cell in campaign.findings.cells]
     rows = [order.index(cell_id) for cell_id in ids]
     works = [campaign.findings.cells[row].work or 1.0 for row in rows]
-    # The fit is of times per work already where the campaign's own cells are so compared.
+    # If the campaign's own cells are compared by time per work, the fit is of that already.
     divide = compared != "elapsed" and campaign.findings.compared == "elapsed"
     shifts = [math.log(work) if divide else 0.0 for work in works]
     fitted, blocks = campaign.basis.fitted, list(campaign.basis.blocks)
@@ -295,11 +303,11 @@ def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:
 
 
 def _all(fitted: stats.Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[_Mean]) -> _Mean:
-    """The mean over the matched layouts: that of each block's rounds, with the variance of these."""
+    """The mean over the matched layouts, from each block's rounds, with the variance of these."""
     parts: list[tuple[float, float]] = []
     for block in dict.fromkeys(blocks):
         inside = [row for row, of in zip(rows, blocks, strict=True) if of == block]
-        # A round without some of the layouts is brought to the mean of all by what those took elsewhere.
+        # A round without some layouts is adjusted to the mean of all, by the times of those layouts in other rounds.
         differences = fitted.log_s[inside] - fitted.cells[inside][:, None]
         there = ~np.isnan(differences)
         counted = there.sum(axis=0)
@@ -321,7 +329,9 @@ def _matched(pair: _Pair, first: _Side, second: _Side, number: int, alpha: float
 
 
 def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, float | None]:
-    """The second over the first, with its interval as one of a family; the p-value scaled so that 5 % is the limit."""
+    """The second over the first, with its interval as one of a family; the p-value is scaled so that 5 % is the
+    limit.
+    """
     value = other.log_s - one.log_s
     if untested or not one.parts or not other.parts:
         return Estimate(value=math.exp(value)), None
@@ -341,8 +351,9 @@ def _standardised(value: float, error: float) -> float:
 
 
 def _error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946), rounded down: of three
-    runs each, with one campaign four times as noisy, these are about 2, and t falls fast there."""
+    """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946), rounded down:
+    for three runs each, and one campaign four times as noisy, there are about 2, where t falls fast.
+    """
     variance = max(math.fsum(part for part, _ in parts), stats.VARIANCE_FLOOR)
     spread = math.fsum(part**2 / df for part, df in parts if df)
     df = min(variance**2 / spread, MANY) if spread else MANY

@@ -11,7 +11,7 @@ from storagelab.findings.samples import sd
 from storagelab.findings.studentized import MANY, t_point
 
 DF_LEAST = 2.0
-"""With fewer degrees of freedom an interval says nothing."""
+"""With fewer degrees of freedom, an interval means nothing."""
 
 
 class Change(NamedTuple):
@@ -45,7 +45,8 @@ def mean(rows: Sequence[Change]) -> tuple[float, float]:
 
 
 def estimate(rows: Sequence[Change], alpha: float) -> Estimate:
-    """The mean change over the pairs with its interval, which misses a share of `alpha`; no interval at 0 or of too few runs.
+    """The mean change over the pairs with its interval, whose error is `alpha`; no interval if `alpha` is 0 or there
+    are too few runs.
 
     The samples are independent (Welch 1947; degrees of freedom by Satterthwaite 1946).
     """
@@ -66,5 +67,5 @@ def estimate(rows: Sequence[Change], alpha: float) -> Estimate:
 
 
 def leaves_out_zero(one: Estimate) -> bool:
-    """Whether an interval says that there is a difference."""
+    """Whether an interval shows a difference."""
     return one.low is not None and one.high is not None and not one.low <= 0 <= one.high

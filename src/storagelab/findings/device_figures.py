@@ -1,6 +1,7 @@
-"""What devices did in a run, in figures that any two cells can be compared by. Pure.
+"""What devices did in a run, in figures by which any two cells can be compared. Pure.
 
-The simulator counts by drive and by volume, a machine by volume, each in its own words; here they have the same names.
+The simulator counts by drive and by volume, a machine by volume, each with its own names; here they have the same
+names.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceChange:
-    """A figure before and after; the intervals of all that are compared hold together at 95 %."""
+    """A figure before and after; the intervals of all figures that are compared hold together at 95 %."""
 
     figure: Figure
     before: float
@@ -50,7 +51,7 @@ class DeviceChange:
 def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tuple[DeviceChange, ...]:
     """What changed at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
 
-    Only figures that every run has: a mean over some would compare different runs.
+    Only figures that every run has: a mean over some of the runs would compare different runs.
     """
     sides = [tuple([_figures(run) for run in runs] for runs in pair) for pair in pairs]
     runs = [figures for pair in sides for side in pair for figures in side]
@@ -117,7 +118,7 @@ def _of_series(series: TimeSeries) -> Iterator[tuple[Figure, float]]:
 
 
 def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float | None:
-    """The mean of a column over the run; each value is that of the interval that ends there."""
+    """The mean of a column over the run; each value is that of the interval that ends at its time."""
     starts = (0.0, *at_s[:-1])
     known = [(end - start, value) for start, end, value in zip(starts, at_s, values, strict=True) if value is not None]
     total = sum(width for width, _ in known)

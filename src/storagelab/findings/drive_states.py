@@ -1,4 +1,4 @@
-"""What drives report of a run: pages written for each page they were given, and how full they are. Pure."""
+"""What drives report of a run: pages written for each page that they were given, and how full they are. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def main_effects(
 ) -> Iterator[Effect]:
     """Each level against its factor's first, over all matched cells: one family of comparisons, over all factors.
 
-    The larger the family, the surer each must be. Levels in different blocks are not tested and do not count in it.
+    The larger the family, the surer each statement must be. Levels in different blocks are not tested and do not count
+    in it.
     """
     yield from _judged([_overall(factor, cells) for factor in _varied(factors)], fitted, blocks, alpha)
 
@@ -39,7 +40,7 @@ def main_effects(
 def effects_at(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """The same at each combination of the other factors, if these are not too many: also one family."""
+    """The same at each combination of the other factors, if there are not too many: also one family."""
     yield from _judged(
         [group for factor in _varied(factors) for group in _at_each(factor, cells)], fitted, blocks, alpha
     )
@@ -62,7 +63,7 @@ def _judged(
 def effect_of(
     found: stats.Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], *, across: bool
 ) -> Effect:
-    """The effect of `level` against the factor's first one; untested if the two were run in blocks of their own."""
+    """The effect of `level` against the factor's first one; untested if the two were run in different blocks."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
         ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,

@@ -1,4 +1,4 @@
-"""The evidence in which cautions are looked for: everything stored of an experiment, and its analysis. Pure."""
+"""The evidence that cautions examine: everything stored of an experiment, and its analysis. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
 
 Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
-"""Names in a caution's figures."""
+"""The most names in a caution's figures."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything stored of an experiment, and its analysis: the summaries of its `cells`, the `basis` of verdicts, and the
-    race, if it was one."""
+    """Everything stored of an experiment, and its analysis: the summaries of its `cells`, the `basis` of verdicts,
+    and the race, if it was one.
+    """
 
     experiment: Experiment
     plan: Plan
@@ -46,7 +47,9 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenances:
-        """Whether it is simulated: then each run has a seed, and blocks don't drift, because the world is made anew."""
+        """Whether the experiment is simulated: then each run has a seed, and blocks don't drift, because the world
+        is made anew.
+        """
         found = sorted({cell.provenance for cell in self.cells if cell.provenance is not None})
         return "measured and simulated" if len(found) > 1 else next(iter(found), "measured")
 
@@ -64,7 +67,7 @@ def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, obj
 
 
 def table_in(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """The table under `key`, or an empty one: the content of an environment depends on what could be read."""
+    """The table under `key`, or an empty one: an environment contains only what could be read."""
     value = mapping.get(key)
     return value if isinstance(value, Mapping) else {}
 

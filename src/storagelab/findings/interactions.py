@@ -1,11 +1,11 @@
-"""How the best level and the effect of one factor depend on another: what-if questions answered from the runs. Pure.
+"""How the best level and the effect of one factor depend on another, from the runs. Pure.
 
-    does the best number of data files follow the cores?
-    does 128 files against 8 cost less on a drive that is formatted before every layout?
+    Does the best number of data files depend on the number of cores?
+    Does 128 files against 8 cost less on a drive that is formatted before every layout?
 
-Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and each row the
-same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors form one
-family, so that picking the largest difference finds nothing in runs without any.
+Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and all rows
+cover the same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors form one
+family, so picking the largest difference finds nothing in runs without any.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ FACTORS_MAX = 6
 
 @dataclass(frozen=True)
 class _Grid:
-    """Rows of `fit` for each level of `factor` (along) at each of `within`: row = place of `at` x levels + level.
+    """Rows of `fit` for each level of `factor` (along) at each level of `within`: row = place of `at` x levels +
+    level.
 
-    `across` = levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
+    `across`: levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
     """
 
     factor: Factor
@@ -61,8 +62,9 @@ class _Grid:
 def _grid(
     factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
 ) -> _Grid | None:
-    """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way table of
-    means. None if fewer than two levels of each occur together in every such combination."""
+    """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way
+    table of means. None if fewer than two levels of each factor occur together in every such combination.
+    """
     if len(factor.levels) * len(within.levels) > ROWS_MAX:
         return None
     measured = _measured(factor, within, cells, fitted)
@@ -82,7 +84,9 @@ def _grid(
 def _measured(
     factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit
 ) -> dict[tuple[str, str], dict[str, int]]:
-    """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place, of cells with runs."""
+    """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place; only cells with
+    runs.
+    """
     found: dict[tuple[str, str], dict[str, int]] = {}
     for place, cell in enumerate(cells):
         if not math.isnan(fitted.cells[place]):
@@ -98,8 +102,9 @@ def _common(rows: Sequence[Mapping[str, int]]) -> list[str]:
 
 
 def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
-    """A number for each row, the same for rows whose cells ran in the same blocks; and whether the `levels` at one level of
-    the other factor differ in that."""
+    """A number for each row, the same for rows whose cells ran in the same blocks; and whether the `levels` at one
+    level of the other factor differ in that.
+    """
     of_row = [tuple(blocks[cell] for cell in group) for group in groups]
     numbers = {of: number for number, of in enumerate(dict.fromkeys(of_row))}
     across = any(len(set(of_row[start : start + levels])) > 1 for start in range(0, len(of_row), levels))
@@ -113,7 +118,8 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 def dependences(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Dependence]:
-    """One for each pair of factors that can be tested: of the axis within the other, or of the one with more levels.
+    """One dependence for each pair of factors that can be tested: of the axis within the other factor, or of the
+    factor with more levels.
 
     The pairs share the error `alpha`.
 
@@ -140,7 +146,7 @@ def dependences(
 
 
 def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
-    """Best levels at each level of the other factor, none if some can't be tested; and the costliest mistake."""
+    """Best levels at each level of the other factor (none if some can't be tested), and the costliest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
     differences: list[list[stats.Difference | None]] = []
@@ -163,7 +169,7 @@ def _fastest(fitted: stats.Fit, rows: Sequence[int]) -> int:
 
 
 def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
-    """The same fit with no runs in all other rows; `cells` are kept, so that the family stays that of all rows."""
+    """The same fit without runs in all other rows. `cells` stay, so that the family is still that of all rows."""
     log_s = np.full_like(fitted.log_s, np.nan)
     log_s[list(rows)] = fitted.log_s[list(rows)]
     return replace(fitted, log_s=log_s)
@@ -200,7 +206,8 @@ def _dearest(
 def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     """The step of `factor` whose effect changes most between two levels of `within`, if any change is significant.
 
-    Steps are those between an end and any other level, of which the overall best is looked at; all count in the family.
+    The steps are those between the first or last level and any other. The step with the largest change is returned; all
+    count in the family.
     """
     last = len(grid.levels) - 1
     best = int(np.argmin([grid.fit.cells[[grid.row(level, at) for at in range(len(grid.at))]].mean()
@@ -214,7 +221,7 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
 
 
 def _turns(change: EffectChange) -> bool:
-    """Whether a step surely costs time at one level and not at the other: the more telling kind of change."""
+    """Whether a step surely costs time at one level and not at the other: that kind of change tells more."""
     return (change.high.low or 0) > 1 >= (change.low.low or 0)
 
 
@@ -242,7 +249,7 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
 def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
     """A fit whose rows are log ratios of two rows each, as noisy as these two together.
 
-    Each ratio is of one block and one round, so ratios of different blocks may be compared.
+    Each ratio belongs to one block and one round, so ratios of different blocks may be compared.
     """
     one, other = ([pair[side] for pair in pairs] for side in (0, 1))
     return replace(
@@ -265,7 +272,8 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
 def speed_ups(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level of each other factor against its first at every level of the axis, averaged over the remaining factors.
+    """Each level of each other factor against its first at every level of the axis, averaged over the remaining
+    factors.
 
     One family over all factors. Levels in different blocks are reported untested.
     """

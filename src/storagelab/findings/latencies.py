@@ -1,9 +1,10 @@
 """The latencies of a cell: percentiles of all operations of its runs, with intervals over its runs. Pure.
 
-A percentile of a cell is that of the merged histogram of its runs. Its operations don't scatter independently, since those of
-a run share the run's effect. So its interval comes from the runs: each is left out once, and the scatter of the logarithms of
-the resulting percentiles gives the standard error (the delete-one jackknife over runs, Efron 1982; Student's t with one
-degree of freedom fewer than runs). The longest latency has no interval: that of more runs is longer.
+A percentile of a cell comes from the merged histogram of its runs. Operations of one run share the run's effect, so
+they don't scatter independently. So the interval comes from the runs: each is left out once, and the scatter of the
+logarithms of the resulting percentiles gives the standard error (the delete-one jackknife over runs, Efron 1982;
+Student's t with one degree of freedom fewer than runs). The longest latency has no interval, since with more runs it is
+longer.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ FIGURES = ("mean", *PERCENTILES, "max")
 
 
 def figure_s(latency: Latency, name: str) -> float | None:
-    """One figure of a histogram in seconds; None for a percentile that no operation is beyond, which would be the longest
-    latency by another name."""
+    """One figure of a histogram in seconds; None for a percentile that no operation exceeds, which would just be the
+    longest latency.
+    """
     if name == "mean":
         return latency.mean_s
     if name == "max":
@@ -34,7 +36,7 @@ def figure_s(latency: Latency, name: str) -> float | None:
 
 
 def figures_s(latency: Latency) -> dict[str, float]:
-    """All figures of a histogram that it holds enough operations for."""
+    """All figures of a histogram for which it has enough operations."""
     found = {name: figure_s(latency, name) for name in FIGURES}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -53,8 +55,9 @@ def of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
 
 
 class Disagreement(NamedTuple):
-    """The cell of the most throughput is another than that of the lowest latency: cell ids. `fastest_s` and `lowest_s` are
-    the two cells' figures of `figure`, whose intervals don't meet."""
+    """The cell with the most throughput is not the cell with the lowest latency (cell ids). `fastest_s` and
+    `lowest_s` are the two cells' figures of `figure`, whose intervals don't overlap.
+    """
 
     figure: str
     fastest: str
@@ -64,7 +67,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreement(cells: Sequence[CellSummary], figure: str = "p99") -> Disagreement | None:
-    """Whether throughput and a figure of latency surely point at different cells; None if not, or if it is not known."""
+    """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown."""
     known = [(cell, cell.rows_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
     if len(rated) < 2:
@@ -83,7 +86,7 @@ def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estima
     logs = [math.log(one) for one in others]
     centre, runs = math.fsum(logs) / len(logs), len(logs)
     error = math.sqrt((runs - 1) / runs * math.fsum((one - centre) ** 2 for one in logs))
-    # A percentile is the middle of a bin, and may be anywhere in it.
+    # A percentile is the middle of a bin; the true one may be anywhere in it.
     half = t_point(runs - 1, ALPHA) * error + (BIN_ERROR if name in PERCENTILES else 0.0)
     if half > FURTHEST:
         return Estimate(value=value)

@@ -1,12 +1,13 @@
-"""Volumes that stand at their limit. Pure.
+"""Volumes at their limit. Pure.
 
-Where control groups throttle a volume, its speed is known, and with it the least time that a run's requests take there. If a
-run takes hardly longer than that, the volume sets the pace, and every wait stands in its queue, whatever the engine calls it:
-for the log, for a page, for a lock whose holder is in that queue.
+If control groups throttle a volume, its speed is known, and so is the least time that a run's requests take there. If a
+run takes hardly longer, the volume sets the pace, and every wait is in its queue, whatever the engine calls it: for the
+log, for a page, for a lock whose holder is in that queue.
 
-A flat rate alone is no proof of a limit: a load that CPUs hold back is as flat. So nothing is said without a known limit.
+A constant rate alone is no proof of a limit: a load limited by CPUs has one, too. So nothing is said without a known
+limit.
 
-bounds(runs)                      each limit of a cell's volumes, with what its requests come to
+bounds(runs)                      each limit of a cell's volumes, with the time of its requests
 volume_at_limit(pairs, change_s)  the volume whose limit explains a change of time
 """
 
@@ -23,25 +24,27 @@ from storagelab.findings.spending import Bound, LimitedRate
 from storagelab.model.measurement import Measurement
 
 AT_LIMIT = 0.85
-"""The least share of the slower runs' time that a volume's requests fill at its limit, if it sets the pace. The rest is the
-start, the end, and moments in which no session had anything to ask of it."""
+"""If a volume sets the pace, its requests at its limit fill at least this share of the slower runs' time. The rest
+is the start, the end, and moments in which no session had a request for it.
+"""
 WAITING = 0.5
-"""The least share of that time that connections wait, and neither work on a CPU nor queue for one."""
+"""For at least this share of that time, connections neither work on a CPU nor queue for one."""
 MOST_OF_A_CHANGE = 0.5
-"""Of a change of time: less of it may have another reason as well."""
+"""The least share of a change of time: if the limit accounts for less, there may be another reason as well."""
 _COUNTERS: dict[LimitedRate, str] = {
     "read_iops": "reads", "write_iops": "writes", "read_bytes_per_s": "read_bytes", "write_bytes_per_s": "write_bytes",
 }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a cell's runs asked of their volumes
+# What a cell's runs requested from their volumes
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
-    """Of the limits that all runs had alike, and whose requests all of them counted. Beside each run stands what its
-    seconds are divided by, as those of its waits are."""
+    """The limits that all runs have in common, and whose requests all of them counted. Each run comes with the
+    number by which its seconds are divided, as are those of its waits.
+    """
     of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
         return ()
@@ -71,9 +74,10 @@ def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float,
 
 @dataclass(frozen=True)
 class AtLimit:
-    """A volume that stood at its limit at the slower end of a change: `share` = how much of the time there its requests fill.
+    """A volume that was at its limit at the slower end of a change. `share`: how much of the time there its requests
+    fill.
 
-    `before_s`, `after_s` and `change`: the least time of the mean run, as the limits of all its volumes allow.
+    `before_s`, `after_s` and `change`: the least time of the mean run that the limits of all its volumes allow.
     """
 
     volume: str
@@ -89,7 +93,7 @@ Pairs = Sequence[tuple[CellSummary, CellSummary]]
 
 
 def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
-    """The volume that sets the pace of all slower cells, if its limit accounts for most of the change, for sure."""
+    """The volume that sets the pace of all slower cells, if its limit surely accounts for most of the change."""
     slower = [after if change_s > 0 else before for before, after in pairs]
     found = {(one.volume, one.rate, one.limit) for cell in slower if (one := _hardest(cell)) is not None}
     if len(found) != 1 or any(_hardest(cell) is None for cell in slower):
@@ -110,13 +114,13 @@ def _hardest(cell: CellSummary) -> Bound | None:
 
 
 def _share(cell: CellSummary) -> float:
-    """Of its runs' time, what the requests of its hardest pressed volume fill at the limit."""
+    """The share of the runs' time that the requests of the most limited volume fill at its limit."""
     hardest, spent_s = _hardest(cell), sum(sum(one.by_run_s) for one in cell.spent)
     return sum(hardest.by_run_s) / spent_s if hardest is not None and spent_s else 0.0
 
 
 def _waiting(cell: CellSummary) -> float:
-    """The share of their time, until they finished, in which connections waited for something else than a CPU."""
+    """The share of connections' time, until they finished, in which they waited for something other than a CPU."""
     busy = [one for one in cell.spent if one.part != "idle"]
     waits = [one for one in busy if one.part in ("resource", "wait") and one.category != "cpu-queue"]
     busy_s, waited_s = (sum(sum(one.by_run_s) for one in of) for of in (busy, waits))
@@ -124,7 +128,9 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, brought to the mean time by which the cell is compared: of a run, or of a transaction."""
+    """The least time of each run, scaled to the mean time by which the cell is compared: of a run, or of a
+    transaction.
+    """
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs

@@ -1,4 +1,4 @@
-"""What analysis concludes, as values, without sentences: `report` words them.
+"""What analysis finds, as values, without sentences: `report` words them.
 
 Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
 If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`).
@@ -31,11 +31,12 @@ class Point(Frozen):
 
 
 class Sample(Frozen):
-    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
-    None for a single run.
+    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd`
+    is None for a single run.
 
-    For times and rates, `mean` is the geometric mean of the runs that verdicts use, adjusted for rounds that the cell missed.
-    So the mean shown is the one by which cells are compared. For everything else it is the arithmetic mean of the points.
+    For times and rates, `mean` is the geometric mean of the runs that verdicts use, adjusted for rounds that the cell
+    missed. So the mean shown is the one by which cells are compared. For everything else it is the arithmetic mean of
+    the points.
     """
 
     mean: Estimate
@@ -48,19 +49,20 @@ class Sample(Frozen):
 
 
 class Finding(Frozen, ABC):
-    """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; what it has to
-    export are its fields."""
+    """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; the
+    class's fields are exported.
+    """
 
     kind: ClassVar[str]
     """Its name, and its field in the export."""
     meaning: ClassVar[str]
-    """What that field holds, for the reference."""
+    """What that field contains, for the reference."""
     about: ClassVar[Literal["use", "gains", "why"]]
     """The part of the answer that it belongs to."""
     weight: ClassVar[int] = 0
-    """In that part, the smallest comes first; those below 0 before the part's own lines."""
+    """Within that part, the smallest comes first; those below 0 come before the part's own lines."""
     alone: ClassVar[bool] = False
-    """Whether an experiment has at most one: its field is no list then."""
+    """Whether an experiment has at most one: then its field is not a list."""
     of_cells: ClassVar[bool] = False
     """Whether a cell's runs show it: its field is in the summary of each cell that has some."""
 
@@ -81,7 +83,7 @@ class Finding(Frozen, ABC):
 
 
 def _read_as_kinds(found: Any) -> Any:
-    """Findings that were written down have the class of their kind."""
+    """Findings read from a file get the class of their kind."""
     kinds = {one.kind: one for one in Finding.__subclasses__()}
     if unknown := [kind for kind in found if kind not in kinds]:
         raise ValueError(f"no finding is of the kind {unknown[0]}")
@@ -150,9 +152,9 @@ class CellSummary(Frozen):
 class Comparison(Frozen):
     """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
 
-    With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
-    best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look the same.
-    In a race, the ratio of a cell that left is that to the cell in front when it left.
+    With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block.
+    The best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look
+    the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time.
     """
 
     cell_id: str
@@ -168,11 +170,11 @@ class Comparison(Frozen):
 
 
 class Effect(Frozen):
-    """What one level of a factor does against the factor's baseline (its first listed level).
+    """How a level of a factor compares with the factor's baseline (its first listed level).
 
-    `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` of elapsed
-    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval; nor has
-    it one if there are too few runs.
+    `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` is of elapsed
+    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval. It
+    has none either if there are too few runs.
     """
 
     factor: str
@@ -186,12 +188,14 @@ class Effect(Frozen):
 
     @property
     def tested(self) -> bool:
-        """If not, the ratio says nothing: not even that the levels can't be told apart."""
+        """If not tested, the ratio says nothing: not even that the levels can't be told apart."""
         return self.ratio.low is not None
 
 
 class BestLevels(Frozen):
-    """The levels of a factor that are best while another is at `at`: the fastest first, then those not told apart."""
+    """The levels of a factor that are best while another factor is at `at`: the fastest first, then those not told
+    apart.
+    """
 
     at: JsonValue
     levels: tuple[JsonValue, ...]
@@ -223,7 +227,7 @@ class EffectChange(Frozen):
 
 
 class Dependence(Frozen):
-    """How the best level, and the effect, of `factor` depend on `within`; all other factors averaged.
+    """How the best level, and the effect, of `factor` depend on `within`, averaged over all other factors.
 
     `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
     hold together at 95 %. `cost` is the costliest significant mistake, `change` the largest change of an effect.
@@ -288,11 +292,11 @@ Verdict = Literal[
 
 
 class Judged(Frozen):
-    """What is concluded about layouts.
+    """The verdict on layouts.
 
-    "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower; "indistinguishable" = no
-    cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" = enough runs, but each cell's
-    were made in a separate stretch of time, so nothing can be tested.
+    "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
+    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested"
+    = enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
     """
 
     verdict: Verdict
@@ -312,19 +316,19 @@ class Judged(Frozen):
 
 
 class LoadVerdict(Judged):
-    """The same for the `cells` under one load or other condition; `load` = its factors' levels."""
+    """The verdict on the `cells` under one load or other condition; `load` = its factors' levels."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
 
 
 class JudgedByLoad(Judged):
-    """The same over all loads.
+    """The verdict over all loads.
 
-    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
-    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
-    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
-    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    If the load, or another condition, is varied, too, layouts are compared under each by itself, and `loads` has a
+    verdict for each: "by-load" = see there. `best` and `tied` then hold those of all loads, and `fastest` and `worst`
+    are those of the load under which layouts differ most. "one-layout" = nothing but that is varied, so there is
+    nothing to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -332,9 +336,9 @@ class JudgedByLoad(Judged):
 
 
 class HostSummary(Frozen):
-    """A host of a fleet. `level` = its time over that of the other hosts, over all cells; it has no interval where each host
-    made one round. `fastest` = the cell of the shortest time there under each load. One that is not `counted` has run too few
-    of the cells to take part in verdicts.
+    """A host of a fleet. `level` = its time over that of the other hosts, over all cells; it has no interval if each
+    host made one round. `fastest` = the cell with the shortest time there under each load. A host that is not
+    `counted` has run too few of the cells to take part in verdicts.
     """
 
     name: str
@@ -350,8 +354,8 @@ class HostSummary(Frozen):
 class Fleet(Frozen):
     """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
 
-    `scatter` = how far the ratio of two cells' times differs from host to host (one sd, as a share), and `p_value` that of no
-    such difference; None where each host made one round.
+    `scatter` = how much the ratio of two cells' times varies from host to host (one sd, as a share), and `p_value` is
+    for no such variation; None if each host made one round.
     """
 
     hosts: tuple[HostSummary, ...]
@@ -367,20 +371,22 @@ Severity = Literal["note", "caution"]
 
 
 class Caution(Frozen, ABC):
-    """Why to trust a result less or, as a "note", what it holds for. Each kind has its class in `findings.cautions`."""
+    """A reason to trust a result less or, as a "note", a limit of what it holds for. Each kind has its class in
+    `findings.cautions`.
+    """
 
     severity: Severity = "caution"
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
     kind: ClassVar[str]
     place: ClassVar[int]
-    """Among the cautions of a report: the smallest comes first."""
+    """The place among the cautions of a report: the smallest comes first."""
     weight: ClassVar[int]
-    """In the answer: the smallest comes first, as it can turn a choice around."""
+    """The place in the answer: the smallest comes first, as it could change the choice."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
 
     short: ClassVar[str]
-    """The words for `brief`, where they need no figures."""
+    """The words for `brief`, if they need no figures."""
 
     @property
     def figures(self) -> dict[str, object]:
@@ -393,11 +399,11 @@ class Caution(Frozen, ABC):
         """What, how much, and what to do about it."""
 
     def brief(self, findings: Findings) -> str:  # noqa: ARG002
-        """All of its kind in a few words, for the answer."""
+        """All cautions of this kind in a few words, for the answer."""
         return self.short
 
     def joined(self, findings: Findings) -> str:  # noqa: ARG002
-        """One text for all of its kind; "" if each has its own."""
+        """One text for all cautions of this kind; "" if each has its own."""
         return ""
 
     def alike(self, findings: Findings) -> list[Self]:
@@ -415,14 +421,14 @@ class Caution(Frozen, ABC):
         return f" ({group_text(known, findings.factors)})" if some else ""
 
     def in_some(self, findings: Findings) -> str:
-        """ " in 3 of 20 layouts", of all of its kind; "" = in all."""
+        """Such as " in 3 of 20 layouts", for all cautions of this kind; "" = in all layouts."""
         cells = {cell for one in self.alike(findings) for cell in one.cells}
         return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
 
     @model_validator(mode="wrap")
     @classmethod
     def _of_its_kind(cls, value: Any, handler: Callable[[Any], Caution]) -> Caution:
-        """A caution that was written down has the class of its kind."""
+        """A caution read from a file gets the class of its kind."""
         if cls is not Caution or isinstance(value, Caution):
             return handler(value)
         fields, kinds = dict(value), {one.kind: one for one in Caution.__subclasses__()}
@@ -436,12 +442,12 @@ class Caution(Frozen, ABC):
 
 
 class Findings(JudgedByLoad):
-    """Everything concluded about one experiment.
+    """Everything found in one experiment.
 
-    `wait_changes` compares the fastest and the slowest cell.
-    `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
-    for raw I/O and "time-per-transaction" for generated loads, whose runs all have the length that the spec sets;
-    "latency-p99" and the like where the spec asks for that.
+    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row"
+    if the plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for
+    generated loads, whose runs all have the length that the spec sets; "latency-p99" and the like if the spec asks for
+    that.
     """
 
     experiment: str

@@ -1,4 +1,4 @@
-"""The modules of a package that has no list of them: a module is found by being there."""
+"""Finds the modules of a package that has no list of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A set of layouts by its pattern: which levels of which factors, and which factors do not matter. Pure."""
+"""Describes a set of layouts by a pattern: which levels of which factors, and which factors do not matter. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 
 STARTS_MOST = 8
-"""Layouts from which a pattern is grown: the first that holds all is taken, else the largest."""
+"""The number of layouts from which a pattern is grown. The first pattern that holds all is taken, else the largest."""
 
 Levels = Mapping[str, JsonValue]
 _Box = list[set[int]]
@@ -20,8 +20,8 @@ _Box = list[set[int]]
 def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
     """The largest pattern found that holds only tied layouts, and the places of these; `tied` = places in `layouts`.
 
-    A pattern is grown from one layout, by the level that adds most tied layouts and no other. Combinations that were not
-    tried don't stand in its way.
+    A pattern is grown from one layout, each time by the level that adds most tied layouts and no others. Combinations
+    that were not tried don't prevent it.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(

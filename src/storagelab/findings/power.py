@@ -1,8 +1,8 @@
 """How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
 
-The power is that of the verdict's test (`stats.compare_with_best`) of a layout against the fastest: both of its steps have to
-hold. They share the difference of means; its two estimates of scatter are taken as independent, that of all layouts and
-that of the two. How near this is to simulated experiments: tests/test_power.py.
+The power is that of the verdict's test (`stats.compare_with_best`) of a layout against the fastest: both of its steps
+must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two) are
+taken as independent. tests/test_power.py shows how close this is to simulated experiments.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _STEPS = 32
 
 @dataclass(frozen=True)
 class Scatter:
-    """How times scatter from run to run: the sd of log times in a typical cell, from so many `runs`; `prior_df` as in
-    `stats.Fit`."""
+    """How times scatter from run to run: the sd of log times in a typical cell, from this many `runs`; `prior_df` as
+    in `stats.Fit`.
+    """
 
     sd: float
     prior_df: float
@@ -40,7 +41,7 @@ class Scatter:
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
-    """The scatter of an experiment's runs, odd ones left out; None where no cell was run twice beside others."""
+    """The scatter of an experiment's runs, without odd ones; None if no cell was run twice beside others."""
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
@@ -51,21 +52,21 @@ def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
 
 
 def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
-    """The probability that a layout is called slower that takes `effect` more time than the fastest: 0.03 for 3 %."""
+    """The probability that a layout that takes `effect` more time than the fastest is called slower: 0.03 for 3 %."""
     if cells < 2 or repetitions < 2:
         return 0.0
     family, alpha = tukey(cells, families), ALPHA * SHARES["verdict"]
     alone = _alone(cells, repetitions - 1.0, alpha / family.caution)
     moderated_df = min(scatter.prior_df + repetitions - 1, float((cells - 1) * (repetitions - 1)))
     together = family.point(moderated_df, alpha) * np.sqrt(_variance_ratios(moderated_df))
-    # Two cells have one scatter between them: both steps are the same test.
+    # Two cells have one common scatter: both steps are the same test.
     limits = alone if cells == 2 else np.maximum(together[:, None], alone[None, :])
     distance = math.log1p(effect) / max(scatter.sd * math.sqrt(2 / repetitions), 1e-12)
     return float(special.ndtr(distance - limits).mean())
 
 
 def _alone(cells: int, df: float, alpha: float) -> stats.Matrix:
-    """Equally likely limits of the second step, Welch's, in standard errors: from the own variances of two cells."""
+    """Equally likely limits of the second step (Welch's), in standard errors, from the own variances of two cells."""
     own = _variance_ratios(df)
     one, other = (own, own) if cells == 2 else (part.ravel() for part in np.meshgrid(own, own))
     spread = one**2 + other**2 + 2 * one * other / (cells - 1) ** 2
@@ -106,8 +107,10 @@ def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int =
 
 @dataclass(frozen=True)
 class Tells:
-    """What the repetitions of a plan can show, and what more would: `smallest` = the effect that is found in 80 % of
-    experiments, None if there is none; `takes` = effects with the repetitions that they take, None if over a thousand."""
+    """What the repetitions of a plan can show, and what more would. `smallest`: the effect that is found in 80 % of
+    experiments, None if there is none. `takes`: effects with the repetitions that they need, None if over a
+    thousand.
+    """
 
     scatter: Scatter
     repetitions: int

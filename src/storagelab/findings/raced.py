@@ -1,9 +1,9 @@
 """The race of an experiment: who runs next, given the runs made so far. Pure.
 
-The layouts under one load are a group, raced against each other. Groups whose runs alternate make a stretch: on a real server
-a block is a stretch, so that costly factors change as rarely as ever; simulated blocks make one stretch together, as no time
-passes between them. All groups share the error. Whoever leaves does so at the end of a round, and for all later ones, so that
-the drives have the same past for all that are compared in a round.
+The layouts under one load are a group, raced against each other. Groups whose runs alternate make a stretch. On a real
+server a block is a stretch, so that costly factors still change as rarely as possible; simulated blocks make one
+stretch together, as no time passes between them. All groups share the error. A layout leaves at the end of a round, and
+for all later ones, so that the drives have the same history for all layouts that are compared in a round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS_OF_A_BUDGET = 20
 
 @dataclass(frozen=True)
 class Group:
-    """Layouts raced against each other, by their places in the plan's cells, and how they stand."""
+    """Layouts raced against each other, by their places in the plan's cells, and their state."""
 
     cells: tuple[int, ...]
     standing: Standing
@@ -37,8 +37,9 @@ class Group:
 
 @dataclass(frozen=True)
 class RaceState:
-    """A race so far: `plan` holds all runs decided on, in their order. If some of them are not made yet, `possible` are
-    those, and all further ones that there may be at most. `short` = the budget ended it."""
+    """A race so far. `plan` holds all runs decided on, in their order. If some of them are not made yet, `possible`
+    holds those and all further runs that there may be at most. `short`: the budget ended it.
+    """
 
     plan: Plan
     groups: tuple[Group, ...]
@@ -56,8 +57,8 @@ def race_state(
 ) -> RaceState:
     """The race of `experiment` after these runs.
 
-    `whole` is the plan in which nobody leaves, with as many rounds as there may be; no more than `rounds` are looked at.
-    The result follows from what is given alone, so an interrupted race goes on as if it had not been.
+    `whole` is the plan in which nobody leaves, with as many rounds as there may be; at most `rounds` are evaluated. The
+    result follows from the arguments alone, so an interrupted race continues as if it had not been.
     """
     race = _race(experiment, whole, runs, budget_s)
     ahead = {stretch: _groups(race, stretch) for stretch in race.rounds}
@@ -88,8 +89,9 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """What a race follows from. `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in as round 0; `made` =
-    the latest of all `attempts` at each run; `blocks` = the stretch of each cell."""
+    """What determines a race. `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in as round 0;
+    `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
+    """
 
     experiment: Experiment
     whole: Plan
@@ -120,7 +122,7 @@ def _so_far(race: _Race, decided: Sequence[PlannedRun]) -> Plan:
 
 def _groups(race: _Race, stretch: int) -> list[Group]:
     """The layouts of a stretch under each load, before the first round."""
-    # All simulated layouts are in the one stretch, also those that no run is planned of.
+    # All simulated layouts are in one stretch, including those without planned runs.
     every = [cell.cell_id for cell in race.whole.cells] if race.simulated else []
     there = {*every, *(run.cell_id for runs in race.rounds[stretch].values() for run in runs)}
     found = []
@@ -132,8 +134,9 @@ def _groups(race: _Race, stretch: int) -> list[Group]:
 
 
 def _running(race: _Race, groups: Sequence[Group], number: int) -> set[str]:
-    """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
-    as the spec says."""
+    """The ids of the cells that run in this round. A layout without a rival can't win anything, but is repeated as
+    often as the spec says.
+    """
     last = race.experiment.repetitions
     if race.budget_s is None and number > last:
         return set()
@@ -158,7 +161,9 @@ def _later(race: _Race, stretch: int, number: int, running: set[str], others: It
 
 
 def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
-    """Whether the budget has room for the rest of this round. A stretch gets its share, with what earlier ones left."""
+    """Whether the budget is enough for the rest of this round. A stretch gets its share, plus what earlier ones
+    left.
+    """
     if race.budget_s is None or number <= 1:
         return True
     left = [run for run in wanted if (run.cell_id, run.repetition) not in race.made]
@@ -170,7 +175,7 @@ def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch:
 
 
 def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
-    """The time that runs will take: that of their cells' earlier ones, less what is made side by side."""
+    """The time that runs will take: that of their cells' earlier runs, less if runs are made side by side."""
     walls: dict[str, list[float]] = {}
     for run in race.made.values():
         walls.setdefault(run.cell_id, []).append(run.wall_s)
@@ -182,7 +187,7 @@ def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
 def _looked(
     race: _Race, decided: Sequence[PlannedRun], groups: Sequence[Group], number: int, families: int
 ) -> list[Group]:
-    """The groups after a look at all rounds up to this one."""
+    """The groups after the evaluation of all rounds up to this one."""
     there = {race.whole.cells[cell].cell_id for group in groups for cell in group.cells}
     runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
     rounds, log_s = log_times(race.whole, runs, compared_of(race.whole))
@@ -202,7 +207,7 @@ def _looked(
 
 
 class ByRace:
-    """Compares cells by what the looks at their groups found; a `verdicts.Judging`."""
+    """Compares cells by what the evaluations of their groups found; a `verdicts.Judging`."""
 
     def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
         self._of = {cell: group.standing for group in groups for cell in group.cells}
@@ -226,8 +231,9 @@ class ByRace:
 
 @dataclass(frozen=True)
 class Raced:
-    """The race behind a report. `complete` = the fit of those rounds in which every cell ran. Statements about factors rest
-    on these, and have `share` of their usual error, as it is the race that ended them."""
+    """The race behind a report. `complete` = the fit of those rounds in which every cell ran. Statements about
+    factors use only these rounds, and have `share` of their usual error, as the race decided which rounds these are.
+    """
 
     judging: ByRace
     complete: Fit
@@ -238,7 +244,9 @@ class Raced:
 def raced(
     experiment: Experiment, plan: Plan, runs: Sequence[TimedRun], rounds: Sequence[int], log_s: Matrix, fitted: Fit
 ) -> Raced:
-    """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` as the report has them."""
+    """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` are those of the
+    report.
+    """
     so_far = race_state(experiment, plan, runs)
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]

@@ -1,17 +1,18 @@
 """A race: after each complete round, layouts that are surely slower leave. Pure.
 
-Everybody still in the race runs once in each round. After a round, from the second on, the race is looked at: each layout is
-compared with the one in front by the test of the verdicts (`stats.compare_with_best`), counted as if nobody had left, so
-that the choice of who is in front is paid for. A look may err with a small probability, `error_of`. These probabilities
-add up to 4 % over all rounds that there can ever be, and 1 % is left for the other statements of a report. So it does not
-matter how often a race is looked at, when it ends, or who decides to go on: all that all its looks say holds together at
-95 %. That includes who left, and by how much the layout in front may be slower than the fastest.
+Every layout still in the race runs once in each round. From the second round on, the race is evaluated after each round
+(a look). Each layout is compared with the one in front by the test of the verdicts (`stats.compare_with_best`), counted
+as if nobody had left, which accounts for the choice of the one in front. A look may err with a small probability,
+`error_of`. These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is left for the other
+statements of a report. So it does not matter how often a race is looked at, when it ends, or who decides to continue:
+all statements of all its looks hold together at 95 %. That includes who left, and by how much the layout in front may
+be slower than the fastest.
 
-A race is a function of the times of its complete rounds. An interrupted race decides the same when it goes on.
+A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
 
-After two rounds, two runs of a layout say nothing about its own scatter. So any of them may be five times as noisy as the
-typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/records/monte-carlo.md,
-simulated by `make bench ARGS="--only races"`.
+After two rounds, two runs of a layout say nothing about its own scatter. So any layout is allowed to be five times as
+noisy as the typical one there (`NOISIEST`). docs/records/monte-carlo.md, simulated by `make bench ARGS="--only races"`,
+says how often the fastest is lost, and how many runs races take.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from storagelab.findings.stats import Difference, Fit, Matrix
 FIRST_LOOK = 2
 NOISIEST = 5.0
 CAUTION = 0.3
-"""How fast the level of a layout's own test falls with their number: slower than in a verdict, whose error is not shared out
-over looks."""
+"""How fast the level of a layout's own test falls with the number of layouts: more slowly than in a verdict, whose
+error is not divided among looks.
+"""
 SHARE = 0.8
-"""The share of the report's 5 % that all looks have, as for the verdict of any other experiment."""
+"""The share of the report's 5 % that all looks have together, the same as for the verdict of any other experiment."""
 _EARLY = {2: 0.15, 3: 0.25, 4: 0.15, 5: 0.15}
-"""Shares of the first looks, at which most is decided."""
+"""The shares of the first looks, which decide most."""
 _LATE = 0.3
 """The share of all later looks together."""
 
 
 def error_of(look: int) -> float:
-    """The probability that the look after this round may err with. All of them add up to 4 %."""
+    """The error probability of the look after this round. All of them add up to 4 %."""
     if look in _EARLY:
         return ALPHA * SHARE * _EARLY[look]
     last = max(_EARLY)
@@ -61,8 +63,8 @@ class Standing:
     """A race among cells after some of its rounds.
 
     `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
-    `silent` = those that left because no run of theirs succeeded. `cleared` = for each cell that was ever in front, those of
-    which it is known that they are not faster than it by more than the race's margin.
+    `silent` = those that left because none of their runs succeeded. `cleared` = for each cell that was ever in front,
+    the cells that are known not to be faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]
@@ -78,14 +80,15 @@ class Standing:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The cells that run in the next round: of those in the race, the one in front and all that may be faster than it by
-        more than the margin. Nobody if the race is decided."""
+        """The cells that run in the next round: of those in the race, the one in front and all that may be faster
+        than it by more than the margin. Empty if the race is decided.
+        """
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
 
     @property
     def at_most_slower(self) -> float | None:
-        """The ratio that the time of the first over that of the truly fastest does not exceed, if the last look says one."""
+        """The upper bound of the first's time over that of the truly fastest, if the last look gives one."""
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
         return max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else None
 
@@ -97,7 +100,8 @@ def fitted(log_s: Matrix, blocks: Sequence[int], places: Matrix | None = None) -
 
 
 def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after one more round; `fit` is that of all rounds up to it. `families` = races that share the error.
+    """The standing after one more round. `fit` is that of all rounds up to it; `families` counts the races that
+    share the error.
 
     The test is `stats.compare_with_best`, at the level of this look.
     """

@@ -1,11 +1,11 @@
 """Rules that turn a waterfall, the devices' counters and the looks at waiting sessions into reasons. Pure.
 
-A rule is a small function of a case. It gives a `Reason`, or None where the evidence is thin: where the times can't be told
-apart, where a step lies inside its interval, or where it explains too little of the change. A reason says what changed
-along with the time and by how much; that one thing causes another is never more than what the mechanism lets one expect.
+A rule is a small function of a case. It returns a `Reason`, or None if the evidence is weak: if the times can't be told
+apart, if a step lies within its interval, or if it explains too little of the change. A reason says what changed
+together with the time and by how much. That one causes the other is only what the mechanism suggests.
 
 case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
-reasons(case)                                 the reasons of the change, the one that explains most first
+reasons(case)                                 the reasons for the change, the one that explains most first
 """
 
 from __future__ import annotations
@@ -36,21 +36,27 @@ from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 
 WRITES_MORE = 0.03
-"""The least change of write amplification that counts: less comes of the state in which a run found its drive."""
+"""The least change of write amplification that counts: a smaller one comes from the state in which a run found its
+drive.
+"""
 QUEUES_MORE = 0.10
-"""The least change of a device's queue that counts. Little's law ties it to the wait itself, so less adds nothing."""
+"""The least change of a device's queue that counts. Little's law ties it to the wait itself, so a smaller one adds
+nothing.
+"""
 TAKES_LONGER = 0.05
 """The least change of the time of a request that counts."""
 CPU_IS_THE_LIMIT = 0.6
-"""Of a connection's time on a CPU or queueing for one. Above it, waits for anything else can't be most of the time."""
+"""The share of a connection's time on a CPU or in its queue. Above it, waits for anything else can't be most of the
+time.
+"""
 
 
 BEHIND = 0.1
-"""Of a change: the waits in a volume's queue that make so much of it are named."""
+"""Waits in a volume's queue that make up this share of a change are named."""
 
 
 class Rule(StrEnum):
-    """What a change of time is put down to."""
+    """The thing to which a change of time is attributed."""
 
     MORE_WORK = "more-work"
     VOLUME_LIMIT = "volume-limit"
@@ -67,7 +73,9 @@ class Rule(StrEnum):
 
 
 class Crowd(NamedTuple):
-    """A kind of thing that sessions were seen waiting for: its share of all waits seen, and the most sessions on one."""
+    """A kind of thing that sessions were seen waiting for: its share of all waits seen, and the most sessions on
+    one.
+    """
 
     wait_type: str
     kind: str
@@ -77,8 +85,9 @@ class Crowd(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices' figures; the
-    crowds at the slower end; and the volume whose limit sets the pace there."""
+    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices'
+    figures; what sessions waited for at the slower end; and the volume whose limit sets the pace there.
+    """
 
     waterfall: Waterfall
     parts: Waterfall
@@ -91,7 +100,9 @@ class Case:
         return self.waterfall.change.value
 
     def explains(self, *names: str) -> Step | None:
-        """The largest step of these names, if it is sure, goes along with the change, and explains enough of it."""
+        """The largest step of these names, if it is sure, has the direction of the change, and explains enough of
+        it.
+        """
         for step in self.waterfall.steps:
             along = step.change.value * self.change_s > 0
             if step.thing.name in names and step.sure and along:
@@ -99,7 +110,7 @@ class Case:
         return None
 
     def moved_along(self, quantity: Quantity, least: float) -> DeviceChange | None:
-        """The device whose quantity changed most, in the direction of the time, for sure and by that share at least."""
+        """The device whose quantity surely changed most in the direction of the time, by this share at least."""
         along = [
             one for one in self.devices
             if one.figure.quantity == quantity and one.sure and one.change.value * self.change_s > 0
@@ -110,8 +121,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that holds, the step that it rests on and the share of the change that this explains, the wait types that make
-    most of it, and what goes along with it."""
+    """A rule that holds, its step and the share of the change that this explains, the wait types that make up most
+    of it, and what changed together with it.
+    """
 
     rule: Rule
     step: Step
@@ -123,10 +135,10 @@ class Reason:
 
 
 def reasons(case: Case) -> tuple[Reason, ...]:
-    """What a change of time comes from, the largest share first; nothing unless the times differ for sure.
+    """The reasons for a change of time, the largest share first; nothing unless the times surely differ.
 
-    Of several rules that rest on one step only the first listed speaks: it knows more about it. Where a volume's limit sets
-    the pace, waits stand in its queue, and no rule about them speaks.
+    If several rules use one step, only the first listed applies: it knows more about the step. If a volume's limit sets
+    the pace, waits are in its queue, and no rule about them applies.
     """
     if not case.waterfall.differs:
         return ()
@@ -181,8 +193,9 @@ def volume_limit(case: Case) -> Reason | None:
 def _rule(
     rule: Rule, waits: Sequence[str], quantities: Sequence[Quantity] = (), least: float = 0.0
 ) -> Callable[[Case], Reason | None]:
-    """The rule that holds if these waits explain the change and, where quantities are given, one of them changed with it at a
-    device, by `least` or more."""
+    """The rule that holds if these waits explain the change and, if quantities are given, one of them changed with
+    it at a device, by `least` or more.
+    """
 
     def judged(case: Case) -> Reason | None:
         moved = (case.moved_along(quantity, least) for quantity in quantities)
@@ -195,7 +208,9 @@ def _rule(
 
 
 def cpu_limit(case: Case) -> Reason | None:
-    """Queueing for a CPU changes, and at the slower end connections do little but work on one and queue for one."""
+    """Queueing for a CPU changes, and at the slower end connections spend almost all their time on a CPU or in its
+    queue.
+    """
     step = case.explains(QUEUE.name)
     rows = [one for one in case.waterfall.steps if one.thing == QUEUE or one.thing.part == "cpu"]
     slower_s = max(case.waterfall.before_s, case.waterfall.after_s)
@@ -212,7 +227,7 @@ def cpu_work(case: Case) -> Reason | None:
 RULES = (
     more_work,
     volume_limit,
-    # The drive writes more for each page that it is given, so it has less of its time left for the server.
+    # The drive writes more for each page that it is given, so it has less time for the server.
     _rule(Rule.WRITE_AMPLIFICATION, _DATA, ["write_amplification"], WRITES_MORE),
     _rule(Rule.DEVICE_QUEUE, _DATA, ["queue"], QUEUES_MORE),
     _rule(Rule.DEVICE_LATENCY, _DATA, ["read_latency_s", "write_latency_s"], TAKES_LONGER),
@@ -222,7 +237,7 @@ RULES = (
     _rule(Rule.LOG, _LOG),
     _rule(Rule.LOCKS, _names("lock")),
     cpu_limit,
-    # Queueing for a CPU changes, though the CPU is not what most time goes to.
+    # Queueing for a CPU changes, though most time goes to something else than the CPU.
     _rule(Rule.SCHEDULER, [QUEUE.name]),
     cpu_work,
 )
@@ -238,7 +253,7 @@ Used = Mapping[str, Mapping[int, Run]]
 
 
 def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
-    """From one cell to another; None without waits of both. `ratio` as in `between`."""
+    """The case from one cell to another; None without waits of both. `ratio` as in `between`."""
     waterfall = between(findings, one, other, by=by_cause, ratio=ratio)
     return _case(findings, waterfall, between(findings, one, other, ratio=ratio), used)
 
@@ -246,7 +261,7 @@ def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Es
 def case_between_levels(
     findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
 ) -> Case | None:
-    """From one level of a factor to another, over all cells that agree in the rest."""
+    """The case from one level of a factor to another, over all cells that agree in the rest."""
     waterfall = between_levels(findings, factor, level, baseline, by=by_cause)
     return _case(findings, waterfall, between_levels(findings, factor, level, baseline), used)
 
@@ -263,7 +278,7 @@ def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | No
 
 
 def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
-    """What sessions waited for at the looks at these runs, the largest first; nothing without looks."""
+    """What sessions waited for at the looks at these runs, the largest share first; nothing without looks."""
     sessions: Counter[tuple[str, str]] = Counter()
     most: dict[tuple[str, str], int] = {}
     for run in runs:

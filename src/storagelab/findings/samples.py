@@ -13,16 +13,18 @@ from storagelab.model.values import MOST
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 VALUES_LEAST = 3
-"""With fewer values an interval reflects Student's t more than the runs: for two values it is 13 standard errors wide."""
+"""With fewer values, an interval reflects Student's t more than the runs: for two values it is 13 standard errors
+wide.
+"""
 
 FURTHEST = 5 * math.log(MOST)
-"""No difference of log times is surely other than 0 and has an interval that reaches so far, as figures are below `MOST`."""
+"""No sure difference of log times has an interval that reaches so far, as figures are below `MOST`."""
 
 
 def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
     """e^`value` with the 95 % interval from e^(value - down) to e^(value + up); `up` is `down` if not given.
 
-    An interval that reaches further than any figures can be apart has no ends: the runs don't bound the value.
+    An interval wider than any two figures can be apart has no ends: the runs don't bound the value.
     """
     up = down if up is None else up
     if not max(abs(value - down), abs(value + up)) <= FURTHEST:
@@ -31,7 +33,7 @@ def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % t interval; without an interval below three values."""
+    """The mean with its 95 % t interval; no interval below three values."""
     mean = statistics.fmean(values)
     if len(values) < VALUES_LEAST:
         return Estimate(value=mean)
@@ -40,11 +42,11 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
 
 
 def positive_mean_estimate(values: Sequence[float]) -> Estimate:
-    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be either.
+    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be negative, either.
 
     It is the t interval of the logarithm of the mean, whose standard error is that of the mean over the mean (delta
-    method): mean / f to mean * f. At a few per cent of scatter it is the usual t interval to the digit shown. None
-    below three values.
+    method): mean / f to mean * f. If values scatter by a few per cent, it equals the usual t interval in the digits
+    shown. None below three values.
     """
     plain = mean_estimate(values)
     if plain.high is None or plain.value <= 0:
@@ -54,13 +56,15 @@ def positive_mean_estimate(values: Sequence[float]) -> Estimate:
 
 
 def sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample. `statistics.stdev` is exact in fractions, and a tenth of a large report's time."""
+    """The standard deviation of a sample. `statistics.stdev` is exact in fractions, and would take a tenth of a
+    large report's time.
+    """
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def summarise(points: Sequence[Point]) -> Sample | None:
-    """A quantity over the runs of a cell; None without runs."""
+    """Summarises a quantity over the runs of a cell; None without runs."""
     values = [point.value for point in points]
     if not values:
         return None

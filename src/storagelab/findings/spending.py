@@ -1,7 +1,8 @@
-"""Where each second of a cell's connections went, over its runs, and the least that a volume's limit allows. Pure.
+"""How each cell's connections spent their seconds, over its runs, and the least time that a volume's limit allows.
+Pure.
 
-A connection of a run has the elapsed time, and spends it on waits (resource and signal apart), on a CPU, or idle after its
-end. So the parts of a run add up to its elapsed time exactly, and so do their means.
+A connection of a run has the elapsed time, and spends it on waits (resource and signal separately), on a CPU, or idle
+after its end. So the parts of a run add up to its elapsed time exactly, and so do their means.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Literal
 from storagelab.model.waits import Category, Conservation, WaitStat
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
-finished, while others worked; "unaccounted": what waits, CPU and idle time leave, below 0 where they overlap."""
+"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after
+it had finished, while others worked; "unaccounted": what waits, CPU and idle time leave, negative if they overlap.
+"""
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
 _ROUNDING_S = 1e-9
@@ -27,9 +29,10 @@ LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_byte
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
-    out here too."""
+    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run
+    can be shorter. If `each_s` is known, they are those of a connection's mean transaction. Runs that verdicts leave
+    out are left out here, too.
+    """
 
     volume: str
     rate: LimitedRate
@@ -39,10 +42,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
+    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of
+    repetitions.
 
-    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
-    the CPU row's name, or what is left.
+    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here, too. `name` is the wait
+    type, the CPU row's name, or the name of the rest.
     """
 
     name: str
@@ -57,8 +61,9 @@ class Spent:
 
 
 def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
-    """What a cell's connections spent, the most first; `runs` = what a run's seconds are divided by (its connections for the
-    mean connection, its transactions for the mean transaction), its audit and its waits."""
+    """What a cell's connections spent, the largest first. `runs`: what a run's seconds are divided by (its
+    connections for the mean connection, its transactions for the mean transaction), its audit and its waits.
+    """
     row_of: dict[str, WaitStat] = {}
     seconds: dict[_Key, list[float]] = {}
     for number, (shares, audit, rows) in enumerate(runs):
@@ -91,6 +96,6 @@ def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> list[tuple[_Key,
             found.append(((name, "wait" if row.is_wait else "cpu"), row, wait_s))
         else:
             found.append(((name, "resource"), row, resource_s))
-            # What is left, not the row's own figure: so the two always add up.
+            # What is left, not the row's own figure, so that the two always add up.
             found.append(((name, "signal"), row, wait_s - resource_s))
     return [*found, ((IDLE, "idle"), None, audit.finished_early_s), ((UNACCOUNTED, "unaccounted"), None, left_s)]

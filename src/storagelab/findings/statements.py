@@ -1,15 +1,15 @@
 """Everything that a report states about layouts, and one promise for all of it. Pure.
 
-Of 20 experiments in which nothing differs, at most about one report states any difference. The promise covers the
-whole report, not each sentence. It is kept in two steps:
+Of 20 experiments in which nothing differs, at most about one report states any difference. The promise covers the whole
+report, not each sentence. It is kept in two steps:
 
 1. All statements are tested at levels that add up to 5 %. The verdict, which needs most of it, gets most.
 2. If any holds, something does differ. Then each kind of statement is made at 5 %.
 
-So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
-effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
-nothing held in the first, they reach as far as no difference. The results of both steps in simulated experiments:
-docs/records/monte-carlo.md.
+So if something differs, each kind of statement by itself errs in at most 5 % of experiments: the verdicts, the main
+effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; if
+nothing held in the first, they extend to no difference. docs/records/monte-carlo.md has the results of both steps in
+simulated experiments.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Factor, Plan
 
 SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03, "dependences": 0.03}
-"""Shares of the error of the first step."""
+"""Shares of the error in the first step."""
 
 
 @dataclass(frozen=True)
 class Statements:
-    """The fields of `Findings` by these names, the verdict's in `judged`."""
+    """The fields of `Findings` with these names, the verdict's in `judged`."""
 
     judged: JudgedByLoad
     effects: tuple[Effect, ...]
@@ -42,7 +42,7 @@ class Statements:
         return any(self.differences())
 
     def differences(self) -> Iterator[bool]:
-        """For each statement whether it says that something differs."""
+        """For each statement, whether it says that something differs."""
         yield from (row.distinguishable for row in self.judged.comparisons)
         yield from (row.distinguishable for row in (*self.effects, *self.speed_ups))
         for dependence in self.dependences:
@@ -52,8 +52,9 @@ class Statements:
 def state(
     factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
-    """All statements of an experiment; `blocks` = the block of each cell. Of a race, the verdict is the race's own, whose
-    error is SHARES["verdict"] in either step."""
+    """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
+    whose error is SHARES["verdict"] in either step.
+    """
     of_all = ALPHA if raced is None else ALPHA * raced.share
     strict = _at(factors, plan, fitted, blocks, {kind: of_all * share for kind, share in SHARES.items()}, raced)
     full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, of_all), raced)

@@ -1,5 +1,5 @@
-"""Steady state by the storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds
-the rate stays within 20 % of its mean, and the line fitted through them moves by no more than 10 % of it. Pure.
+"""Steady state by the storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five
+rounds the rate stays within 20 % of its mean, and the fitted line changes by at most 10 % of it. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RATE = "requests_per_s"
 
 
 class Steadiness(NamedTuple):
-    """Of five rounds, as shares of their mean: the largest rate less the smallest, and how far the fitted line moves."""
+    """Of five rounds, as shares of their mean: the range of the rate, and the change of the fitted line."""
 
     excursion: float
     slope: float
@@ -31,7 +31,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(rates: Sequence[float]) -> Steadiness | None:
-    """Of the last five rounds; None if there are fewer, or nothing was done in them."""
+    """The steadiness of the last five rounds; None if there are fewer, or nothing was done in them."""
     window = np.asarray(rates[-ROUNDS:], dtype=float)
     if len(window) < ROUNDS or window.mean() <= 0:
         return None
@@ -40,8 +40,9 @@ def steadiness(rates: Sequence[float]) -> Steadiness | None:
 
 
 def rounds_of(run: Measurement) -> list[float]:
-    """The rounds of one run: tenths of its series, or single seconds of a short one. What is left over at its beginning
-    does not count."""
+    """The rounds of one run: tenths of its series, or single seconds of a short one. The remainder at its beginning
+    does not count.
+    """
     rates = [rate or 0.0 for rate in run.series.columns.get(RATE, ())]
     length = max(1, len(rates) // _ROUNDS_OF_A_RUN)
     whole = len(rates) // length * length
@@ -53,8 +54,9 @@ def rounds_of(run: Measurement) -> list[float]:
 
 
 def is_steady(runs: Sequence[Measurement]) -> bool | None:
-    """Whether each run of a cell ended in steady state; of runs without a series, whether the repetitions did. None if there
-    are fewer than five rounds."""
+    """Whether each run of a cell ended in steady state; for runs without a series, whether the repetitions did. None
+    if there are fewer than five rounds.
+    """
     of_runs = [steadiness(rounds_of(run)) for run in runs]
     if of_runs and all(one is not None for one in of_runs):
         return all(one.steady for one in of_runs if one is not None)

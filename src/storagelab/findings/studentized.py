@@ -14,7 +14,9 @@ from scipy import interpolate, optimize, special
 Vector = NDArray[np.float64]
 
 CAUTION = 0.65
-"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be found."""
+"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be
+found.
+"""
 MANY = 1e5
 """Beyond this, more degrees of freedom make no difference."""
 
@@ -35,8 +37,8 @@ class Family:
     """Differences tested together, with an error rate for the whole family.
 
     "tukey": all differences between `count` rows, whose best was picked by looking at the data, in each of `families`.
-    "bonferroni": `count` differences named beforehand.
-    `cautious` = the power of their number by which the level of a difference's own test falls.
+    "bonferroni": `count` differences named beforehand. `cautious`: the level of a difference's own test falls with this
+    power of their number.
     """
 
     kind: str
@@ -77,7 +79,7 @@ def bonferroni(comparisons: int) -> Family:
 def _point(family: Family, df: float, alpha: float) -> float:
     if family.kind == "bonferroni" or family.count <= 2:
         return t_point(df, alpha / family.comparisons)
-    # No less than one comparison asks, no more than all of them as if they had nothing in common.
+    # At least the level of one comparison, at most that of all of them as if they were independent.
     of_one, of_all = (t_point(df, alpha / family.families / times) for times in (1, math.comb(family.count, 2)))
     return _root(lambda t: family.tail(t, df) - alpha, of_one, of_all)
 

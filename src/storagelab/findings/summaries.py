@@ -1,6 +1,6 @@
 """The runs of each cell -> its summary. Pure.
 
-Where runs were made on several hosts, intervals are over the hosts' means: runs of one host share its effect.
+If runs were made on several hosts, intervals are over the hosts' means: runs of one host share its effect.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _PerRun = TypeVar("_PerRun", Spent, Bound)
 
 
 class _Waited(NamedTuple):
-    """Where the time of a run went. `transactions` = those by which its time is divided, 0 if it is not."""
+    """Where the time of a run went. `transactions`: the number by which its time is divided, 0 if it is not."""
 
     repetition: int
     raw: RawWaits
@@ -111,7 +111,7 @@ class _Waited(NamedTuple):
 
     @property
     def shares(self) -> int:
-        """What its seconds are divided by: connections, or transactions."""
+        """The number by which its seconds are divided: of connections, or of transactions."""
         return self.transactions or self.raw.connections
 
     @property
@@ -120,8 +120,9 @@ class _Waited(NamedTuple):
 
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
-    """Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain. A mean latency is
-    that time too, unless it counts from a moment before the transaction began."""
+    """Where a run's time went. Runs of a set time differ in their work, so waits explain the time of the mean
+    transaction. A mean latency is that time, too, unless it begins before the transaction does.
+    """
     by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
     return [
         _Waited(
@@ -146,7 +147,9 @@ def _with_mean(sample: Sample, mean: Estimate) -> Sample:
 
 
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
-    """The figures of all operations of a cell's runs, with intervals over its runs, or its hosts if there are several."""
+    """The figures of all operations of a cell's runs, with intervals over its runs, or over its hosts if there are
+    several.
+    """
     of_host: dict[str, list[Latency]] = {}
     for name, latency in of_runs:
         of_host.setdefault(name, []).append(latency)
@@ -189,7 +192,7 @@ def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[
 
 
 def _drives(config: Config) -> int:
-    """How many drives data and log lie on; where drives are not declared, how many volumes."""
+    """How many drives data and log lie on; how many volumes if drives are not declared."""
     names = {*(config.layout.data or config.volumes), *([config.layout.log] if config.layout.log else [])}
     places = {place for name in names if name in config.volumes for place in (config.volumes[name].drives or [name])}
     return sum(_count(config, place) for place in places)
@@ -200,7 +203,9 @@ def _count(config: Config, drive: str) -> int:
 
 
 def _capacity(config: Config, environment: Mapping[str, object]) -> float | None:
-    """The room on the volumes of the data, as the run found their drives: what formats and RAID leave; None if not known."""
+    """The capacity of the data's volumes, as the run found their drives: what formats and RAID leave; None if
+    unknown.
+    """
     known = environment.get("drives")
     rooms = []
     for name in config.layout.data or config.volumes:
@@ -221,7 +226,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Means and intervals by what cells are compared by
+# Means and intervals by which cells are compared
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -243,7 +248,7 @@ def with_fitted_means(
 def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
     """A cell by its mean `time`: of a run, of a unit of its work, or a latency."""
     work, latency = cell.work or 1.0, latency_of(compared)
-    # A run that lasts as long as the spec says shows its speed by its work.
+    # If runs last as long as the spec says, their work shows the speed.
     set_time = compared in ("time-per-request", "time-per-transaction")
     of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
     means = {"judged": time} if latency else {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}
@@ -259,7 +264,7 @@ def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummar
 
 
 def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
-    """Another figure of the same quantity, with the ends of its interval in their order."""
+    """Another figure of the same quantity, with the ends of its interval in ascending order."""
     if estimate.low is None or estimate.high is None:
         return Estimate(value=figure(estimate.value))
     low, high = sorted((figure(estimate.low), figure(estimate.high)))
@@ -267,7 +272,7 @@ def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
 
 
 def without_intervals(value: Any) -> Any:
-    """The same without intervals: runs of one stretch of time don't show the error of their mean by their scatter."""
+    """The cells without intervals: the scatter of runs in one stretch of time does not show the error of their mean."""
     match value:
         case Estimate():
             return Estimate(value=value.value)

@@ -19,8 +19,9 @@ from storagelab.model.plan import Plan
 
 
 class TimedRun(NamedTuple):
-    """What judging by time takes of a run. `elapsed_s` is None where the run has no figures; `latency_s` are the figures of
-    its latency by name; `began_s` since 1970."""
+    """What judging by time needs of a run. `elapsed_s` is None if the run has no figures; `latency_s` has the
+    figures of its latency by name; `began_s` counts from 1970.
+    """
 
     cell_id: str
     repetition: int
@@ -51,7 +52,7 @@ def _since_1970(text: str) -> float:
 
 
 def wall_time_s(runs: Iterable[TimedRun]) -> float:
-    """The time in which any run was under way: runs made side by side count once."""
+    """The time in which any run was in progress: runs made side by side count once."""
     total, until = 0.0, -math.inf
     for run in sorted(runs, key=lambda run: run.began_s):
         end = run.began_s + run.wall_s
@@ -61,7 +62,7 @@ def wall_time_s(runs: Iterable[TimedRun]) -> float:
 
 
 def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
-    """The rounds, and log elapsed, of the run or per unit of work, or the log of a latency, as cells x rounds.
+    """The rounds, and log times as cells x rounds: elapsed time of the run or per unit of work, or a latency.
 
     A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
     so cells of different blocks may not be tested against each other.
@@ -99,8 +100,8 @@ def blocks_of(plan: Plan) -> tuple[int, ...]:
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
     """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared.
 
-    All simulated cells share one: a simulation has a seed per run and no drift from one block to the next, because its world
-    is made anew. Beside measured cells, none of these is in it. `simulated` = all cells are.
+    All simulated cells share one: a simulation has a seed per run and no drift from one block to the next, because its
+    world is made anew. No measured cell is in it. `simulated`: all cells are simulated.
     """
     if simulated:
         return (0,) * len(plan.cells)
@@ -111,13 +112,13 @@ def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequenc
 
 
 def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:
-    """None if there are none."""
+    """Where the figures come from; None without any."""
     found = sorted({one.provenance for one in measurements})
     return "measured and simulated" if len(found) > 1 else next(iter(found), None)
 
 
 def compared_of(plan: Plan) -> Compared:
-    """What cells are compared by."""
+    """The quantity by which cells are compared."""
     configs = [cell.config for cell in plan.cells]
     generated = any(config.generated for config in configs)
     if generated and configs[0].measure.judge != "throughput":
@@ -131,7 +132,9 @@ def compared_of(plan: Plan) -> Compared:
 
 
 def latency_of(compared: Compared) -> str | None:
-    """The figure of latency by which cells are compared, by its name in `latencies`; None if by something else."""
+    """The figure of latency by which cells are compared, by its name in `latencies`; None if they are compared by
+    something else.
+    """
     return compared.removeprefix("latency-") if compared.startswith("latency-") else None
 
 

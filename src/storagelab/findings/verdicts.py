@@ -1,4 +1,4 @@
-"""Which layout is fastest, as values: the best set of all cells or, if the load varies too, of each load. Pure.
+"""Which layout is fastest, as values: the best set of all cells or, if the load varies, too, of each load. Pure.
 
 Every condition under which layouts are tried counts as a load here, including what happens between runs. A load is a
 condition, not a choice: "a run with fewer reads ends sooner" is no advice. So cells are compared only with the fastest
@@ -33,18 +33,23 @@ class Judging(Protocol):
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
-        """What is known of cells against the `best` of their load and block; it lacks the best and what can't be compared."""
+        """The difference of each cell to the `best` of its load and block, without the best and what can't be
+        compared.
+        """
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
-        """The most that each of `picks` may be slower than the fastest `among` these, as a ratio, where that is known."""
+        """How much slower than the fastest `among` these each of `picks` may be at most, as a ratio, if that is
+        known.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class _OfAllRuns:
-    """Judges once, when all runs are made. `families` of comparisons, one for each load of several layouts, share the error
-    `alpha`."""
+    """Judges once, when all runs are made. The `families` of comparisons (one for each load with several layouts)
+    share the error `alpha`.
+    """
 
     fitted: stats.Fit
     families: int
@@ -84,7 +89,9 @@ def judge(
     alpha: float = ALPHA,
     judging: Judging | None = None,
 ) -> JudgedByLoad:
-    """The verdict over all cells and, with several loads, that of each. `judging` = how, if not by all runs at once."""
+    """The verdict over all cells and, with several loads, that of each. `judging` says how, if not by all runs at
+    once.
+    """
     groups = list(loads_of(factors, plan.cells))
     families = max(1, sum(len(cells) > 1 for _, cells in groups))
     samples = _Samples(plan, fitted, blocks, judging or _OfAllRuns(fitted, families, alpha))
@@ -117,7 +124,7 @@ def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
 
 
 def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
-    """Whether effects of loads can be tested, or are reported untested, each load in its own block."""
+    """Whether effects of loads can be tested. They are reported untested if each load ran in its own block."""
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
 
@@ -132,7 +139,9 @@ def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple
 
 
 def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None, int | None]:
-    """The fastest and the slowest cell of the load under which they are furthest apart; with one layout, of all loads."""
+    """The fastest and the slowest cell of the load under which layouts differ most; with one layout, those over all
+    loads.
+    """
     if all(len(cells) == 1 for cells in loads):
         loads = [[cell for cells in loads for cell in cells]]
     ends = [(samples.judging.fastest(cells), _worst_of(samples.fitted, cells)) for cells in loads]
@@ -180,7 +189,7 @@ def _judge(
 
 
 def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int]) -> dict[str, float]:
-    """The bounds of `picks`, by their ids; none if the cells they are compared with are of several blocks."""
+    """The bounds of `picks`, by their ids; none if the cells with which they are compared are of several blocks."""
     if not picks or len({samples.blocks[cell] for cell in among}) > 1:
         return {}
     place = {samples.plan.cells[cell].cell_id: cell for cell in among}
@@ -189,7 +198,9 @@ def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
-    """Every other cell against the best, or against that of its own block, fastest first; none if nothing is measured."""
+    """Every other cell against the best, or against the best of its own block, fastest first; none if nothing is
+    measured.
+    """
     if best is None:
         return ()
     plan, fitted, judging = samples.plan, samples.fitted, samples.judging
@@ -222,7 +233,7 @@ def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) 
         best_cell_id=plan.cells[best].cell_id,
         ratio=difference.ratio,
         p_value=difference.p_value,
-        # With runs missing, the common rounds may contradict all rounds: then the cell isn't slower for sure.
+        # If runs are missing, the common rounds may contradict all rounds: then the cell isn't surely slower.
         distinguishable=difference.distinguishable and difference.ratio.value > 1,
     )
 
@@ -233,11 +244,11 @@ def _worst_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
 
 
 def _verdict(fitted: stats.Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:
-    """`complete` = every cell is compared with the fastest."""
+    """The verdict. `complete`: every cell is compared with the fastest."""
     if len(cells) == 1:
         return "single-cell"
     if not any(row.p_value is not None for row in rows):
-        # Enough runs, but each cell's in a separate stretch of time.
+        # Enough runs, but each cell ran in a separate stretch of time.
         repeated = bool((fitted.runs[list(cells)] > 1).any())
         return "untested" if repeated and any(row.across_blocks for row in rows) else "too-few-runs"
     slower = sum(row.distinguishable for row in rows)

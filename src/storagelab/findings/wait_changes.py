@@ -38,7 +38,9 @@ def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str
 
 
 def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
-    """How shares move along the ordered factor: the same waits, in the same order, at all combinations of others."""
+    """How shares change along the ordered factor: the same waits, in the same order, at all combinations of other
+    factors.
+    """
     factor = axis_factor([factor for factor in factors if is_numeric(factor)])
     if factor is None:
         return
@@ -62,14 +64,14 @@ def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iter
 
 
 def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
-    """None if the cell has no wait statistics; 0 if it has, but without this wait."""
+    """The share of a wait; None if the cell has no wait statistics; 0 if it has, but without this wait."""
     return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
 
 
 def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:
-    """The wait types, and CPU, that reach the largest shares anywhere, by category and then by share.
+    """The wait types, and CPU, with the largest shares in any cell, by category and then by share.
 
-    Waits for allocation come first: they are small compared with the log's, but they are the reason to ask for more files.
+    Waits for allocation come first: they are small compared with the log's, but they are the reason to use more files.
     """
     peak: dict[str, tuple[float, WaitStat]] = {}
     for cell in cells:

@@ -1,7 +1,7 @@
-"""Joins waits of several engines by what is waited for, since they share no names. Pure.
+"""Joins waits of several engines by what is waited for, since engines have no common names. Pure.
 
-PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both a read of data. A class has a name
-in words; the native names stay in each cell's own wait table, and beside the class.
+PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both a read of data. A class has a
+name in words; the native names stay in each cell's own wait table, and beside the class.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
 
 
 def _is_joined(row: WaitStat) -> bool:
-    """Idle time of threads must not count as a wait of another engine."""
+    """Whether a wait is joined. Idle time of threads must not count as a wait of another engine."""
     return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN_WAITS
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
-    """A split missing in one row is missing in the sum; a sum is counted only if all its parts are."""
+    """The sum of rows. A split that one row lacks is missing in the sum; a sum is counted only if all its parts are."""
     methods = {row.method for row in rows}
     split = all(row.resource_s is not None and row.signal_s is not None for row in rows)
     return WaitStat(

@@ -1,15 +1,16 @@
-"""Where each second went, from one time to another: between two cells, or between two levels of a factor. Pure.
+"""How the time was spent before and after: in two cells, or at two levels of a factor. Pure.
 
 between(findings, one, other)                       two cells
 between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
-legs(findings, factor)                              the pairs of levels that tell a factor's story, each with what moved most
+legs(findings, factor)                              the steps along a factor, each with the wait that explains most
 
 Each gives a `Waterfall`, whose steps add up to the difference of the two times exactly: waits (with resource and signal
-apart, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work where it differs. Seconds are those
-of the mean connection, brought to the mean time by which cells are compared.
+apart, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work if it differs. Seconds are those
+of the mean connection, scaled to the mean time by which cells are compared.
 
-The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They rest on
-the scatter of runs, as of independent samples (Welch 1947): an effect that two cells of a round share only widens them.
+The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They are
+based on the scatter of runs as independent samples (Welch 1947): an effect that two cells of a round share only widens
+them.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ NEGLIGIBLE = 0.005
 EXPLAINS = 0.25
 """A wait that explains less of a change than this is not named as its cause: three others may explain as much each."""
 MOST_OF_A_KIND = 0.9
-"""A wait type that makes this much of its kind's change is named itself."""
+"""A wait type that makes up this much of its kind's change is named itself."""
 KINDS: dict[Category, tuple[str, Category]] = {
     **{category: (name, category) for category, name in CLASS_NAMES.items()},
     "allocation": ("page latches", "page-latch"), "page-latch": ("page latches", "page-latch"),
     "commit": ("log waits", "commit"), "log-buffer": ("log waits", "commit"),
 }  # fmt: skip
-"""Kinds of waits, as one would speak of them, each with the category that stands for it."""
+"""Kinds of waits, as people speak of them, each with the category that stands for it."""
 
 
 class Thing(NamedTuple):
-    """What a step is about. `part` is None where parts are joined."""
+    """What a step is about. `part` is None if parts are joined."""
 
     name: str
     analogue: str
@@ -54,13 +55,13 @@ class Thing(NamedTuple):
 
 
 WORK = Thing("more or fewer rows", "", "other", None)
-"""The step for the work of a run, where that differs. The other steps then compare at the same work."""
+"""The step for the work of a run, if that differs. The other steps then compare times for the same work."""
 QUEUE = Thing("queueing for a CPU", "", "cpu-queue", None)
 By = Callable[[Spent], Thing]
 
 
 def by_part(one: Spent) -> Thing:
-    """Every wait type, its resource and its signal part apart."""
+    """Every wait type, with its resource and its signal part separate."""
     return Thing(one.name, one.analogue, one.category, one.part)
 
 
@@ -70,7 +71,7 @@ def by_type(one: Spent) -> Thing:
 
 
 def by_kind(one: Spent) -> Thing:
-    """Waits of a kind together."""
+    """Waits of one kind together."""
     if not is_wait(one.part):
         return by_type(one)
     name, category = KINDS[one.category]
@@ -78,7 +79,7 @@ def by_kind(one: Spent) -> Thing:
 
 
 def by_cause(one: Spent) -> Thing:
-    """Waits of a kind together, but the time for which their sessions queued for a CPU with all such time."""
+    """Waits of one kind together, except that all time in which sessions queued for a CPU is one cause."""
     return QUEUE if one.part == "signal" or one.category == "cpu-queue" else by_kind(one)
 
 
@@ -88,7 +89,7 @@ def is_wait(part: SpentPart | None) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that time was spent on, before and after, in seconds of the mean connection."""
+    """One thing on which time was spent, before and after, in seconds of the mean connection."""
 
     thing: Thing
     before_s: float
@@ -103,9 +104,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """The way from one time to another: the steps, the largest change first, and the `pairs` of cells that were averaged.
+    """The steps from one time to another, the largest change first, and the `pairs` of cells that were averaged.
 
-    `change` has its own 95 % interval. `differs`: whether the two times differ for sure, over all that could be asked.
+    `change` has its own 95 % interval. `differs`: whether the two times surely differ, over all pairs that could be
+    compared.
     """
 
     before_s: float
@@ -115,7 +117,7 @@ class Waterfall:
     pairs: tuple[tuple[str, str], ...]
     differs: bool
     of: Literal["connection", "transaction"] = "connection"
-    """Whose time the two are."""
+    """Whose time the two times are."""
 
     def step(self, name: str, part: SpentPart | None = None) -> Step | None:
         return next((one for one in self.steps if one.thing.name == name and part in (None, one.thing.part)), None)
@@ -123,7 +125,9 @@ class Waterfall:
 
 @dataclass(frozen=True)
 class Leg:
-    """One stretch of a factor's story: from `baseline` to `level`, and the wait that explains most of it, if one does."""
+    """One step along a factor: from `baseline` to `level`, and the wait that explains most of the change, if one
+    does.
+    """
 
     factor: str
     baseline: JsonValue
@@ -142,8 +146,8 @@ def between(
 ) -> Waterfall | None:
     """The case between the cells `one` and `other`; None without waits of both.
 
-    `ratio` = the tested ratio of the two times. Without it, it is that of the findings if one of the two is the best, else
-    the two are not taken to differ.
+    `ratio` is the tested ratio of the two times. Without it, the findings' ratio is used if one of the two is the best;
+    else the two count as not different.
     """
     cells = findings.cell(one), findings.cell(other)
     found = ratio or next(
@@ -156,9 +160,10 @@ def between(
 def between_levels(
     findings: Findings, factor: str, level: JsonValue, baseline: JsonValue, *, by: By = by_part
 ) -> Waterfall | None:
-    """The case between two levels of a factor: the mean over all pairs of cells that agree in the rest; None without any.
+    """The case between two levels of a factor: the mean over all pairs of cells that agree in the rest; None without
+    any.
 
-    Whether they differ is tested over all pairs of levels of all factors, as one may pick them by looking.
+    Whether they differ is tested over all pairs of levels of all factors, so one may pick a pair after seeing the data.
     """
     pairs = _matched(findings, factor, level, baseline)
     levels = [len(one.levels) for one in findings.factors]
@@ -171,8 +176,9 @@ def between_levels(
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
-    """The stretches of a factor in which time changes for sure: along numbers, to the fastest level and on from there; of
-    names, from the slowest to the fastest."""
+    """The steps along a factor at which time surely changes: for numbers, to the fastest level and on from there;
+    for names, from the slowest to the fastest.
+    """
     found = next((one for one in findings.factors if one.name == factor), None)
     if found is None:
         return ()
@@ -211,7 +217,7 @@ def _relative(findings: Findings, factor: str, level: JsonValue, baseline: JsonV
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
-    """The wait that explains most of a change; a kind of waits, unless one type makes nearly all of its change."""
+    """The wait that explains most of a change; a kind of waits, unless one type makes up nearly all of its change."""
     total = waterfall.change.value
     along = [
         step for step in waterfall.steps if is_wait(step.thing.part) and step.thing != WORK and step.sure
@@ -250,7 +256,7 @@ def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSum
 
 
 def _time(cell: CellSummary) -> float:
-    """The mean time by which a cell is compared: of a run, or of a transaction where runs have a set time."""
+    """The mean time by which a cell is compared: of a run, or of a transaction if runs have a set time."""
     if cell.each_s is not None:
         return cell.each_s
     assert cell.elapsed_s is not None
@@ -283,7 +289,9 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
 
 
 def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:
-    """Each thing's changes, one for each pair, at the work of the pair's second cell; and the change of the work itself."""
+    """Each thing's changes, one for each pair, for the work of the pair's second cell; and the change of the work
+    itself.
+    """
     more = [_work(other) / _work(one) for one, other in pairs]
     things = _changes_at(pairs, by, more)
     if any(times != 1.0 for times in more):
@@ -306,12 +314,12 @@ def _changes_at(pairs: Sequence[_Cells], by: By, more: Sequence[float] = ()) -> 
 
 
 def _zeros(cell: CellSummary) -> tuple[float, ...]:
-    """What each run spent on a thing that none of them met."""
+    """The time that each run spent on a thing that no run met: 0."""
     return (0.0,) * len(cell.spent[0].by_run_s)
 
 
 def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
-    """Each thing's seconds by run, brought to the mean time of the cell's table."""
+    """Each thing's seconds by run, scaled to the mean time of the cell's table."""
     arithmetic_s = sum(one.mean_s for one in cell.spent)
     scale = times * _time(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}

@@ -1,4 +1,4 @@
-"""The control groups of a process, of either version: how fast they let it read and write, and what they counted of that."""
+"""The control groups of a process, of either version: how fast they let it read and write, and what they counted."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ _V2_COUNTS = {"rios": "reads", "wios": "writes", "rbytes": "read_bytes", "wbytes
 
 
 class Throttle(NamedTuple):
-    """What the control group `group` allows on the disk `number` in a second: `read_iops`, `write_iops`, `read_bytes_per_s`
-    and `write_bytes_per_s`."""
+    """What the control group `group` allows on the disk `number` in a second: `read_iops`, `write_iops`,
+    `read_bytes_per_s` and `write_bytes_per_s`.
+    """
 
     group: Path
     number: str
     limits: dict[str, int]
 
     def counted(self) -> dict[str, float]:
-        """`reads`, `writes`, `read_bytes` and `write_bytes` so far, as limits count them: before requests are joined."""
+        """`reads`, `writes`, `read_bytes` and `write_bytes` so far, as limits count them: before requests are
+        merged.
+        """
         counts: dict[str, float] = {}
         for file, names in _V1_COUNTS.items():
             of = {
@@ -67,8 +70,8 @@ def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = 
 def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "self") -> Throttle | None:
     """The innermost control group that limits what a process does on the file system of these block devices.
 
-    A limit stands for a whole disk, so a partition has its disk's. Nothing is said of several devices together (btrfs, md):
-    how a load is spread over them decides what their limits let through.
+    A limit applies to a whole disk, so a partition has its disk's limit. For several devices together (btrfs, md) there
+    is no answer: it depends on how a load is spread over them.
     """
     own = tuple(names)
     if len(own) != 1:

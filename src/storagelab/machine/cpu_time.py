@@ -23,7 +23,8 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
     """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `storagelab_s` of this
-    process, and `server_s` of `server_parent_pid` and its living children. Empty where /proc does not give them."""
+    process, and `server_s` of `server_parent_pid` and its living children. Empty if /proc does not give them.
+    """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
         machine = {name: int(text) / _TICKS_PER_S for name, text in zip(_FIELDS, first[1:], strict=False)}
@@ -59,37 +60,40 @@ def difference(before: dict[str, float], after: dict[str, float]) -> dict[str, f
 #
 # How long control groups of either version held processes back because their CPU quota was used up.
 #
-# A group counts the time in which the tasks of one CPU wanted to run and had to wait for the group's next period, summed over
-# CPUs: four CPUs that stand still for a second make four seconds. So does `group_cpu_s`, the CPU time that the group got.
+# A group counts the time in which the tasks of one CPU wanted to run and had to wait for the group's next period,
+# summed over CPUs: four CPUs that stand still for a second count as four seconds. `group_cpu_s`, the CPU time that the
+# group got, is summed over CPUs, too.
 
 
 _NS, _US = 1e-9, 1e-6
 _POSSIBLE_GROUPS = 20_000
-"""Groups of a machine that are looked at before a run: some 20 µs each."""
+"""The most groups of a machine that are checked before a run; each takes some 20 µs."""
 
 
 class Held(NamedTuple):
-    """What one group counted so far: `throttled_s`, and the CPU time that it got, None where that is counted elsewhere."""
+    """What one group has counted so far: `throttled_s`, and the CPU time that it got (None if that is counted
+    elsewhere).
+    """
 
     throttled_s: float
     cpu_s: float | None
 
 
 def read_group(group: Path) -> Held | None:
-    """None for a group that doesn't count: the root, or one of another controller."""
+    """None for a group that doesn't count: the root, or a group of another controller."""
     words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
     if "throttled_usec" in counts:
         usage = counts.get("usage_usec")
         return Held(counts["throttled_usec"] * _US, None if usage is None else usage * _US)
     if "throttled_time" in counts:
-        usage_text = read_text(group / "cpuacct.usage")  # there if cpu and cpuacct are one hierarchy
+        usage_text = read_text(group / "cpuacct.usage")  # exists if cpu and cpuacct are one hierarchy
         return Held(counts["throttled_time"] * _NS, int(usage_text) * _NS if usage_text.isdigit() else None)
     return None
 
 
 def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
-    """Every group that may limit CPUs, as far as this process sees them."""
+    """Every group that may limit CPUs, as far as this process can see."""
     number = 0
     for mount in mounts_here(kernel):
         if mount.filesystem != "cgroup2" and not (mount.filesystem == "cgroup" and "cpu" in mount.super_options):
@@ -101,10 +105,10 @@ def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
 
 
 class Throttling:
-    """Counts from its creation to `end`. `server_process` is None where the server's process can't be seen.
+    """Counts from its creation to `end`. `server_process` is None if the server's process can't be seen.
 
-    A process may be put into another group on the way, so all groups are read at the beginning, and those that processes
-    belong to are noted by each `look`.
+    A process may be moved to another group during a run. So all groups are read at the beginning, and each `look` notes
+    the groups to which the processes belong.
     """
 
     def __init__(self, server_process: int | None, kernel: Kernel = HERE) -> None:
@@ -125,7 +129,7 @@ class Throttling:
                 self._note("load", child)
 
     def _look_at_all(self) -> None:
-        """The same, and the server's sessions where they are processes."""
+        """Looks, and includes the server's sessions if they are processes."""
         self.look()
         if self._server_process is not None:
             for session in _children(self._kernel, self._server_process):
@@ -138,8 +142,9 @@ class Throttling:
         self._groups.setdefault(who, set()).update(self._known.get(text, ()))
 
     def end(self) -> dict[str, float]:
-        """`server_throttled_s` and so on: of the group of each that held it back the longest. `server_group_cpu_s`: the CPU
-        time that this group got meanwhile, where it counts that."""
+        """`server_throttled_s` and so on: for each owner, the time of the group that held its processes back the
+        longest. `server_group_cpu_s`: the CPU time that this group got meanwhile, if it counts that.
+        """
         self._look_at_all()
         after = {
             group: held for group in set().union(*self._groups.values()) if (held := read_group(group)) is not None
@@ -156,7 +161,9 @@ class Throttling:
 
 
 def _change(before: Mapping[Path, Held], group: Path, after: Held) -> Held:
-    """A group that was not there before began at 0, and so does one that was made anew under the same name."""
+    """The change of a group's counters. A group that did not exist before began at 0; so did one that was made anew
+    under the same name.
+    """
     began = before.get(group, Held(0.0, 0.0))
     if after.throttled_s < began.throttled_s:
         began = Held(0.0, 0.0)
@@ -165,6 +172,6 @@ def _change(before: Mapping[Path, Held], group: Path, after: Held) -> Held:
 
 
 def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
-    """The living processes that a process started; none where the kernel doesn't list them."""
+    """The living processes that a process started; none if the kernel doesn't list them."""
     for task in (kernel.proc / str(process) / "task").glob("[0-9]*"):
         yield from (int(word) for word in read_text(task / "children").split() if word.isdigit())

@@ -19,7 +19,9 @@ from storagelab.machine.disks import (
 )
 
 SECTOR_BYTES = 512
-"""The kernel counts sectors of 512 bytes, whatever the drive's own are (Documentation/admin-guide/iostats.rst)."""
+"""The kernel counts sectors of 512 bytes, whatever the drive's own sector size is
+(Documentation/admin-guide/iostats.rst).
+"""
 
 _MS = 1e-3
 _COUNTER_RANGE = 2**32
@@ -47,15 +49,17 @@ def parse_stat(text: str) -> dict[str, float]:
 
 
 class DeviceCounters:
-    """What the disks under each volume have done since they came up; cheap enough to read once a second.
+    """What the disks under each volume have done since they came up. Reading is cheap enough for once a second.
 
     Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
-    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, as the kernel counts flushes only
-    there, and summed over them where a volume has several (busy_s too: up to the number of disks x elapsed). Times are
-    summed over requests in flight, so they may exceed the time that passed. Where the file system sits on a part or a
-    pile of disks (a partition, md, device-mapper, loop) also file_system_ + reads, read_bytes, writes, write_bytes: its
-    own share. Volumes on one disk get the same figures; a volume without a disk gets none. Where control groups throttle
-    `process` on a volume also throttled_ + the same four, as they count.
+    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, since the kernel counts flushes only
+    there, and are summed over a volume's disks (busy_s too: up to the number of disks x elapsed). Times are summed over
+    requests in progress, so they may exceed the time that passed.
+
+    If the file system lies on a part or a combination of disks (a partition, md, device-mapper, loop), there are also
+    file_system_ + reads, read_bytes, writes, write_bytes: its own share. Volumes on one disk get the same figures; a
+    volume without a disk gets none. If control groups throttle `process` on a volume, there are also throttled_ + the
+    same four, as the groups count them.
     """
 
     def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE, process: int | str = "self") -> None:
@@ -82,7 +86,7 @@ class DeviceCounters:
             return
 
     def read(self) -> dict[str, float]:
-        """Counters at this moment; a device that went away has none."""
+        """The counters now; a device that was removed has none."""
         by_device = {name: self._read_device(fd) for name, fd in self._fds.items()}
         counters: dict[str, float] = {}
         for volume, disks in self._disks.items():
@@ -115,17 +119,17 @@ class DeviceCounters:
 
 
 def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Sum of the counters that every part has; a sum that misses a disk would be wrong, not just smaller."""
+    """Sums of the counters that every part has; a sum without one disk would be wrong, not just smaller."""
     if not parts:
         return {}
     return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The difference between two reads of `DeviceCounters`; only keys that both have.
+    """The difference between two reads of `DeviceCounters`, for the keys that both have.
 
     Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. A counter that fell from
-    the lower half of its range was reset (the device came back): its difference is unknown, so it is left out.
+    the lower half of its range was reset (the device came back): its difference is unknown and left out.
     """
     changes: dict[str, float] = {}
     for name in after:

@@ -27,7 +27,7 @@ HERE = Kernel()
 
 
 def read_text(path: Path) -> str:
-    """The file's text without surrounding blanks; "" if it can't be read."""
+    """The file's text without leading and trailing blanks; "" if it can't be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -60,7 +60,7 @@ class Mount(NamedTuple):
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Mounts in the text of a mountinfo file, in its order, without lines of another form."""
+    """The mounts in the text of a mountinfo file, in its order, without lines of another form."""
     mounts = []
     for line in text.splitlines():
         head, dash, tail = line.partition(" - ")
@@ -75,15 +75,15 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 
 def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
-    """Mounts that this process sees; none where there is no /proc."""
+    """The mounts that this process sees; none without /proc."""
     return parse_mounts(read_text(kernel.proc / "self" / "mountinfo"))
 
 
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that holds `path` (or the nearest existing folder above it); None if no mount is known.
 
-    The device number decides first, as a longer prefix may be hidden under a later mount; the prefix alone decides
-    if numbers don't match, as with btrfs, which gives every subvolume a number of its own. A block device stands for itself.
+    The device number decides first, since a longer prefix may be hidden under a later mount. The prefix alone decides
+    if no number matches, as with btrfs, which gives every subvolume its own number. A block device is its own mount.
     """
     real = os.path.realpath(path)
     if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):
@@ -91,7 +91,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
     numbers = device_numbers_of(real)
     candidates = [mount for mount in above if mount.device_numbers == numbers] or above
-    # Of equal prefixes the last one mounted is on top; max() would keep the first.
+    # Of equal prefixes, the last mount covers the others; max() would keep the first.
     return max(reversed(candidates), key=lambda mount: len(mount.mount_point), default=None)
 
 
@@ -124,7 +124,7 @@ def _unescape(text: str) -> str:
 
 
 def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
-    """Kernel names of the block devices that the mount's file system sits on: one, several for btrfs, or none."""
+    """The kernel's names of the block devices below the mount's file system: one, several for btrfs, or none."""
     by_number = kernel.sys / "dev" / "block" / mount.device_numbers
     if by_number.exists():
         return (by_number.resolve().name,)
@@ -141,7 +141,7 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """`names` and every block device below them, from the file system down, each once."""
+    """`names` and every block device below them, from the file system downward, each once."""
     stack: list[str] = []
     waiting = list(names)
     while waiting:
@@ -184,7 +184,7 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
     """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and `queue`."""
     node = node_of(name, kernel)
-    # An NVMe disk's own device is its controller, which has the driver one step further on.
+    # An NVMe disk's own device is its controller, which has the driver one link further.
     drivers = (node / "device" / "driver", node / "device" / "device" / "driver")
     return {
         "model": read_text(node / "device" / "model") or read_text(node / "device" / "name"),
@@ -196,7 +196,7 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The device's request queue; empty without a queue, and None for a key that can't be read.
+    """The device's request queue; empty without a queue; None for a key that can't be read.
 
     `rotational` is what the device told the kernel, and says nothing about the medium behind a virtual disk.
     """
@@ -217,7 +217,7 @@ def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def chosen(text: str) -> str:
-    """The one of several choices that the kernel shows in brackets: "none [mq-deadline] kyber" -> "mq-deadline"."""
+    """The choice that the kernel shows in brackets: "none [mq-deadline] kyber" -> "mq-deadline"."""
     match = re.search(r"\[([^\]]+)\]", text)
     return match[1] if match else text
 
@@ -228,7 +228,7 @@ def _integer(path: Path) -> int | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Is it what it seems?
+# Is the disk what it seems to be?
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +272,9 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is something other than a drive of this machine, and what shows it. None = nothing shows either."""
+    """Whether the disk is something other than a drive of this machine, and the evidence. None = no evidence for
+    either.
+    """
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

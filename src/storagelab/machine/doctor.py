@@ -1,7 +1,7 @@
 """What this machine can and can't measure, and how to fix that.
 
-One small probe checks each ability, by really trying where that leaves nothing behind. A probe that fails says so in its
-own row and does not affect the others.
+One small probe checks each ability, by trying it if that leaves nothing behind. A probe that fails says so in its own
+row and does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
 OLDEST_SQLITE = (3, 37, 0)
 """The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Load per CPU above which others affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
+"""Above this load per CPU, others affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
-"""File descriptors to watch one connection: its socket, two files of /proc, and a spare one."""
+"""File descriptors needed to watch one connection: its socket, two files of /proc, and one in reserve."""
 _PROBE_LIMIT_S = 5.0
 
 
 class Ability(Frozen):
-    """One thing this machine can do, can't do, or can do in part. `mend` says how to fix it; "" if nothing is wrong."""
+    """One thing that this machine can do, can't do, or can do in part. `mend` says how to fix it; "" if nothing is
+    wrong.
+    """
 
     name: str
     state: State
@@ -55,7 +57,7 @@ T = TypeVar("T")
 
 
 def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
-    """Whether something that storagelab needs is found; `find` raises PreflightError if not."""
+    """Whether something that storagelab needs can be found; `find` raises PreflightError if not."""
     try:
         return _yes(name, detail(find()))
     except PreflightError as error:
@@ -67,8 +69,8 @@ def abilities(
 ) -> tuple[Ability, ...]:
     """All abilities, in reading order: waits, server, counters, places, quiet, limits, tools.
 
-    `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir` is None
-    where results are kept on another machine.
+    `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir`
+    is None if results are kept on another machine.
     """
     places = {f"volume {name}": path for name, path in (volumes or {}).items()}
     if results_dir is not None:
@@ -94,7 +96,7 @@ def abilities(
 
 
 def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
-    """The probe's rows; if it failed, one row that says why."""
+    """The probe's rows; if the probe failed, one row that says why."""
     try:
         found = probe()
         return (found,) if isinstance(found, Ability) else tuple(found)
@@ -108,7 +110,9 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
 
 
 def wait_split(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the CPU and run-queue time of *other* processes can be read, with a child that runs for a moment."""
+    """Checks whether the CPU and run-queue time of *other* processes can be read, with a child process that runs for
+    a moment.
+    """
     name = "waits: resource and signal"
     if not (kernel.proc / "self").exists():
         return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
@@ -130,7 +134,7 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
 
 
 def hidden_processes(kernel: Kernel = HERE) -> Ability:
-    """Checks whether /proc hides other users' processes, which matters for a server that another user runs."""
+    """Checks whether /proc hides other users' processes, which matters if another user runs the server."""
     name = "waits: other users' processes"
     mounts = [mount for mount in mounts_here(kernel) if mount.mount_point == "/proc"]
     options = [option for mount in mounts[-1:] for option in mount.all_options]
@@ -148,7 +152,9 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the page cache may be dropped between runs: only the rights, so as not to slow the machine down."""
+    """Checks whether the page cache may be dropped between runs. Checks only the rights, to not slow the machine
+    down.
+    """
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
     return _no(
@@ -164,7 +170,7 @@ def page_cache(kernel: Kernel = HERE) -> Ability:
 
 
 def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Ability:
-    """Checks for which places the kernel counts reads and writes of the disks below."""
+    """Checks for which folders the kernel counts reads and writes of the disks below."""
     name = "device counters"
     with DeviceCounters(places, kernel) as counters:
         counted = counters.read()
@@ -180,7 +186,7 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
-    """File system and free space of one folder; for a results folder that does not exist yet, of the one above it."""
+    """File system and free space of one folder; if a results folder does not exist yet, of the folder above it."""
     found = host.describe_volume(path, kernel)
     folder = path if path.exists() or name != RESULTS else nearest_existing(path)
     free = host.free_bytes(path)
@@ -196,7 +202,7 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
-    """One row for each drive below the places, which says whether it is what it seems."""
+    """One row for each drive below the folders, which says whether it is what it seems to be."""
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():
@@ -228,7 +234,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 
 def quiet(load: float | None, cpus: int) -> Ability:
-    """Checks whether the machine is busy with something else. `load` is the one-minute average."""
+    """Checks whether the machine is busy with other work. `load` is the one-minute average."""
     if load is None:
         return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
     detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
@@ -239,9 +245,9 @@ def quiet(load: float | None, cpus: int) -> Ability:
 
 
 def clock(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the clock is cheap to read. A slow one takes a system call each time the server times its I/O."""
+    """Checks whether the clock is cheap to read. A slow one costs a system call each time the server times its I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    each_ns = min(_clock_reading_ns() for _ in range(5))  # the least, since other load only adds time
+    each_ns = min(_clock_reading_ns() for _ in range(5))  # the minimum, since other load only adds time
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
@@ -317,7 +323,7 @@ def processes() -> Ability:
 
 
 def shared_memory(folder: Path) -> Ability:
-    """Checks the room for the server's dynamic shared memory. Containers often have only 64 MB."""
+    """Checks the space for the server's dynamic shared memory. Containers often have only 64 MB."""
     if not folder.is_dir():
         return _yes("shared memory", f"no {folder} here; the server uses another way")
     free = host.free_bytes(folder)
@@ -331,7 +337,7 @@ def shared_memory(folder: Path) -> Ability:
 
 
 def sqlite(version: tuple[int, ...]) -> Ability:
-    """Checks whether the results can be kept. They are one SQLite file."""
+    """Checks whether results can be kept: they are one SQLite file."""
     text, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_SQLITE))
     if version >= OLDEST_SQLITE:
         return _yes("results file", f"SQLite {text}")

@@ -1,7 +1,7 @@
 """This machine and its volumes: what a run's manifest says about them, and what may be done to them.
 
-Functions that describe are tolerant: what is unknown is None or absent (macOS, a container without /sys), never an
-exception. Only functions that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
+Functions that describe never fail: what is unknown is None or absent (macOS, a container without /sys). Only functions
+that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storagelab.machine.disks import (
 )
 
 NAME_VARIABLE = "STORAGELAB_HOST"
-"""The variable that gives this host its name among others: a container has none that lasts."""
+"""The variable that names this host, to tell it from others: a container has no permanent name."""
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The machine
@@ -45,8 +45,9 @@ NAME_VARIABLE = "STORAGELAB_HOST"
 def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
     """This machine, ready for JSON. Sizes are in bytes; an unknown value is None.
 
-    `name` is the one that NAME_VARIABLE gives. `cpu_count` is what this process may use: its affinity, cut by the control
-    group's quota (`cpu_quota`, in CPUs; None = unlimited). `memory_limit_bytes` is the control group's; None = unlimited.
+    `name` comes from NAME_VARIABLE. `cpu_count` is the number of CPUs that this process may use: its affinity, limited
+    by the control group's quota (`cpu_quota`, in CPUs; None = unlimited). `memory_limit_bytes` is the control group's;
+    None = unlimited.
     """
     cpuinfo, memory = read_text(kernel.proc / "cpuinfo"), parse_meminfo(read_text(kernel.proc / "meminfo"))
     virtual, hypervisor = virtual_machine(kernel)
@@ -80,8 +81,8 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def usable_cpus(kernel: Kernel = HERE) -> int:
-    """CPUs that this process may use at once: its affinity, cut by the control group's quota (rounded up)."""
-    # getattr, since macOS has no affinity and mypy knows that only there.
+    """CPUs that this process may use at once: its affinity, limited by the control group's quota (rounded up)."""
+    # getattr, since macOS has no affinity and mypy knows it only on Linux.
     affinity = getattr(os, "sched_getaffinity", None)
     allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = cpu_quota(kernel)
@@ -109,7 +110,7 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
-    """Memory that control groups (either version) allow this process; None = unlimited or unknown."""
+    """The memory that control groups (either version) allow this process; None = unlimited or unknown."""
     limits = []
     for folder in control_groups("memory", kernel):
         text = read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes")
@@ -140,7 +141,9 @@ _HYPERVISORS = {
 
 
 def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
-    """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, in this order of trust."""
+    """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, the most reliable
+    first.
+    """
     for text in (maker, sys_hypervisor, clocksources):
         for mark, name in _HYPERVISORS.items():
             if mark in text.lower() and ".metal" not in text:
@@ -149,7 +152,7 @@ def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
 
 
 def container(kernel: Kernel = HERE) -> str:
-    """A hint at the container of this process ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
+    """Evidence that this process is in a container ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
     root = kernel.proc.parent
@@ -169,7 +172,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """Bytes by name in the text of /proc/meminfo (it writes kB and means KiB)."""
+    """Bytes by name from the text of /proc/meminfo (which says kB and means KiB)."""
     return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
 
 
@@ -193,7 +196,7 @@ def _swap_used_bytes(memory: dict[str, int]) -> int | None:
 
 
 def _writeback(kernel: Kernel) -> dict[str, int]:
-    """The kernel's current settings for writing out dirty pages (a ratio counts if its `_bytes` is 0)."""
+    """The kernel's current settings for writing out dirty pages (a ratio applies if its `_bytes` is 0)."""
     names = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
     texts = {name: read_text(kernel.proc / "sys" / "vm" / name) for name in names}
     return {name: int(text) for name, text in texts.items() if text.isdigit()}
@@ -207,10 +210,10 @@ def _writeback(kernel: Kernel) -> dict[str, int]:
 def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
     """What lies under `path`, ready for JSON: from the file system down to the disk. None = unknown.
 
-    `device` is the kernel's name of the whole disk; if there are several, of the device that combines them (`disks`
-    has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file system
-    down. `queue` is the `device`'s; `file_system_queue` that of the device the file system sits on, where that has one
-    of its own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` = what control groups let
+    `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
+    (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file
+    system down. `queue` belongs to `device`; `file_system_queue` to the device below the file system, if that has its
+    own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` is what control groups let
     `process` do here in a second.
     """
     mount = mount_of(path, mounts_here(kernel))
@@ -262,7 +265,7 @@ def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
 
 
 def free_bytes(path: str | Path) -> int:
-    """Free bytes at `path`, or where it would be made, for users other than root."""
+    """Free bytes for users other than root, at `path` or, if it does not exist, where it would be made."""
     free = _space_bytes(path)[1]
     if free is None:
         raise PreflightError(f"{path}: its free space can't be read", hint="check the path and its permissions")
@@ -270,7 +273,7 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """Why nothing can be written in the folder `path`; "" if it can. Checks permissions only: touches nothing."""
+    """Why nothing can be written in the folder `path`; "" if it can. Checks only permissions and changes nothing."""
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -285,7 +288,7 @@ def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
 
 
 def try_writing(path: str | Path) -> None:
-    """Really makes and removes a file in the folder `path`; PreflightError says why that fails."""
+    """Makes and removes a file in the folder `path`; PreflightError says why that fails."""
     reason = why_not_writable(path)
     if not reason:
         try:
@@ -300,7 +303,9 @@ def try_writing(path: str | Path) -> None:
 
 
 def sync_filesystem(path: str | Path) -> None:
-    """Writes out all dirty data of the file system of `path` (of all, if one can't be chosen). Raises OSError."""
+    """Writes out all dirty data of the file system of `path` (of all file systems, if one can't be chosen). Raises
+    OSError.
+    """
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()
@@ -315,7 +320,7 @@ def sync_filesystem(path: str | Path) -> None:
 
 
 def can_drop_page_cache(kernel: Kernel = HERE) -> bool:
-    """Whether this process may drop the kernel's page cache. Touches nothing."""
+    """Whether this process may drop the kernel's page cache. Changes nothing."""
     return os.access(kernel.proc / "sys" / "vm" / "drop_caches", os.W_OK)
 
 

@@ -1,8 +1,9 @@
-"""Writes files, whatever their names lead to: a regular file is replaced whole, all else is written to.
+"""Writes files whatever kind of file their names lead to: a regular file is replaced whole; anything else is written
+to.
 
-A link's target is what is replaced, as with a shell's `>`. The kernel judges whether the link may be followed, as the file is
-opened by the name that was given. Files inside a folder of results may have come from somebody else, links and all: those are
-written only if they lead to a place `within` that folder.
+If the name is a link, its target is replaced, as with a shell's `>`. The kernel decides whether the link may be
+followed, since the file is opened by the name that was given. Files inside a folder of results may come from somebody
+else, including links; they are written only if they lead to a place `within` that folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _OWN_FOLDER = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 
 
 def descriptor_of(file: Path) -> int | None:
-    """The number of this process's open file that a path names, such as /dev/stdout or /dev/fd/63; None for other paths."""
+    """The number of this process's open file that a path names, such as /dev/stdout or /dev/fd/63; None for other
+    paths.
+    """
     path = os.path.abspath(file)
     for _ in range(_MOST_LINKS):
         folder, name = os.path.realpath(os.path.dirname(path)), os.path.basename(path)
@@ -38,10 +41,12 @@ def descriptor_of(file: Path) -> int | None:
 
 
 def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = None, synced: bool = True) -> None:
-    """Write `file`: a regular or new one completely or not at all, by a temporary file beside it that is renamed.
+    """Write `file`: a regular or new file completely or not at all, through a temporary file beside it that is
+    renamed.
 
-    Makes its folder. An existing file keeps its mode, and its owner where that can be. What is no regular file is written to:
-    a device, a pipe, or the terminal. Raises OSError, also for a block device, as no report belongs on one.
+    Makes its folder. An existing file keeps its mode and, if possible, its owner. Anything but a regular file is
+    written to directly: a device, a pipe, or the terminal. Raises OSError, also for a block device, where no report
+    belongs.
     """
     if (number := descriptor_of(file)) is not None:
         _write_to(number, parts)
@@ -59,7 +64,7 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
 
 
 def open_to_append(file: Path, *, within: Path) -> BinaryIO:
-    """The regular file, made if it is absent, open for writing at its end. Raises OSError."""
+    """The regular file, open for writing at its end; made if it is absent. Raises OSError."""
     _refuse_outside(file, within)
     # Without this flag, opening a FIFO would block.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -80,7 +85,7 @@ def _refuse_outside(file: Path, within: Path) -> None:
 
 @contextlib.contextmanager
 def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
-    """The place to write, all links followed, and it opened; None if there is nothing yet that could be."""
+    """Follows all links to the place to write, and opens it; None if nothing exists there that could be opened."""
     made = False
     try:
         number = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -90,7 +95,7 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
             return
         number, made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), True
     except PermissionError:
-        # Somebody else's file in a folder that may be written: it can be replaced, though not written.
+        # Somebody else's file in a folder that we may write: it can be replaced, though not written.
         if not stat.S_ISREG(file.lstat().st_mode):
             raise
         yield file, None
@@ -131,7 +136,7 @@ def _replace(file: Path, parts: Sequence[bytes], before: os.stat_result | None, 
 
 
 def _remove_half_written(file: Path) -> None:
-    """What processes left that were killed amid this: each wrote beside the file, under its own number."""
+    """Remove what killed processes left: each wrote beside the file, under its own number."""
     for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
         number = left.suffix.removeprefix(".")
         if number.isdecimal() and not Path(f"/proc/{number}").exists():
@@ -139,7 +144,7 @@ def _remove_half_written(file: Path) -> None:
 
 
 def _write_to(number: int, parts: Sequence[bytes]) -> None:
-    """What was printed before comes first."""
+    """Write to an open file. What was printed before comes first."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     _write_all(number, parts)

@@ -1,4 +1,6 @@
-"""Processes of this machine: whether one runs, how one was killed, which hold a lock on a file; and waiting for them."""
+"""Processes of this machine: whether one runs, how one was killed, which ones hold a lock on a file; and how to wait
+for them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from pathlib import Path
 from storagelab.machine.disks import HERE, Kernel, read_text
 
 STOP_TIMEOUT_S = 30.0
-"""How long a program may take to stop, once it was told to."""
+"""How long a program may take to stop after it was told to."""
 JUST_STOPPED_S = 2.0
-"""For how long a program that was just stopped may still show: a file that it writes, memory, a process that ends."""
+"""How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
 
 
 def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> bool:
-    """Waits until something is so; False if it is not in time."""
+    """Waits until a condition holds; False if it does not hold in time."""
     deadline = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > deadline:
@@ -28,8 +30,9 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
 
 
 def stat_fields(process: Path) -> list[str]:
-    """The fields of a process's `stat` from the third, its state, on; empty once it has ended. The second, its name in
-    brackets, may contain brackets."""
+    """The fields of a process's `stat` from the third (its state) on; empty once the process has ended. The second,
+    its name in brackets, may contain brackets.
+    """
     return read_text(process / "stat").rpartition(")")[2].split()
 
 
@@ -38,13 +41,15 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Made before a process starts; `since` is that moment in words, e.g. "the campaign began"."""
+    """Make one before a process starts; `since` is that moment in words, e.g. "the campaign began"."""
 
     def __init__(self, since: str) -> None:
         self._since, self._before = since, _killed_for_memory()
 
     def words(self, code: int | None) -> str:
-        """How a process with this exit code was killed: "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        """How a process with this exit code was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it
+        was not.
+        """
         if code is None or code >= 0:
             return ""
         how = f"killed by signal {-code} ({_name(-code)})"
@@ -62,11 +67,11 @@ def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
-        return "no common one"
+        return "an unnamed signal"
 
 
 def _killed_for_memory() -> int | None:
-    """How many processes the kernel has killed since boot because memory ran out; None if it doesn't say."""
+    """How many processes the kernel has killed for lack of memory since boot; None if it doesn't say."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")
@@ -83,7 +88,7 @@ def _killed_for_memory() -> int | None:
 def told(file: Path, kernel: Kernel = HERE) -> str:
     """The other processes that hold a lock on `file`, in words: "process 4711 (sqlite3)"; "" if none can be found.
 
-    No words of their command lines, as these may hold passwords.
+    Shows nothing of their command lines, which may hold passwords.
     """
     try:
         facts = file.stat()
@@ -94,7 +99,9 @@ def told(file: Path, kernel: Kernel = HERE) -> str:
 
 
 def _that_lock(facts: os.stat_result, kernel: Kernel) -> list[int]:
-    """Those that the kernel names as holders and that still run: a lock outlives its first holder in the children."""
+    """The processes that the kernel names as holders and that still run. Children keep a lock after the process that
+    took it.
+    """
     found = []
     for line in read_text(kernel.proc / "locks").splitlines():
         match line.split():
@@ -114,8 +121,9 @@ def _that_have_open(facts: os.stat_result, kernel: Kernel) -> list[int]:
 
 
 def _may_have_open(process: Path, facts: os.stat_result) -> bool:
-    """Whether the process has the file open, or hides what it has open. The number of the file alone may be another's, on
-    another device."""
+    """Whether the process has the file open, or hides which files it has open. The file's number alone may belong to
+    a file on another device.
+    """
     try:
         return any(_opened(process, facts, strict=True))
     except PermissionError:
@@ -125,8 +133,9 @@ def _may_have_open(process: Path, facts: os.stat_result) -> bool:
 
 
 def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> Iterator[bool]:
-    """For each open file of the process, whether it is the one with these facts. `strict`: raises OSError if none can be
-    seen."""
+    """For each open file of the process, whether it is the one with this status. `strict`: raises OSError if none
+    can be seen.
+    """
     try:
         links = list((process / "fd").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""The Linux kernel's view of one task: its state, how long it ran and queued, how often it was switched.
+"""The Linux kernel's view of one task: its state, how long it ran and queued, and how often it was switched.
 
 A task is a process or one of its threads. Everything here works only on the same machine and in the same PID namespace.
 For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst in the kernel for `schedstat`.
@@ -17,11 +17,11 @@ _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
 _ENOUGH_FOR_STATE_BYTES = 96
 FILES_LEFT_TO_OTHERS = 128
-"""The number of the process's open files that views never use: sockets and the store need some too."""
+"""How many of the process's file descriptors views leave free: sockets and the store need some, too."""
 
 
 class SchedStat(NamedTuple):
-    """Totals since the task began, without the current turn of a task that is on a CPU right now."""
+    """Totals since the task began, without the current turn of a task that is on a CPU now."""
 
     cpu_ns: int
     runqueue_ns: int
@@ -36,10 +36,10 @@ class Switches(NamedTuple):
 
 
 class TaskView:
-    """The kernel's files of one task, kept open, so that looking costs a few microseconds.
+    """The kernel's files of one task, kept open so that a look costs only a few microseconds.
 
-    Near the limit on open files, files are opened anew at each look instead: slower, never an error. A task
-    that has ended reads as None, or as `GONE`.
+    Near the limit on open files, they are opened anew at each look instead: slower, but never an error. A task that has
+    ended reads as None, or as `GONE`.
     """
 
     __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")
@@ -68,7 +68,9 @@ class TaskView:
         return content[content.rfind(b")") + 2 :]
 
     def sched(self) -> SchedStat | None:
-        """Totals of CPU, run queue and turns; None once the task has ended, or if the kernel doesn't keep them."""
+        """Totals of CPU time, queue time and turns; None once the task has ended, or if the kernel doesn't keep
+        them.
+        """
         fields = self._read("schedstat", self._schedstat, 128).split()
         if len(fields) != 3:
             return None
@@ -124,7 +126,7 @@ def _open_to_keep(path: str) -> int | None:
 
 
 def keeps_schedstat() -> bool:
-    """Whether this kernel counts CPU and run queue of each task (it is Linux, and built with CONFIG_SCHED_INFO)."""
+    """Whether this kernel counts each task's time on CPUs and in their queues (Linux built with CONFIG_SCHED_INFO)."""
     view = TaskView(os.getpid())
     try:
         sched = view.sched()

@@ -24,8 +24,9 @@ class TargetConfig(Described):
     """The server under test. storagelab starts a private server if a real engine has neither `dsn` nor `dsn_env`."""
 
     engine: EngineName
-    """A real server, the simulated server, or raw I/O without a database. A factor of labelled levels can name several
-    real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet."""
+    """A real server, the simulated server, or raw I/O without a database. A factor with labelled levels can compare
+    several real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet.
+    """
     scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
     """Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and checkpoint
     period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size."""
@@ -94,15 +95,16 @@ class DriveConfig(Described):
     count: int = Field(1, ge=1, le=1024)
     """Number of identical drives. NAME stands for all of them, NAME-1 for the first."""
     format: Annotated[str | None, LeftOut("the only one")] = None
-    """A flash drive's format: one from its profile, or `"operating-system"`. The latter is the factory format of a
-    drive that its maker's utility never formatted; such a drive keeps its history."""
+    """A flash drive's format: one from its profile, or `"operating-system"`. The latter is the factory format, of a
+    drive that its maker's utility never formatted; such a drive keeps its history.
+    """
     history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = None
     """What was written to a drive that only the operating system formatted: nothing; every address once, in order;
     random writes for years. For raw I/O, `target.prepared` sets this for all drives."""
     driver: Annotated[str | None, LeftOut("the only one")] = None
     """One of the driver versions in the profile."""
     sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(None, ge=1, le=2**20)
-    """One of the sector sizes in the profile."""
+    """Whether the operating system tells the drive which addresses are free again."""
     trim: Annotated[bool | None, LeftOut("as in the profile")] = None
     """Whether the operating system tells the drive which addresses are free again."""
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
@@ -196,7 +198,7 @@ class LayoutConfig(Described):
     """Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own is
     `pgbench_accounts`. All other tables lie in the first data file."""
     tables: Annotated[str | None, LeftOut("the first data file")] = None
-    """Loads of a generator: the volume that holds the tables that are not spread."""
+    """Loads of a generator: the volume for tables that are not spread."""
     indexes: Annotated[str | None, LeftOut("beside their tables")] = None
     """Loads of a generator on PostgreSQL: the volume that holds all indexes."""
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
@@ -218,12 +220,14 @@ class BetweenRunsConfig(Described):
     pause_s: float = Field(0.0, ge=0, le=3600)
     """Real servers: pause before each run."""
     data: Literal["rebuild", "template"] = "rebuild"
-    """Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: they are made
-    once for each layout, data and settings, and each run begins with a copy: of the server's files, a reflink where
-    the file system can make one, or on a PostgreSQL that already runs of a database of storagelab's."""
+    """Loads of a generator: how a run gets its tables. Rebuild: they are made for each run. Template: they are made
+    once for each layout, data and settings, and each run begins with a copy. storagelab copies the server's files,
+    as reflinks if the file system can make them; a PostgreSQL that already runs copies a database of storagelab's.
+    """
     burn_in: int = Field(0, ge=0, le=1000)
-    """How many runs at the beginning of each block, that is after each preparation of the drives, are stored but not
-    judged: a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives."""
+    """How many runs at the beginning of each block (after each preparation of the drives) are stored but not judged:
+    a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives.
+    """
     format_drives: bool = False
     """Simulated: format all drives before each run instead of once at the beginning of each block."""
     move_files: bool = False
@@ -240,16 +244,19 @@ class MeasureConfig(Described):
     """Real servers: record what every connection waits for."""
     sample_hz: float = Field(50.0, ge=0.1, le=200)
     """Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core
-    (PostgreSQL) or 2 % (MariaDB, SQL Server)."""
+    (PostgreSQL) or 2 % (MariaDB, SQL Server).
+    """
     raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = None
-    """Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its volumes takes
-    in the same state: reads and writes, at random and in order, in the server's page size. The report then says what
-    share of that the database reached."""
+    """Private PostgreSQL and MariaDB: before or after each run's load, measure by fio how much I/O each volume can
+    do in the same state: reads and writes, at random and in order, in the server's page size. The report then says
+    what share of that the database reached.
+    """
     raw_s: float = Field(1.0, ge=1, le=3600)
     """With `raw`: the length of each of its four tests on each volume."""
     judge: Judge = "throughput"
-    """Loads of a generator: what cells are compared by, their throughput or a figure of their latency. It changes no
-    run, so it may change while results are kept."""
+    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It
+    affects no run, so it may change while results are kept.
+    """
 
 
 class Config(Described):
@@ -297,12 +304,12 @@ class Config(Described):
 
     @property
     def generated(self) -> bool:
-        """Whether a load generator sends its transactions."""
+        """Whether a load generator sends the cell's transactions."""
         return self.workload.generated
 
     @property
     def data_volumes(self) -> tuple[str, ...]:
-        """Names of the volumes that hold data files, in round-robin order; empty if the server keeps them in its own."""
+        """Names of the volumes that hold data files, in order; empty if the server keeps them in its own folders."""
         return self.layout.data if self.layout.data is not None else tuple(self.volumes)
 
     @property
@@ -324,18 +331,18 @@ class Config(Described):
 
     @property
     def volumes_used(self) -> tuple[str, ...]:
-        """Names of the volumes that hold data files, other things of the layout or the log, each once."""
+        """Names of the volumes that hold data files, other parts of the layout, or the log; each once."""
         named = (self.log_volume, *self.extra_volumes.values())
         return tuple(dict.fromkeys([*self.data_volumes, *(name for name in named if name)]))
 
     @property
     def extra_volumes(self) -> dict[str, str]:
-        """The volumes that hold something besides data files, by what it is."""
+        """The volumes that hold something besides data files: what it is -> the volume."""
         layout = self.layout
         named = {"tables": layout.tables, "indexes": layout.indexes, "temp": layout.temp}
         return {what: volume for what, volume in named.items() if volume is not None}
 
     def volume_of_data_file(self, index: int) -> str | None:
-        """Name of the volume of data file `index` (from 0), round robin."""
+        """Name of the volume that holds data file `index` (from 0); data files are placed in turn on the volumes."""
         volumes = self.data_volumes
         return volumes[index % len(volumes)] if volumes else None

@@ -1,4 +1,4 @@
-"""What survives a crash of a server or its machine: each engine judges that from the settings it runs with."""
+"""What survives a crash of a server or its machine. Each engine judges that from the settings with which it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Deciding(Frozen):
 
 
 class Durability(Frozen):
-    """The promise of one server. `whole_pages`: the server can repair a page whose write was cut off."""
+    """What one server promises. `whole_pages`: the server can repair a page whose write was interrupted."""
 
     engine: str
     settings: tuple[Deciding, ...]

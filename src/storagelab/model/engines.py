@@ -1,6 +1,6 @@
 """The engines that an experiment may name, and what all of storagelab may know about them.
 
-An engine's behaviour is in its folder of `targets`, whose module `engine` implements the seam.
+An engine's behaviour is in its folder below `targets`, in the module `engine`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
-"""The same of a whole experiment: raw I/O may run on simulated and on real drives."""
+"""The name for a whole experiment of both: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
 """The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
 extent."""
 
 
 class Engine(NamedTuple):
-    """What a cell runs on. `folder` is its place in `targets`."""
+    """What a cell runs on. `folder` is the engine's folder below `targets`."""
 
     title: str
     folder: str
@@ -24,18 +24,20 @@ class Engine(NamedTuple):
     starts_server: bool = True
     """storagelab starts a private server if the spec names no running one."""
     log_per_database: bool = False
-    """Each database has its own log, so storagelab can place it even on a running server."""
+    """Each database has its own log, so storagelab can choose the log's place even on a running server."""
     drives_remember: bool = False
     """A run's effect on the drives carries over to the next run of its block."""
     portable: bool = False
-    """Any process can continue a block where another stopped: everything needed is in the results folder."""
+    """Any process can continue a block where another stopped: the results folder has everything that is needed."""
     raw_io: bool = False
     """The engine sends requests to a volume, without a database."""
     default_scale: int = 1
     """How many times smaller the world is."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
-    """With `setup_s`, a first guess at the length of a run: the work that the scaled world does in a second, in its unit."""
+    """With `setup_s`, a first guess at the length of a run: how much work the scaled world does in a second, in the
+    unit of the work.
+    """
 
 
 _SIMULATED = Engine(
@@ -54,7 +56,9 @@ ENGINES = {
 ON_PATHS = {
     "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0),
 }
-"""What an engine is instead where its volumes have paths: this machine's drives, not simulated ones."""
+"""The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
+ones.
+"""
 KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Words that errors about keys share: values as they are quoted, and the key that a user probably meant."""
+"""Words that errors about keys share: values in quotes, and the key that a user probably meant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def cut(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: one with the same last part, else the most similar; None if none is."""
+    """The known word that the user probably meant: one with the same last part, else the most similar; None if there
+    is none.
+    """
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]

@@ -1,6 +1,7 @@
-"""The latencies of a run's operations as a histogram, so that runs can be merged and percentiles taken from all of them.
+"""The latencies of a run's operations as a histogram, so that runs can be merged and percentiles taken from all of
+them.
 
-Percentiles of several runs come from the merged histogram. An average of percentiles would be a figure of nothing.
+Percentiles of several runs come from the merged histogram; an average of percentiles would have no meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from storagelab.model.values import Count, Frozen
 
 _BITS = 8
 BIN_ERROR = 2.0**-_BITS / 2
-"""A bin is 2^-8 of its latency wide at most, so its middle is within this share, 0.2 %, of every latency in it."""
+"""A bin is at most 2^-8 of its latency wide, so its middle is within this share, 0.2 %, of every latency in it."""
 
 
 class Latency(Frozen):
@@ -66,7 +67,7 @@ def middle_of_bin(ns: int) -> int:
 def latency_of(counted: Iterable[tuple[int, int]], exact: tuple[int, int, int] | None = None) -> Latency | None:
     """The histogram of pairs (latency in ns, operations); None if there are none.
 
-    `exact` = sum, least and longest in ns, if the source knows them better than the pairs do.
+    `exact` has the sum, the least and the longest in ns, if the source knows them better than the pairs do.
     """
     bins: Counter[int] = Counter()
     total, least, longest = 0, None, 0

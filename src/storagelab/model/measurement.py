@@ -1,6 +1,6 @@
-"""What a run leaves behind: raw counts. Everything else is derived from them when they are read.
+"""What a run records: raw counts. Everything else is derived from them when they are read.
 
-Times are in seconds, or in whole nanoseconds where a kernel counts them.
+Times are in seconds, or in whole nanoseconds if a kernel counts them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from storagelab.model.waits import RawWaits
 RAW_IO = "raw-io"
 """The group of counters with the results of a run of raw I/O."""
 RAW_IO_BESIDE = "raw-io beside the load"
-"""The group of counters with what a database's volumes take: `volume.NAME.random_write_ios_per_s` and so on."""
+"""The group of counters with the I/O that a database's volumes can do: `volume.NAME.random_write_ios_per_s` and so
+on.
+"""
 RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
 SETTLED = "throughput"
-"""The name of the check that fails if the warm-up was to be found, and throughput did not settle in time."""
+"""The name of the check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
 BEHIND_RATE = "rate"
 """The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
 THROTTLED = "CPU quota"
@@ -86,7 +88,7 @@ def resource_of(text: str) -> Resource:
 
 
 class WaitingTask(Frozen):
-    """A wait seen at one moment: `sessions` of them wait for one resource."""
+    """A wait seen at one moment: this many `sessions` wait for one resource."""
 
     at_s: Figure
     """Seconds since the start of the run."""
@@ -105,8 +107,10 @@ class WaitingTask(Frozen):
 
 
 class TimeSeries(Frozen):
-    """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more of a long simulated one),
-    `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
+    """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more in a long
+    simulated one). `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values
+    over that interval.
+    """
 
     at_s: tuple[Figure, ...] = ()
     columns: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
@@ -115,7 +119,8 @@ class TimeSeries(Frozen):
 class ObserverCost(Frozen):
     """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown).
 
-    `blind_s` adds up the times in which samples came so late that something must have stood still."""
+    `blind_s` adds up the times in which samples came so late that something must have stood still.
+    """
 
     sampler_cpu_s: Figure
     session_cpu_s: Figure | None
@@ -125,8 +130,10 @@ class ObserverCost(Frozen):
 
 
 class Measurement(Frozen):
-    """One run as a target hands it over. `elapsed_s` runs from the first start to the last finish, by the server's clock;
-    the checkpoint after it is timed apart. `counters` are differences over the run, `group -> name -> value`."""
+    """One run as a target returns it. `elapsed_s` runs from the first start to the last finish, by the server's
+    clock; the checkpoint after it is timed separately. `counters` are differences over the run, `group -> name ->
+    value`.
+    """
 
     provenance: Provenance
     elapsed_s: Figure
@@ -180,14 +187,16 @@ class Measurement(Frozen):
 
 
 HELD_BACK: Mapping[str, str] = {"server": "the server", "load": "the load's own program", "storagelab": "storagelab"}
-"""Whom control groups can hold back: a word of the counters, and what it means."""
+"""Whom control groups can hold back: the word in the counters' names -> its meaning."""
 
 
 def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tuple[float, float]]:
-    """Whom a CPU quota held back, by the run's counters of CPU time: the seconds, summed over CPUs, and the share of the run.
+    """Whom a CPU quota held back, by the run's counters of CPU time: the seconds, summed over CPUs, and the share of
+    the run.
 
-    One busy CPU loses as much of the run as it was held back. Of several, what counts is the share of the CPU time that they
-    wanted: what they got and what was held back. Neither can be more than the run lost, so the smaller share is told.
+    A process with one busy CPU loses as much of the run as it was held back. With several CPUs, the share is that of
+    the CPU time it wanted: what it got plus what was held back. Each is an upper bound of what the run lost, so the
+    smaller share is returned.
     """
     found = {}
     for who in HELD_BACK:
@@ -199,14 +208,14 @@ def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tupl
 
 
 NO_TIME = "no time passed between its first start and its last finish"
-"""Why a run fails whose elapsed time is zero, so that nothing can be divided by it."""
+"""The reason for a failed run whose elapsed time is zero: nothing can be divided by it."""
 
 
 _MOST_RUNS = 1_000_000_000
 
 
 class Run(Frozen):
-    """One run in the store. `measurement` is None when the run failed before there was one."""
+    """One run in the store. `measurement` is None if the run failed before there was one."""
 
     cell_id: str
     repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
@@ -231,20 +240,21 @@ class Run(Frozen):
 
     @property
     def usable(self) -> bool:
-        """Whether analysis may use its figures: the run is ok, or some setting could not be confirmed."""
+        """Whether analysis may use the run's figures: it is ok, or only some setting could not be confirmed."""
         return self.measurement is not None and self.status != "failed"
 
 
 def host_of(run: Run) -> str:
-    """The host on which a run was made, "" where it isn't known."""
+    """The host on which a run was made; "" if unknown."""
     host = run.measurement.environment.get("host") if run.measurement is not None else None
     return name_of_host(host) if isinstance(host, Mapping) else ""
 
 
 def name_of_host(facts: Mapping[str, object]) -> str:
-    """The name that a host described by these facts has among others; "" if it has none.
+    """The name that distinguishes the host with this description from others; "" if it has none.
 
-    Its own name if it was given one. The name of a container is made up anew each time, and so says nothing.
+    It is the name that the user gave it or, except in a container, the system's name. A container's name is made up
+    anew each time, and so means nothing.
     """
     given = facts.get("name") or ("" if facts.get("container") else facts.get("hostname"))
     return str(given or "")

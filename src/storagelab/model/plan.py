@@ -31,24 +31,26 @@ class Factor(Frozen):
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
 Preference = Literal["fewest-files", "most-capacity", "fewest-drives", "baseline", "fastest"]
 PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-drives", "baseline")
-"""Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
+"""Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
 
 
 class Race(Frozen):
-    """Layouts that are surely slower leave, and the rest go on. `within` = the margin within which a layout is as good as
-    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin."""
+    """Layouts that are surely slower leave the race, and the others go on. `within` is the margin within which a
+    layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin.
+    """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
 
 
 class FleetConfig(Described):
-    """The hosts that share the rounds of a measured experiment. It is no part of what two specs are compared by: each run
-    says where it was made."""
+    """The hosts that share the rounds of a measured experiment. Specs are compared without it, since each run says
+    where it was made.
+    """
 
     hosts: Annotated[tuple[str, ...], LeftOut("all that the cluster has")] = ()
-    """The names of the hosts that must all take part, each that of STORAGELAB_HOST there or the host's own."""
+    """The names of the hosts that must all take part: the value of STORAGELAB_HOST on each, or the host's own name."""
     at_once: Annotated[int | None, LeftOut("all")] = Field(None, ge=1)
-    """How many hosts make a run at the same time. 1 lets hosts that share a disk, or a SAN, take turns."""
+    """How many hosts make a run at the same time. With 1, hosts that share a disk or a SAN take turns."""
 
 
 MOST_REPETITIONS = 10_000
@@ -69,16 +71,19 @@ class Experiment(Described):
     `cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. Drift and the
     drives' history then look like effects of the cells, so measured runs in that order are shown but not judged."""
     seed: int = Field(1, ge=0, lt=2**63)
-    """The same seed gives the same order on every machine and with every Python."""
+    """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
     """Names of the factors to change as rarely as possible. Each combination of their levels runs in one stretch, a
-    block, which holds rounds of everything else. Measured runs of different blocks are not compared."""
+    block, which holds rounds of everything else. Measured runs of different blocks are not compared.
+    """
     prefer: tuple[Preference, ...] = PREFERENCES
-    """Which of the layouts that can't be told apart is the default pick: the first word decides, the next one where
-    that leaves several, and at last the order of the levels. `baseline` is the levels that are listed first."""
+    """Which layout to pick by default if several have no proven difference. The first word decides; if it leaves
+    several, the next one; at last the order of the levels. `baseline` means the levels that are listed first.
+    """
     indifferent: Annotated[str | None, LeftOut("no margin")] = None
-    """The difference in time that you don't care about, such as `"3%"`. Reports then say which layouts take the same
-    time within it, where the runs show that."""
+    """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts take the
+    same time within it, if the runs show that.
+    """
     source: str = ""
     """The spec's file, as the user named it."""
     text: str = ""
@@ -90,9 +95,9 @@ class Experiment(Described):
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
     fleet: FleetConfig | None = None
-    """Where it is run, if the spec says so."""
+    """The hosts that run it, if the spec names them."""
     race: Race | None = None
-    """How it is run, if not with all repetitions of all cells."""
+    """The race, unless all repetitions of all cells are run."""
 
     @field_validator("indifferent")
     @classmethod
@@ -118,7 +123,7 @@ class Cell(Frozen):
 class PlannedRun(Frozen):
     """One repetition of one cell, at its place in the order. `block` counts preparations of the drives, from 0.
 
-    Judged repetitions count from 1 up. Burn-in runs, the first ones on newly prepared drives, count from 0 down.
+    Judged repetitions count up from 1. Burn-in runs, the first ones on newly prepared drives, count down from 0.
     """
 
     sequence: int
@@ -152,7 +157,7 @@ class PlannedBlock:
 
 
 MANY_RUNS = 5_000
-"""Of so many runs, reports read time series and waiting tasks: these take three quarters of a run's memory."""
+"""Reports read time series and waiting tasks of this many runs: they take three quarters of a run's memory."""
 
 
 class Plan(Frozen):
@@ -166,8 +171,9 @@ class Plan(Frozen):
 
     @property
     def in_detail(self) -> float:
-        """How many repetitions of each cell reports read with time series and waiting tasks: all, unless runs are very many.
-        Raw I/O is judged by its series."""
+        """How many repetitions of each cell reports read with time series and waiting tasks: all, unless there are
+        very many runs. Raw I/O is judged by its series.
+        """
         few = len(self.runs) <= MANY_RUNS or any(cell.config.workload.raw_io for cell in self.cells)
         return math.inf if few else MANY_RUNS // len(self.cells)
 

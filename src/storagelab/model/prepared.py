@@ -1,4 +1,4 @@
-"""Data that is prepared once and copied for each run: which cells share it, and how much of it there is."""
+"""Data that is prepared once and copied for each run: which cells share it, and how much there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def wanted(config: Config) -> bool:
 
 
 def name_of(config: Config) -> str:
-    """The same for cells that begin with the same data in the same places on servers with the same settings."""
+    """A name that is the same for cells that begin with the same data in the same places, on servers with the same
+    settings.
+    """
     load = config.workload.model_dump(mode="json", exclude=set(config.workload.of_runs))
     target, layout = config.target.model_dump(mode="json"), config.layout.model_dump(mode="json")
     volumes = {name: volume.path for name, volume in config.volumes.items()}

@@ -12,7 +12,7 @@ Scalar = str | int | float | bool
 JsonValue = Scalar | list[Scalar]
 MOST = 1e30
 Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
-"""A measured figure: finite, and small enough that its square and sums of thousands are finite, too."""
+"""A measured figure: finite, and so small that its square and sums of thousands are finite, too."""
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 
 
@@ -20,7 +20,7 @@ _PER_CENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 
 def share_of(text: str) -> float | None:
-    """The share that a percentage such as "3%" or "2.5 %" means: 0.03; None if the text is none."""
+    """The share that a percentage such as "3%" or "2.5 %" means: 0.03; None if the text is not a percentage."""
     found = _PER_CENT.fullmatch(text)
     return float(found[1]) / 100 if found else None
 
@@ -53,7 +53,7 @@ class Estimate(Frozen):
 
     @property
     def inverse(self) -> Estimate:
-        """Of a ratio, that of the opposite comparison: a against b becomes b against a."""
+        """The ratio of the opposite comparison: a against b becomes b against a."""
         low, high = (1 / end if end else None for end in (self.high, self.low))
         return self.model_copy(update={"value": 1 / self.value, "low": low, "high": high})
 
@@ -67,6 +67,6 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LeftToCore:
-    """A missing key gets the core's default of `owner` and this name (`storagelab.profiles.declared`)."""
+    """A missing key gets the core's default with this name, from `owner` (`storagelab.profiles.declared`)."""
 
     owner: str

@@ -1,6 +1,6 @@
 """Wait statistics in one form for every engine, and their arithmetic. Pure.
 
-A target hands over raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
+A target returns raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
 `CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
 into the nine columns that DBAs know. Everywhere
 
@@ -26,7 +26,7 @@ ON_CPU = "ON_CPU"
 ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
 UNSAMPLED = "UNSAMPLED"
 UNINSTRUMENTED = "UNINSTRUMENTED"
-"""Time that an engine's own timers don't cover, and that was not spent on a CPU or queueing for one."""
+"""Time that an engine's own timers don't cover, and that was not spent on a CPU or in its queue."""
 UNINSTRUMENTED_OR_CPU = "UNINSTRUMENTED_OR_CPU"
 
 Category = Literal[
@@ -39,9 +39,10 @@ Method = Literal["counter", "sampled", "derived"]
 
 
 class EventTicks(Frozen):
-    """How often sessions were seen in one wait. `blocked` and `runnable` count session samples by the kernel's view of
-    the session at that moment; `unknown` those whose kernel state could not be read. `timeslices` counts the times a
-    session was put on a CPU while the event was being read: a rough measure of how many waits ended."""
+    """How often sessions were seen in one wait. `blocked` and `runnable` count samples by the kernel's state of the
+    session at that moment; `unknown` counts those whose state could not be read. `timeslices` counts how often a
+    session was put on a CPU while the event was read: a rough measure of how many waits ended.
+    """
 
     wait_type: str
     analogue: str = ""
@@ -62,8 +63,8 @@ class EventTicks(Frozen):
 class SampledWaits(Frozen):
     """Samples of one run, with the kernel's exact totals if they were available.
 
-    `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the
-    same sessions over the same time, None if they are not available (`no_split_reason` says why).
+    `busy_s` is the time from start to finish, summed over connections. `cpu_s` and `runqueue_s` are the kernel's totals
+    of the same sessions over the same time; None if they are not available (`no_split_reason` says why).
     """
 
     form: Literal["sampled"] = "sampled"
@@ -78,13 +79,14 @@ class SampledWaits(Frozen):
     voluntary_switches: Count | None = None
     involuntary_switches: Count | None = None
     cpus: Count | None = Field(None, ge=1)
-    """CPUs of the server's machine, where the sampler shares them."""
+    """CPUs of the server's machine, if the sampler shares them."""
     no_split_reason: str = ""
 
 
 class CountedWait(Frozen):
-    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None where the engine doesn't split,
-    `wait_count` where what it counts is not waits (MariaDB counts each acquisition, also those that didn't wait)."""
+    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None if the engine doesn't split waits.
+    `wait_count` is None if the engine's counts are not waits (MariaDB counts each acquisition, even without a wait).
+    """
 
     wait_type: str
     analogue: str = ""
@@ -97,8 +99,8 @@ class CountedWait(Frozen):
 class CountedWaits(Frozen):
     """Exact counters of one run: differences over the run, summed over its connections.
 
-    If an engine's timers leave gaps, sessions were sampled as well. `events` holds the samples of each timed wait, which give
-    its resource and signal parts, of waits without a timer, and of `NO_EVENT`.
+    If an engine's timers leave gaps, sessions were sampled as well. `events` then holds the samples of each timed wait,
+    which give its resource and signal parts, of waits without a timer, and of `NO_EVENT`.
     """
 
     form: Literal["counted"] = "counted"
@@ -118,7 +120,9 @@ RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
 
 
 class WaitStat(Frozen):
-    """One row of wait statistics, uncut. `is_wait` is False for CPU time, kept beside the waits for the audit."""
+    """One row of wait statistics, before the cut. `is_wait` is False for CPU time, which the audit needs beside the
+    waits.
+    """
 
     wait_type: str
     analogue: str = ""
@@ -132,12 +136,12 @@ class WaitStat(Frozen):
 
 
 class Conservation(Frozen):
-    """The audit of one run: does waiting + CPU add up to connections x elapsed?
+    """The audit of one run: do waiting and CPU time add up to connections x elapsed?
 
-    `seen_s` is what was observed independently of the total, so that its share of `available_s` can fail: CPU time plus
-    the engine's counters, or the kernel's CPU and queueing plus the time that samples found asleep in a named wait. The
-    totals don't determine that last part. `finished_early_s` is time after a connection had finished while others still
-    worked.
+    `seen_s` was observed independently of the total, so its share of `available_s` can miss 1. It is CPU time plus the
+    engine's counters, or the kernel's CPU and queue time plus the time that samples found asleep in a named wait. The
+    totals don't determine that last part. `finished_early_s` is the time between a connection's end and the end of the
+    last one.
     """
 
     available_s: float
@@ -153,7 +157,7 @@ class Conservation(Frozen):
 
 
 class TableRow(Frozen):
-    """The nine columns. `percentage` is of all waits of the run, before the cut."""
+    """The nine columns. `percentage` is the share in all waits of the run, before the cut."""
 
     wait_type: str
     wait_s: float
@@ -170,7 +174,9 @@ class TableRow(Frozen):
 
 
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
-    """Turns raw counts into uncut rows, largest wait first, CPU last. Names break ties, so that results are reproducible."""
+    """Turns raw counts into rows before the cut: largest wait first, CPU last. Names break ties, so that results are
+    reproducible.
+    """
     rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
     return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
 
@@ -198,9 +204,10 @@ def _counted_row(row: CountedWait) -> WaitStat:
 
 
 def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
-    """Timers, with their gaps filled by samples; the remainder is a row of its own, never hidden.
+    """Timers, with their gaps filled by samples; the remainder is a row of its own and never hidden.
 
-    Timers are exact, so they override samples. For a timed wait, samples only tell how much of it was queueing for a CPU.
+    Timers are exact, so they override samples. For a timed wait, samples only tell how much of it was time in a CPU's
+    queue.
     """
     rows = [_counted_row(row) for row in raw.rows]
     if raw.cpu_s is None or raw.runqueue_s is None:
@@ -238,7 +245,7 @@ def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
 
 
 def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:
-    """Blocked and queued seconds of each wait type that was seen, `NO_EVENT` too."""
+    """Blocked and queued seconds of each wait type that was seen, including `NO_EVENT`."""
     types = (event.wait_type for event in raw.events)
     return dict(zip(types, _raked(raw, cpu_s, runqueue_s, list(map(_states, raw.events))), strict=True))
 
@@ -250,7 +257,9 @@ def _from_samples(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
-    """Rows from shares of samples, without the kernel's totals: no split, and CPU can't be separated from its queue."""
+    """Rows from shares of samples, without the kernel's totals: no split, and CPU time can't be separated from queue
+    time.
+    """
     total = sum(event.ticks for event in raw.events)
     rows = [] if total or not raw.busy_s else [WaitStat(wait_type=UNSAMPLED, method="derived", wait_s=raw.busy_s)]
     for event in raw.events:
@@ -263,12 +272,13 @@ def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
-    # A session seen asleep without an event is on its way from or to one. No such state lasts, so it counts as runnable.
+    # A session seen asleep without an event is on its way to or from one. No such state lasts, so it counts as
+    # runnable.
     states = [_states(event) if event.wait_type != NO_EVENT else (0.0, float(event.ticks)) for event in raw.events]
     raked = zip(raw.events, _raked(raw, cpu_s, runqueue_s, states), strict=True)
     named = [(event, seconds) for event, seconds in raked if event.wait_type != NO_EVENT]
     slices = sum(event.timeslices for event, _ in named)
-    # An event that was never seen with a turn on a CPU has ended some times all the same: how often is not known.
+    # An event that was never seen with a turn on a CPU has still ended some times; how often is unknown.
     counts = [
         raw.voluntary_switches * event.timeslices / slices
         if raw.voluntary_switches is not None and event.timeslices
@@ -291,19 +301,19 @@ def _raked(
     """Blocked and queued seconds of each event, from its blocked and runnable ticks: samples give the shares, the
     kernel gives the totals.
 
-    Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. Each column of the table
-    event x (blocked | queued) is therefore scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
-    A session seen runnable may be on a CPU rather than queueing for one: see `_queued`.
+    Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. So each column of the
+    table event x (blocked | queued) is scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
+    A session seen runnable may be on a CPU rather than in the queue: see `_queued`.
     """
     blocked_s = _scaled([blocked for blocked, _ in states], max(0.0, raw.busy_s - cpu_s - runqueue_s))
     return list(zip(blocked_s, _scaled(_queued(raw, cpu_s, [ticks for _, ticks in states]), runqueue_s), strict=True))
 
 
 def _queued(raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[float]) -> list[float]:
-    """Of the runnable ticks of each event, those that were queued and not on a CPU.
+    """The runnable ticks of each event that were in the queue and not on a CPU.
 
-    Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU time
-    tells how many ticks found a session running, but the sampler itself takes one of the CPUs at that moment.
+    Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU
+    time tells how many ticks found a session running, but the sampler itself uses one of the CPUs at that moment.
     """
     on_cpu = [event.in_io or event.wait_type == NO_EVENT for event in raw.events]
     places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
@@ -342,12 +352,12 @@ def _sampled_row(
 
 
 def _unknown_row(wait_type: str, wait_s: float) -> WaitStat:
-    """Time that nothing explains, and that was not spent on a CPU or queueing for one."""
+    """Time that nothing explains, and that was not spent on a CPU or in its queue."""
     return WaitStat(wait_type=wait_type, method="derived", wait_s=wait_s, resource_s=wait_s, signal_s=0.0)
 
 
 def _queue_row(queue_s: float, count: int | None = None) -> WaitStat:
-    """Queueing for a CPU, where no wait is named."""
+    """Time in a CPU's queue without a named wait."""
     queue_s = max(0.0, queue_s)
     return WaitStat(
         wait_type=RUNNABLE_NO_EVENT, analogue="SOS_SCHEDULER_YIELD", category="cpu-queue", method="derived",
@@ -371,8 +381,8 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
     """Waiting time from samples, not scaled to any total.
 
     At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
-    Whole events would count too much: a session inside an I/O call may be on a CPU (already counted as CPU), and a session
-    that the sampler pushed off its CPU looks queued. Neither affects sleep.
+    Whole events would count too much: a session inside an I/O call may be on a CPU (already counted as CPU time), and a
+    session that the sampler displaced from its CPU looks queued. Neither affects sleep.
     """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
@@ -384,7 +394,9 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
 
 
 def _seen_beside_timers_s(raw: CountedWaits) -> float:
-    """Time in samples outside every timed wait: in a wait without a timer, asleep without a reason, or queued."""
+    """Time in samples outside every timed wait: in a wait without a timer, asleep without a reason, or in a CPU's
+    queue.
+    """
     if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
         return 0.0
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
@@ -392,7 +404,9 @@ def _seen_beside_timers_s(raw: CountedWaits) -> float:
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: each wait type averaged over all runs, absent = 0. A split that one run lacks is None."""
+    """The mean run of a cell: each wait type averaged over all runs, absent = 0. The split is None if one run lacks
+    it.
+    """
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:
         for row in run:
@@ -433,9 +447,9 @@ def wait_table(
 ) -> tuple[TableRow, ...]:
     """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
 
-    This follows the well-known script (sqlskills.com, "SQL Server Wait Statistics"). Benign waits are left out first, and the
-    rest is the denominator. A row stays if the total before it is below the share: the row that crosses it is shown, and
-    there is always one row.
+    This follows the well-known script (sqlskills.com, "SQL Server Wait Statistics"). Benign waits are left out first,
+    and the rest is the denominator. A row stays if the total before it is below the share, so the row that crosses the
+    share is shown, and there is always at least one row.
     """
     waits = sorted(
         (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),

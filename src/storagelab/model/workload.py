@@ -1,4 +1,4 @@
-"""The loads that a spec may name, and the one of a cell. They are the files of the folder `loads`."""
+"""The loads that a spec may name, and the load of a cell. The files of the folder `loads` define them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storagelab.model import loads
 from storagelab.model.loads.base import Load
 
 _FIRST, _LAST = ("inserts", "pgbench", "sysbench", "sql"), ("raw_io",)
-"""The order of files in the reference; others stand between."""
+"""The order of loads in the reference; others stand in between."""
 
 
 def _files() -> list[str]:
@@ -31,7 +31,7 @@ def _members() -> Iterator[type[Load]]:
 
 
 def _kind_of(member: type[Load]) -> Any:
-    """The name in a spec; no text for what several kinds share."""
+    """The name in a spec; empty for what several kinds share."""
     return member.model_fields["kind"].default
 
 
@@ -48,4 +48,4 @@ if TYPE_CHECKING:
     Workload = Load
 else:
     Workload = Annotated[reduce(or_, KINDS.values()), Field(discriminator="kind"), BeforeValidator(_with_kind)]
-"""A workload, selected by its kind."""
+"""A workload; its kind selects which one."""

@@ -24,7 +24,7 @@ from storagelab.spec.keys import dotted
 
 P = TypeVar("P", bound="_Profile")
 Shelf = Path | dict[str, str]
-"""Where the user's own profiles are: in the folder to which their names are relative, or, by these names, here."""
+"""Where the user's own profiles are: in the folder to which their names are relative, or in this mapping, by name."""
 
 
 class Figure(Frozen):
@@ -36,7 +36,7 @@ class Figure(Frozen):
     bounds: tuple[int | float, int | float] | None = None
     """The least and the most that a fit may choose."""
     fitted_on: tuple[str, ...] = ()
-    """The numbers of the published figures it was fitted on."""
+    """The numbers of the published figures on which it was fitted."""
 
 
 class Group(BaseModel):
@@ -64,13 +64,13 @@ class _Profile(Frozen):
         yield from ((name, figure) for _, name, figure in sorted(found, key=lambda one: one[0]))
 
     def declared(self) -> tuple[Declared, ...]:
-        """What its kind has for figures."""
+        """The declared figures of its kind."""
         return figures_of(str(dict(self)["kind"]))
 
 
 class _Drive(_Profile):
     price_usd: Figure | None = None
-    """The price of one; for sizing only, no simulation depends on it."""
+    """The price of one drive; only for sizing, no simulation depends on it."""
 
 
 class FlashProfile(_Drive):
@@ -104,8 +104,9 @@ class FlashProfile(_Drive):
         return int(self.formats[format].value)
 
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
-        """Host memory for the map of this much data. `extent_bytes` lie together, by default as a database writes them; one
-        sector is the worst case. The same as in crates/sim/src/flash/mapping_ram.rs."""
+        """Host memory for the map of this much data. `extent_bytes` lie together; by default it is a database's
+        extent, and one sector is the worst case. The formula is the one in crates/sim/src/flash/mapping_ram.rs.
+        """
         extent = max(extent_bytes or int(self.mapping.extent_bytes.value), sector_bytes)
         worst = float(self.mapping.worst_case_bytes[str(sector_bytes)].value)
         of_entries = data_bytes / float(self.mapping.per_data_bytes.value) * sector_bytes / extent
@@ -127,7 +128,7 @@ class DeviceProfile(_Drive):
 
     @property
     def drivers(self) -> dict[str, Group]:
-        """The driver versions: none that matter."""
+        """The driver versions; none matters."""
         return {}
 
     @property
@@ -151,9 +152,9 @@ class ServerProfile(_Profile):
 
     kind: Literal["server"]
     costs: dict[str, Figure]
-    """What operations cost, in time, bytes or number."""
+    """What operations cost, in time, bytes or counts."""
     switches: dict[str, Figure]
-    """How operations are done; a spec's omissions default to these."""
+    """How operations are done. Keys that a spec leaves out default to these."""
 
 
 Profile = FlashProfile | DeviceProfile
@@ -186,7 +187,7 @@ def ready_made() -> tuple[str, ...]:
 
 
 def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
-    """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError naming `key`."""
+    """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError that names `key`."""
     try:
         return _drive_of(text_of(name, folder, key))
     except ValueError as error:
@@ -201,12 +202,12 @@ def server() -> ServerProfile:
 
 
 def is_file(name: str) -> bool:
-    """Whether this names a file of the user's, and no ready-made profile."""
+    """Whether this names a user's file, and no ready-made profile."""
     return name.endswith(".toml") or "/" in name
 
 
 def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
-    """The file of the profile, unchecked. Raises PreflightError naming `key` if there is none."""
+    """The profile's file, unchecked. Raises PreflightError that names `key` if there is none."""
     if not is_file(name) and name not in ready_made():
         hint = choices(name, ready_made(), "There are") + " Name a file of your own with its ending: drives/my.toml"
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
@@ -226,7 +227,7 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
 
 
 def _checked(content: dict[str, object], kind: type[P]) -> P:
-    """A profile of this kind, checked. Raises ValueError, in plain words, for the first thing that is wrong."""
+    """A checked profile of this kind. Raises ValueError, in plain words, for the first thing that is wrong."""
     try:
         profile = kind.model_validate(content)
     except ValidationError as error:
@@ -259,12 +260,12 @@ def _check_names(profile: _Profile) -> None:
 
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
-    """Each slice of a block asks for its drives again."""
+    """Kept, since each batch of a block asks for its drives again."""
     return _checked_drive(tomllib.loads(text))
 
 
 def _checked_drive(content: dict[str, object]) -> Profile:
-    """A drive's profile, checked. Raises ValueError, in plain words, for the first thing that is wrong."""
+    """A checked profile of a drive. Raises ValueError, in plain words, for the first thing that is wrong."""
     kind = content.get("kind")
     if kind not in kinds():
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")
@@ -292,7 +293,9 @@ _NOT_OF_THE_CORE = ("switches", "price_usd")
 
 
 def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
-    """What a figure must be if it is of the wrong kind; empty if its kind is right. The core checks everything else."""
+    """What a figure must be, if it is of the wrong type; empty if the type is right. The core checks everything
+    else.
+    """
     if parts[0] == "switches":
         return ""
     if parts[0] == "price_usd":

@@ -1,5 +1,6 @@
-"""The simulator's parameters as its core declares them (crates/sim): what each figure means, what it may be, and the figures
-that are in no profile."""
+"""The simulator's parameters as its core declares them (crates/sim): what each figure means, its limits, and the
+figures that are in no profile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Label = Literal["published", "derived", "fitted", "assumed"]
 
 
 class Declared(Frozen):
-    """A figure of a profile: its path with `*` for names that the profile chooses, its meaning, and what it may be."""
+    """A figure of a profile: its path, with `*` for names that the profile chooses, its meaning, and its limits."""
 
     path: str
     meaning: str
@@ -27,7 +28,7 @@ class Declared(Frozen):
     optional: bool = False
 
     def wanted(self, value: Scalar) -> str:
-        """What the figure must be if `value` is not that; otherwise empty."""
+        """What the figure must be, if `value` is not that; otherwise empty."""
         match self.kind:
             case "boolean":
                 return "" if isinstance(value, bool) else "true or false"
@@ -41,7 +42,7 @@ class Declared(Frozen):
 
 
 class Constant(Frozen):
-    """A figure that stands in the core: a default of `owner` (`is_default`), or a constant that no spec can set."""
+    """A figure in the core: a default of `owner` (`is_default`), or a constant that no spec can set."""
 
     owner: str
     name: str

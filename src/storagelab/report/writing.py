@@ -1,4 +1,4 @@
-"""Write a report, in any of its forms.
+"""Writes a report, in any of its forms.
 
 write_report(folder, ...)                report.html in the experiment's results folder
 render("md", ...)                        the same findings in another form, as text
@@ -81,15 +81,17 @@ def write_report(
 def write_tables(
     output: Path | None, folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> None:
-    """Write a SQLite file for queries, with the tables runs, waits, series and cells, by default into `folder`, and say
-    where."""
+    """Write a SQLite file for queries, with the tables runs, waits, series and cells, by default into `folder`, and
+    print its path.
+    """
     tables = {name: make() for name, make in all_of(experiment, plan, runs, findings).items()}
     _write_and_tell(output, folder, TABLES_FILE, sqlite_file(tables))
 
 
 def write_charts(output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
-    """Write each chart that has data into a folder, by default one in `folder`, as "png" or "svg", and say where, in reading
-    order. Raises StoragelabError if `output` is no folder."""
+    """Write each chart that has data into a folder, by default one in `folder`, as "png" or "svg", in reading order,
+    and print the path. Raises StoragelabError if `output` is not a folder.
+    """
     place = output or folder / CHARTS_FOLDER
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):
         hint = "name a folder with --output, or write one chart alone: --chart completion-time"
@@ -104,7 +106,7 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
 def write_chart(
     name: str, output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]
 ) -> None:
-    """Write one chart, and say where. Raises StoragelabError with the charts that there are if none has that name."""
+    """Write one chart, and print its path. Raises StoragelabError that lists the charts if none has that name."""
     specs = wide_specs(findings, runs)
     if name not in specs:
         known = ", ".join(specs) or "none, as nothing was measured"
@@ -117,28 +119,28 @@ def _drawn(spec: Spec, format_: str) -> str | bytes:
 
 
 def _write_and_tell(output: Path | None, folder: Path, name: str, content: str | bytes) -> None:
-    """Into `output` if it is given, which may lie anywhere, else into the file of that name in `folder`."""
+    """Write to `output` if it is given, which may be anywhere, else to the file of that name in `folder`."""
     file = output or folder / name
     if write(file, content, within=folder if output is None else None):
         tell(file)
 
 
 def deliver(text: str, output: Path | None) -> None:
-    """Write to a file or to stdout, and say on stderr which file."""
+    """Write to a file or to stdout, and name the file on stderr."""
     if write(output or STDOUT, text):
         screen.say(f"written: {output}")
 
 
 def tell(file: Path) -> None:
-    """Say on stdout which file was written."""
+    """Name the file that was written, on stdout."""
     screen.say(str(file), stdout=True)
 
 
 def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bool:
-    """Write a file completely or not at all; to stdout for "-", and to devices and pipes. Returns whether the data is
-    elsewhere than on stdout or stderr, so that words about it can be printed.
+    """Write a file completely or not at all; to stdout for "-", and to devices and pipes. Returns whether the data
+    went elsewhere than to stdout or stderr, so that a message about it can be printed.
 
-    `within`: the folder that links in it must not lead out of, as somebody else may have made them. Raises StoragelabError if
+    Links in the folder `within` must not lead out of it, as somebody else may have made them. Raises StoragelabError if
     it can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content

@@ -1,1 +1,1 @@
-"""Make the runs of a plan, and keep what they measured."""
+"""Makes the runs of a plan, and stores what they measured."""

@@ -1,5 +1,6 @@
-"""Sends workers of Dask's messages, and reads their answers: one worker, or each host of a fleet before runs are made and
-after."""
+"""Sends messages to Dask's workers and reads their answers: to one worker, or to each host of a fleet before and
+after the runs.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from storagelab.run.messages import LARGEST_BYTES, Answer, NoMessage, Request, r
 
 _FETCH_S = 60.0
 _SOON_S, _LOOK_S = 5.0, 0.05
-_NO_NAME = "its host has no name that lasts, as it is a container: start it with STORAGELAB_HOST set"
+_NO_NAME = "its host is a container, without a permanent name: start it with STORAGELAB_HOST set"
 START = f'dask worker ADDRESS --nthreads 1 --memory-limit 0 --resources "{RESOURCE}=1"'
-"""How a worker of a fleet is started."""
+"""How to start a worker of a fleet."""
 
 T = TypeVar("T")
 News = TypeVar("News")
@@ -37,8 +38,9 @@ def submitted(
     task: T,
     resources: Mapping[str, int] | None = None,
 ) -> Future:
-    """Sends a worker the name of its function and a message. Dask's own pickle of them names nothing but Python's own
-    functions, so the scheduler needs no storagelab."""
+    """Sends a worker the name of its function and a message. Dask's own pickle of these names only functions of
+    Python itself, so the scheduler does not need storagelab.
+    """
     entry = Task(None, pkgutil.resolve_name, request.entry)
     return client.submit(
         operator.call,
@@ -53,7 +55,7 @@ def submitted(
 
 
 def failure(answer: Answer[Any] | BaseException) -> str:
-    """What is wrong with the worker, in words. A connection that broke is nobody's fault, and `_look` finds out."""
+    """What is wrong with the worker, in words. A broken connection proves nothing about it, and `_look` finds out."""
     match answer:
         case Answer():
             return answer.machine and f"it failed: {answer.machine}"
@@ -65,14 +67,14 @@ def failure(answer: Answer[Any] | BaseException) -> str:
 
 
 def _size_of(future: Future) -> int:
-    """The bytes of a result, as the scheduler knows them; 0 if it doesn't."""
+    """The size of a result in bytes, as the scheduler knows it; 0 if unknown."""
     with contextlib.suppress(Exception):
         return max(map(int, future.client.nbytes([future.key], summary=False).values()))
     return 0
 
 
 def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answer[News] | BaseException:
-    """A worker's answer, or the error. One that can't be had is as good as cancelled."""
+    """A worker's answer, or the error. An answer that can't be fetched counts as cancelled."""
     try:
         if future.status not in ("finished", "error"):
             return CancelledError()
@@ -87,7 +89,7 @@ def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answ
 
 
 def introduction_in(told: Answer[Introduction] | BaseException) -> Introduction | str:
-    """What a worker said of itself, or why that is nothing."""
+    """What a worker reported about itself, or why that can't be used."""
     if isinstance(told, NoMessage):
         return failure(told)
     if isinstance(told, Answer) and told.news:
@@ -98,7 +100,7 @@ def introduction_in(told: Answer[Introduction] | BaseException) -> Introduction 
 
 
 def no_slot(slots: str) -> str:
-    """Why a worker can't make measured runs by the slots it offers; "" if it can: one at a time."""
+    """Why a worker can't make measured runs, judged by its slots; "" if it can, one at a time."""
     if slots == "1":
         return ""
     offers = f"{words(slots)} slots" if slots != "0" else "no slot"
@@ -113,11 +115,11 @@ class Present(NamedTuple):
 
     address_of: dict[str, str]
     others: dict[str, str]
-    """What to call a worker -> why it takes no part."""
+    """The worker's name for the user -> why it takes no part."""
 
 
 def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Present:
-    """Who is there. Raises PreflightError if two workers are on one host."""
+    """The workers that are there. Raises PreflightError if two of them are on one host."""
     with joined(reach) as client:
         addresses = list(client.nthreads())
         others = {one: "it is not encrypted" for one in addresses if not (reach.insecure or is_safe(one))}
@@ -147,7 +149,7 @@ def ask_each(
     reach: Reach, address_of: Mapping[str, str], request: Request[T, Any], task: T, say: Callable[[str], None],
     patience_s: float,
 ) -> dict[str, object]:  # fmt: skip
-    """What each host reports on the task: its one piece of news, or an error."""
+    """What each host reports on the task: its only report, or an error."""
     with joined(reach) as client:
         told = _ask(client, tuple(address_of.values()), request, task, say, patience_s)
     return {host: _news(told[address]) for host, address in address_of.items()}
@@ -171,7 +173,7 @@ def _ask(
     say: Callable[[str], None],
     patience_s: float,
 ) -> dict[str, Answer[Any] | BaseException]:
-    """The answer of each worker, or an error. A worker amid another campaign's run answers when that is over."""
+    """The answer of each worker, or an error. A worker that is making another campaign's run answers after it."""
     asked: dict[str, Future] = {
         address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", request, task)
         for address in addresses

@@ -1,7 +1,7 @@
-"""Runs work on a cluster of Dask's. Only this module, `joining` and `asking` know Dask.
+"""Runs work on a Dask cluster. Only this module, `joining` and `asking` know Dask.
 
-Each thread of a worker has one task at a time. If a worker is lost, fails or hangs, its tasks are given to others; what it
-may still send is ignored. Nothing is kept in the cluster: a restarted scheduler loses nothing.
+Each thread of a worker has one task at a time. If a worker is lost, fails or hangs, its tasks are given to others, and
+anything that it still sends is ignored. Nothing is kept in the cluster, so nothing is lost if the scheduler restarts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from storagelab.run.messages import Answer, Request, words
 _INTRODUCING = Introducing()
 _LOOK_S = 1.0
 _PATIENCE_S = 600.0
-"""For how long a scheduler that is gone may stay away."""
+"""How long to wait for a scheduler that is gone."""
 _SILENT_S = 5.0
 _AWAY_S = 60.0
-"""For how long a host of a fleet may be away before others make its rounds: Dask restarts a worker in some seconds."""
+"""How long a host of a fleet may be away before others make its rounds. Dask restarts a worker in some seconds."""
 _FETCHERS = 16
 _MOST_THREADS = 1024
 _TOGETHER = 256
-"""At most so many answers are heard before tasks are scheduled again."""
+"""The most answers that are read before tasks are scheduled again."""
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -42,7 +42,7 @@ News = TypeVar("News")
 
 
 class _Lost(Exception):
-    """The scheduler is gone, and with it all that it knew."""
+    """The scheduler is gone, with everything that it knew."""
 
 
 @dataclass
@@ -51,9 +51,9 @@ class _Sent(Generic[T]):
     worker: _Worker
     future: Future
     since_s: float
-    """When it was sent."""
+    """When the task was sent."""
     given_up: bool = False
-    """It took too long: whatever it still sends is ignored."""
+    """The task took too long: whatever still arrives is ignored."""
 
 
 @dataclass
@@ -61,12 +61,12 @@ class _Worker:
     address: str
     slots: int
     asked: Future
-    """Who it is."""
+    """The worker's identity, from its introduction."""
     host: str = ""
-    """Its host's name, where tasks go by it."""
+    """The name of the worker's host, if tasks are assigned by it."""
     welcome: bool = False
     at_work: list[str] = field(default_factory=list)
-    """Keys of what was sent to it, what it hangs at included."""
+    """Keys of what was sent to the worker, including what it hangs at."""
 
 
 class Cluster(Generic[T, News]):
@@ -82,8 +82,9 @@ class Cluster(Generic[T, News]):
         tick_s: float = 0.5,
         fleet: Collection[str] = (),
     ) -> None:
-        """`request`: what workers do with a task. A task that takes `limit_s` hangs. `fleet` = the
-        hosts that get tasks by name, one at a time to each; without it, all workers are alike."""
+        """`request`: what workers do with a task. A task that takes `limit_s` hangs. `fleet`: the hosts that get
+        tasks by name, one at a time each; without it, all workers are alike.
+        """
         self._request, self._reach, self._limit_s, self._tick_s = request, reach, limit_s, tick_s
         self._tell = say
         self._fleet, self._seen = fleet, dict[str, float]()
@@ -102,7 +103,7 @@ class Cluster(Generic[T, News]):
 
     @property
     def hosts(self) -> Mapping[str, bool]:
-        """The hosts of the fleet that are not lost: whether each is there now, or may come back."""
+        """The hosts of the fleet that are not lost, and whether each is there now (or may come back)."""
         there = {one.host: one for one in self._workers.values() if one.welcome}
         now = time.monotonic()
         self._seen |= dict.fromkeys(self._fleet & there.keys(), now)
@@ -118,8 +119,9 @@ class Cluster(Generic[T, News]):
         return sum(sent.given_up for sent in self._sent.values())
 
     def execute(self, jobs: Jobs[T, News]) -> None:
-        """Any error here, or Ctrl-C, leaves the cluster. What its workers are amid is forgotten, and they go on with others'
-        work; the processes of a local cluster end."""
+        """Any error here, or Ctrl-C, leaves the cluster. Results of its current tasks are dropped, and the workers
+        go on with others' work; the processes of a local cluster end.
+        """
         away_since: float | None = None
         while True:
             try:
@@ -151,7 +153,7 @@ class Cluster(Generic[T, News]):
             self._say(f"dashboard: {client.dashboard_link}")
 
     def _forget(self, jobs: Jobs[T, News]) -> None:
-        """All that was sent is to be made again."""
+        """Schedule everything again that was sent."""
         for sent in self._sent.values():
             if not sent.given_up:
                 jobs.ended(sent.task)
@@ -173,7 +175,7 @@ class Cluster(Generic[T, News]):
     # --- scheduling -----------------------------------------------------------------------------------------------------
 
     def _assign(self, jobs: Jobs[T, News]) -> bool:
-        """Send a task to each free thread. Whether there is anything to wait for."""
+        """Send a task to each free thread. Returns whether there is anything to wait for."""
         nothing = False
         for worker in self._workers.values():
             while worker.welcome and len(worker.at_work) < worker.slots:
@@ -201,7 +203,7 @@ class Cluster(Generic[T, News]):
         self, kind: str, address: str, key: str, request: Request[E, Any], task: E, host: str = "",
         resources: Mapping[str, int] | None = None,
     ) -> Future:  # fmt: skip
-        """Send a worker a task. Its answer is an event of this kind: of the key, or of who the worker is."""
+        """Send a worker a task. Its answer becomes an event of this kind, with the task's key or the worker."""
         try:
             future = submitted(self._client, address, key, request, task, resources)
         except (OSError, RuntimeError, ValueError) as error:
@@ -223,7 +225,7 @@ class Cluster(Generic[T, News]):
     # --- hearing -----------------------------------------------------------------------------------------------------
 
     def _hear(self, jobs: Jobs[T, News]) -> None:
-        """All that has come. Answers that come together are told together."""
+        """Handle everything that has come. Answers that come together are passed on together."""
         for kind, events in itertools.groupby(self._heard(), key=lambda event: event[0]):
             if kind == "answered":
                 self._answered(jobs, [(key, answer) for _, key, answer in events])
@@ -261,7 +263,7 @@ class Cluster(Generic[T, News]):
             jobs.ended(sent.task)
 
     def _over(self, key: str) -> _Sent[T] | None:
-        """What was sent and is over; None if it was scheduled again meanwhile."""
+        """The task of an answer; None if the task was scheduled again meanwhile."""
         sent = self._sent.get(key)
         if sent is None:
             return None
@@ -288,7 +290,7 @@ class Cluster(Generic[T, News]):
         self._check_for_workers()
 
     def _check_for_workers(self) -> None:
-        """Say once that there is nobody to work; raise an error if all that are there were refused."""
+        """Say once that no worker is there; raise an error if all workers were refused."""
         if self._workers.keys() - self._refused.keys():
             self._waiting_said = False
         elif self._refused:
@@ -299,7 +301,7 @@ class Cluster(Generic[T, News]):
             self._say("no worker is there: waiting for one")
 
     def _greet(self, address: str, slots: int) -> None:
-        """Ask a new worker who it is. It gets work when it has answered."""
+        """Ask a new worker for its introduction. It gets work when it has answered."""
         if not (self._reach.insecure or is_safe(address)):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
@@ -338,7 +340,7 @@ class Cluster(Generic[T, News]):
         return _second(host) if any(one.host == host and one.welcome for one in self._workers.values()) else ""
 
     def _refuse(self, worker: _Worker, why: str) -> None:
-        """Give it no more work. What it is amid may still come."""
+        """Give the worker no more tasks. Results of its current tasks may still come."""
         worker.welcome = False
         self._seen.pop(worker.host, None)
         self._refused[worker.address] = why
@@ -364,7 +366,9 @@ def _second(host: str) -> str:
 
 
 class _Clock:
-    """The seconds in which the scheduler answered. A pause of the network, or of this machine, makes no worker late."""
+    """Counts the seconds in which the scheduler answered, so that a pause of the network or of this machine makes no
+    worker late.
+    """
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -378,7 +382,7 @@ class _Clock:
         self._heard_at, self._silent = now, False
 
     def falls_silent(self) -> bool:
-        """Whether the scheduler has just fallen silent."""
+        """Whether the scheduler has just stopped answering."""
         if self._silent or time.monotonic() - self._heard_at < _SILENT_S:
             return False
         self._silent = True
@@ -386,7 +390,7 @@ class _Clock:
 
 
 def _look(client: Client, events: queue.SimpleQueue[tuple[str, Any, Any]], done: threading.Event) -> None:
-    """In a thread of its own, as a scheduler may take long to answer: tell which workers there are."""
+    """Reports which workers there are. Runs in its own thread, as a scheduler may take long to answer."""
     while not done.wait(_LOOK_S if client.status == "running" else 0.0):
         try:
             if client.status != "running":

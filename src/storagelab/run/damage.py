@@ -1,4 +1,4 @@
-"""Reads stored rows as values, and describes those that are damaged. Pure."""
+"""Reads stored rows as values, and describes damaged ones. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _OUT_OF_BOUNDS = "is out of range"
 
 
 Shared = dict[object, Any]
-"""The configurations and levels of cells, and environments, by their texts: many runs have them in common."""
+"""The configurations and levels of cells, and environments, by their texts: many runs share them."""
 
 
 def read_run(columns: Sequence[str], row: Sequence[Any], shared: Shared) -> Run | str:
-    """A stored row, its texts as text or bytes, as a value; or which run can't be read, and why.
+    """A stored row (texts as text or bytes) as a value; or which run can't be read, and why.
 
-    A run in which no time passed counts as failed: nothing can be divided by it. Rows of one store have one `shared`.
+    A run in which no time passed counts as failed: nothing can be divided by it. All rows of one store use the same
+    `shared`.
     """
     fields = dict(zip(columns, row, strict=True))
     try:
@@ -67,7 +68,7 @@ def _measurement(text: str, config: Config, shared: Shared) -> Measurement:
         measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
-    # Not in the model: a target may hand over what is no number, which reports show as unknown.
+    # Not in the model: a target may return something that is not a number, which reports show as unknown.
     for group, counters in measurement.counters.items():
         for name, value in counters.items():
             if abs(value) > MOST:
@@ -98,7 +99,9 @@ def reason_of(error: Exception) -> str:
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
-    """The error for a damaged store: what can't be read, how many runs can (None: not tried), and the way out."""
+    """The error for a damaged store: what can't be read, how many runs can be read (None: not tried), and the way
+    out.
+    """
     listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
     still = "export what can still be read:" if readable is None else f"{readable} runs can still be read; export them:"
@@ -137,8 +140,9 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. A race that began in small worlds is read as an experiment of all repetitions, most of them not
-    made: its runs are shown, and only the layouts that ran are compared."""
+    """A stored experiment. A race that began with small-scale runs is read as an experiment of all repetitions, most
+    of them not made: its runs are shown, and only the layouts that ran are compared.
+    """
     match experiment:
         case {"race": {"small": small, **race}}:
             return {**experiment, "race": None if small else race}

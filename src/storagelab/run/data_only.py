@@ -1,7 +1,8 @@
-"""Closes Dask's client in this process to code: what a scheduler or a worker sends is read as data, or not at all.
+"""Keeps Dask's client in this process from loading code: whatever a scheduler or a worker sends is read as data, or
+not at all.
 
-Dask lets whoever is at the other end put a pickle into any message, and has no option against it. So a reader of our own
-takes the place of Dask's, and Python itself refuses to load what a pickle names, should Dask read one elsewhere.
+Dask lets the other end put a pickle into any message, and has no option against it. So our own reader replaces Dask's.
+And if Dask reads a pickle elsewhere, Python itself refuses to load what the pickle names.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ _REPLACED = "from_frames", "read_bytes_rw"
 _MOST_STRINGS = 2
 _OF_THE_PICKLE = "tblib", "unpickle_", "builtins"
 _UNREAD = b""
-"""In place of what is no data."""
+"""Replaces what is not data."""
 _closed = threading.Event()
 
 
 def close() -> None:
-    """From now on, until this process ends. Raises PreflightError if this Dask has other insides."""
+    """Takes effect from now on, until this process ends. Raises PreflightError if this Dask works differently
+    inside.
+    """
     if _closed.is_set():
         return
     if not all(hasattr(tcp, name) for name in _REPLACED):
@@ -45,7 +48,7 @@ def close() -> None:
 
 
 def _refuse_code(event: str, _: tuple[object, ...]) -> None:
-    """A pickle that may name nothing makes numbers, texts, and lists of these. Dask works in threads of its own."""
+    """Allows only pickles that name nothing: numbers, texts, and lists of these. Dask works in its own threads."""
     if event == "pickle.find_class" and threading.current_thread() is not threading.main_thread():
         raise TypeError("a pickle from a cluster is not loaded here")  # Dask expects a TypeError, and goes on
 
@@ -60,7 +63,7 @@ def _of_some_size(reading: Any) -> Any:
 
 
 async def _data_in(frames: Sequence[bytes], **_: object) -> object:
-    """As Dask's `from_frames`."""
+    """Replaces Dask's `from_frames`."""
 
     def plain(found: Mapping[str, Any]) -> object:
         if (at := found.get("__Serialized__", 0)) > 0:
@@ -79,13 +82,13 @@ async def _data_in(frames: Sequence[bytes], **_: object) -> object:
 
 
 def _bytes_in(header: Mapping[str, Any], frames: Sequence[bytes]) -> bytes:
-    """Bytes as they are; all else, which takes a pickle to read, or may unpack to any size, is left unread."""
+    """Bytes as they are. Anything else, which needs a pickle to read or may unpack to any size, is left unread."""
     is_plain = header.get("serializer") == "dask" and header.get("type") == "bytes"
     return b"".join(frames) if is_plain and not any(header.get("compression") or ()) else _UNREAD
 
 
 def told_by(error: BaseException) -> str:
-    """The words in an error of a worker, which comes as a pickle: its texts are read, and nothing is loaded."""
+    """The words in a worker's error, which comes as a pickle: its texts are read, and nothing is loaded."""
     pickled = error.args[0] if error.args else None
     if type(error) is not Exception or not isinstance(pickled, bytes):
         return words(f"{type(error).__name__}: {error}")

@@ -11,18 +11,20 @@ from storagelab.model.plan import Plan, PlannedRun
 from storagelab.model.values import Frozen
 
 _COPIED_PER_S = 1_500_000
-"""Rows of a template that are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
+"""How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess)."""
+    """Seconds that the runs will take, learned from `learned_from` finished runs (0 = a guess)."""
 
     seconds: float
     learned_from: int
 
 
 def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they copy."""
+    """The time for `runs`, one after the other: what `learned` gives for each, plus the time to make each template
+    that they copy.
+    """
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -36,9 +38,9 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
     """Seconds of a run: the average of its cell's finished runs, else an estimate from its work.
 
-    The estimate is set-up + work x seconds per unit, both learned once cells with different amounts of work are done. Before
-    that, it is the first guess for its engine, scaled by how much longer or shorter finished runs took than guessed. Work
-    counted in one unit teaches nothing about work in another. `finished` holds (cell_id, wall seconds).
+    The estimate is set-up + work x seconds per unit; both are learned once cells with different amounts of work are
+    done. Before that, it is the first guess for its engine, multiplied by the ratio of finished runs' times to their
+    guesses. Work counted in one unit tells nothing about work in another. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     walls: dict[str, list[float]] = {}
@@ -71,7 +73,9 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 
 def _without_making(config: Config, wall_s: float, made: set[str]) -> float:
-    """What a finished run took, without its template, which the first run made; `made` has the names of those made before."""
+    """A finished run's time without making its template, which the first run did. `made` has the names of templates
+    made before.
+    """
     if not prepared.wanted(config) or (name := prepared.name_of(config)) in made:
         return wall_s
     made.add(name)
@@ -95,7 +99,7 @@ def _making_s(config: Config) -> float:
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Set-up seconds and seconds per unit of work, by least squares, neither below 0."""
+    """Set-up seconds and seconds per unit of work, by least squares; neither is below 0."""
     mean_amount, mean_s = fmean(amount for amount, _ in done), fmean(wall_s for _, wall_s in done)
     s_each = sum((amount - mean_amount) * (wall_s - mean_s) for amount, wall_s in done) / sum(
         (amount - mean_amount) ** 2 for amount, _ in done

@@ -1,7 +1,8 @@
 """Runs work in this process or in other processes of this machine. Only this module knows processes.
 
-An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A worker
-has one pipe, to its parent, and shares nothing with other workers: a worker that dies, at any moment, harms no other.
+An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A
+worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no
+other.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from storagelab.stopping import STOPPING, uninterrupted
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
-"""At most so many news of a process are heard before the others'."""
+"""The most reports that are read from one process before those of others."""
 
 Task = TypeVar("Task")
 News = TypeVar("News")
 Heard = TypeVar("Heard", contravariant=True)
 Told = TypeVar("Told", covariant=True)
-"""News: how a listener receives them and how a worker sends them."""
+"""Reports of a task: how a listener receives them and how a worker sends them."""
 Work = Callable[[Task, Callable[[News], None]], None]
-"""Does a task, and reports on it along the way."""
+"""Does a task, and reports on it meanwhile."""
 
 
 class Jobs(Protocol[Task, Heard]):
     """The work to be done, as an executor asks for it."""
 
     def assign(self, host: str = "") -> Task | None:
-        """A task to begin now; None if there is none at present. `host`: whose it will be, where that matters."""
+        """A task to begin now; None if there is none at present. `host` gets it, if that matters."""
         ...
 
     @property
@@ -50,26 +51,28 @@ class Jobs(Protocol[Task, Heard]):
         ...
 
     def told(self, *news: Heard) -> None:
-        """What has come at once, in order."""
+        """Reports that came together, in order."""
         ...
 
     def ended(self, task: Task) -> None:
-        """The work on this task is over. What it has not reported, it has not begun."""
+        """The work on this task has ended. A part that it has not reported was not begun."""
         ...
 
     def lost(self, task: Task, why: str) -> None:
-        """The process that did this task is gone. Its unreported part may be scheduled again."""
+        """The process that did this task is gone. The part that it did not report may be scheduled again."""
         ...
 
 
 class Executor(Protocol[Task, Told]):
     @property
     def at_once(self) -> int:
-        """How many tasks it can do side by side at present."""
+        """How many tasks the executor can do side by side at present."""
         ...
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
-        """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised here."""
+        """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised
+        here.
+        """
         ...
 
 
@@ -123,7 +126,7 @@ class Processes(Generic[Task, News]):
         return [worker for worker in self._workers if worker.pipe in ready]
 
     def _hear(self, jobs: Jobs[Task, News]) -> None:
-        """News that come together are told together, before anything that ends a task."""
+        """Handles reports. Those that come together are passed on together, before anything that ends a task."""
         heard = [(worker, *worker.hear()) for worker in self._with_news()]
         if news := [one for _, told, _ in heard for one in told]:
             jobs.told(*news)
@@ -143,7 +146,7 @@ class Processes(Generic[Task, News]):
                     jobs.ended(ended)
 
     def _assign(self, jobs: Jobs[Task, News]) -> None:
-        """Start all processes before the first one gets its task; a process takes its task only when it is up."""
+        """Starts all processes before the first one gets its task; a process gets its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.assign()) is not None:
@@ -159,7 +162,8 @@ class Processes(Generic[Task, News]):
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
         with uninterrupted(), theirs:
-            # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent must act on it.
+            # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent may act on
+            # it.
             resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:
@@ -170,7 +174,7 @@ class Processes(Generic[Task, News]):
         return self._workers[-1]
 
     def _why(self, code: int | None) -> str:
-        """How a process ended, as far as that can be known."""
+        """How a process ended, as far as it can be known."""
         killed = self._kills.words(code)
         return f"its process was {killed}" if killed else f"its process exited on its own (exit code {code})"
 
@@ -180,8 +184,10 @@ class _Gone:
 
 
 class _Worker(Generic[Task]):
-    """A process and our end of its pipe; `task` is None while it is idle. `took`: it lived when it got the task. The first
-    task of a process counts as taken, so that processes that die as they start don't go on for ever."""
+    """A worker process and our end of its pipe; `task` is None while it is idle. `took`: the process was alive when
+    it got the task. The first task of a process counts as taken, so that processes that die as they start are not
+    replaced forever.
+    """
 
     def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
         self.process, self.pipe = process, pipe
@@ -192,7 +198,9 @@ class _Worker(Generic[Task]):
         self.task, self.took, self._is_new = task, self._is_new, False
 
     def hear(self) -> tuple[list[Any], object]:
-        """The news that have come, and how its task ended if it did: "done", an error, or _Gone for the process itself."""
+        """The reports that have come, and how its task ended if it did: "done", an error, or _Gone for the process
+        itself.
+        """
         news: list[Any] = []
         while True:
             try:
@@ -247,7 +255,7 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
 
 
 def sendable(error: BaseException) -> BaseException:
-    """The error with its traceback as a note, or only its text if it can't be sent."""
+    """The error with its traceback as a note, or only its text if the error can't be sent."""
     error.add_note(traceback.format_exc())
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

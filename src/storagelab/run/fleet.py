@@ -1,7 +1,7 @@
-"""The runs of real servers on the hosts of a fleet: which host gets which, and what is done there.
+"""The runs of real servers on the hosts of a fleet: which host gets which runs, and what happens there.
 
-Each run is a task of its own, so that what is measured is stored as soon as it is. Volumes' paths, credentials and servers
-are each host's own; relative paths start at the folder in which its worker was started.
+Each run is its own task, so that it is stored as soon as it is measured. Each host has its own volume paths,
+credentials and servers; relative paths start at the folder in which its worker was started.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 
 class Rounds:
-    """All rounds, given to an executor run by run, at most so many `at_once`. The executor works by `make_on_host`; relative
-    paths of `site` are the hosts' own. Only this class writes the store and calls the progress."""
+    """All rounds, given to an executor run by run, at most `at_once` at a time. The executor works by
+    `make_on_host`; relative paths in `site` are the hosts' own. Only this class writes the store and calls the
+    progress.
+    """
 
     def __init__(
         self, plan: Plan, todo: Sequence[Round], at_once: int, store: Store, site: targets.Site, progress: RunProgress
@@ -40,7 +42,7 @@ class Rounds:
         self._cells = {cell.cell_id: cell for cell in plan.cells}
 
     def make(self, executor: Cluster[Batch, Run]) -> None:
-        """Make what is left of each round, and append each run as it ends."""
+        """Make the rest of each round, and append each run as it ends."""
         self._executor = executor
         executor.execute(self)
 
@@ -68,20 +70,20 @@ class Rounds:
         given_up = self._schedule.lost(task)
         for position, attempt in given_up.wanted.items() if given_up is not None else ():
             planned = task.block.runs[position]
-            reason = f"{why}; this was the third worker to end at this run"
+            reason = f"{why}; this was the third worker that ended during this run"
             self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
 
 
 # --- on a host -------------------------------------------------------------------------------------------------------
 
 _swept: set[tuple[str, int]] = set()
-"""Campaigns and their blocks for which this process has removed what killed ones left."""
+"""Campaigns and their blocks for which this process has already removed what killed ones left."""
 
 
 def make_on_host(campaign: str, work: Batch, tell: Callable[[Run], None]) -> None:
-    """Make a run on this host. `campaign` distinguishes this one from those that the host's worker served before.
+    """Make a run on this host. `campaign` distinguishes this campaign from those that the worker served before.
 
-    Raises PreflightError if the host itself is at fault: it has no room left, or its server is gone.
+    Raises PreflightError if the host itself is at fault: it has no space left, or its server is gone.
     """
     plan = Plan(cells=tuple(work.block.cells.values()), runs=())
     runs: list[Run] = []
@@ -102,11 +104,11 @@ class Asked(Frozen):
     plan: Plan
     site: targets.Site
     allow_commands: bool
-    """Settings may run programs and load code."""
+    """Whether settings may run programs and load code."""
 
 
 class Found(Frozen):
-    """What a host says: what its check found and what it can measure, or why it can't make the runs."""
+    """A host's answer: what its check found and what it can measure, or why it can't make the runs."""
 
     preflight: targets.Preflight | None
     abilities: tuple[Ability, ...] = ()
@@ -130,5 +132,5 @@ def look_around(asked: Asked) -> Found:
 
 
 def clean_up(asked: Asked) -> None:
-    """Remove the templates of a campaign that is over."""
+    """Remove the templates of a campaign that has ended."""
     targets.remove_templates(asked.plan, asked.site)

@@ -1,7 +1,7 @@
-"""Joins a cluster that Dask runs, or starts one of local processes. Refuses what is not safe, and what is not the same.
+"""Joins a Dask cluster, or starts one of local processes. Refuses what is not safe, and workers that differ.
 
-A scheduler runs whatever it is sent, on every worker, with the rights of their users. So nothing beyond this machine is
-joined without TLS, unless the user insists.
+A scheduler runs whatever it is sent, on every worker, with the rights of the workers' users. So nothing beyond this
+machine is joined without TLS, unless the user insists.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SETTINGS = "ca-file", "client.cert", "client.key"
 _ENDING_S = 10.0
 _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
 _QUIET = {
-    "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a batch are large on purpose
-    "distributed.diagnostics.computations.nframes": 0,  # no lines of our programs are sent along
+    "distributed.admin.large-graph-warning-threshold": "1 TB",  # the drives in a batch are large on purpose
+    "distributed.diagnostics.computations.nframes": 0,  # do not send lines of our programs
 }
-logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
+logging.getLogger("distributed").setLevel(logging.CRITICAL)  # storagelab itself reports what matters
 
 
 class Reach(NamedTuple):
-    """Where the cluster is. Without an `address`, `processes` of this machine are one."""
+    """Where the cluster is. Without an `address`, it is `processes` of this machine."""
 
     address: str | None
     processes: int
@@ -85,7 +85,7 @@ def _checked(said: str, insecure: bool) -> str:
 
 
 def is_safe(address: str) -> bool:
-    """Whether nobody but holders of a certificate, or users of this machine, can reach the address."""
+    """Whether only holders of a certificate, or users of this machine, can reach the address."""
     return address.startswith("tls://") or is_local(address)
 
 
@@ -102,7 +102,7 @@ def _check_certificates(address: str) -> None:
         setting = f"distributed.comm.tls.{name}"
         file = dask.config.get(setting, None)
         if file is None and name == "client.key":
-            continue  # it may be in the certificate's file
+            continue  # the key may be in the certificate's file
         if file is None or not Path(file).is_file():
             problem = "is not set" if file is None else f"names {file}, which is not a file"
             variable = "DASK_" + setting.upper().replace("-", "_").replace(".", "__")
@@ -114,7 +114,7 @@ def _check_certificates(address: str) -> None:
 
 @contextmanager
 def joined(reach: Reach) -> Iterator[Client]:
-    """A client of the cluster; the local one ends with it. Raises PreflightError if no scheduler answers."""
+    """A client of the cluster; a local cluster ends with it. Raises PreflightError if no scheduler answers."""
     with dask.config.set(_QUIET), contextlib.ExitStack() as stack:
         data_only.close()
         if reach.address is None:
@@ -146,8 +146,9 @@ def _left(client: Client) -> None:
 
 @contextmanager
 def _started(processes: int) -> Iterator[str]:
-    """The address of a cluster of local processes, in a process of its own: what others can reach has none of our rights to
-    the store, and this process serves nobody."""
+    """The address of a cluster of local processes. It runs in its own process, so that whoever reaches it gets none
+    of our rights to the store, and this process serves nobody.
+    """
     program = [sys.executable, "-m", local_cluster.__name__, str(processes)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
         assert running.stdin is not None
@@ -173,8 +174,9 @@ Identity = dict[str, str]
 
 
 class Introduction(Frozen):
-    """What a worker says of itself: its identity, the name of its host, "" if it has none that lasts, and how many slots for
-    measured runs it offers."""
+    """What a worker reports about itself: its identity, the name of its host ("" if that is not permanent), and its
+    number of slots for measured runs.
+    """
 
     identity: Identity
     host: str
@@ -195,7 +197,7 @@ class Introducing:
 
 
 def introduce(_: bytes) -> bytes:
-    """On a worker."""
+    """Runs on a worker."""
     return answer_of(lambda: [introduction().model_dump_json().encode()])
 
 
@@ -204,7 +206,7 @@ def introduction() -> Introduction:
 
 
 def identity() -> Identity:
-    """What must be the same everywhere for results to be the same."""
+    """What must be the same everywhere so that results are the same."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "storagelab's core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
@@ -214,7 +216,7 @@ def identity() -> Identity:
 def _slots() -> str:
     try:
         resources = distributed.get_worker().state.total_resources
-    except ValueError:  # it is no worker
+    except ValueError:  # this process is not a worker
         return "0"
     return f"{resources.get(RESOURCE, 0):g}"
 
@@ -231,7 +233,7 @@ def _sources() -> str:
 
 
 def refusal(told: Identity) -> str:
-    """Why a worker of this identity is refused; "" if it is not."""
+    """Why a worker of this identity is refused; "" if it is accepted."""
     ours = identity()
     differing = [
         f"its {name} is {words(told.get(name, 'unknown'))}, here {own}"

@@ -1,5 +1,7 @@
-"""A cluster of local processes, as a program: `python -m storagelab.run.local_cluster COUNT`. It prints the address of its
-scheduler, and ends with its standard input. It is a process of its own since Dask runs what a scheduler's port is sent."""
+"""A cluster of local processes, as a program: `python -m storagelab.run.local_cluster COUNT`. It prints the address
+of its scheduler, and ends when its standard input closes. It is a separate process, since Dask runs whatever a
+scheduler's port receives.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from distributed import LocalCluster, Security
 
 LOCAL = "127.0.0.1"
 _SETTINGS = {
-    "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
-    # What Dask watches itself by takes time from runs in workers, which take over these settings.
+    "distributed.scheduler.worker-ttl": None,  # the time limit decides whether a worker hangs
+    # Dask's own monitoring takes time from the runs in workers, which inherit these settings.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -21,7 +23,7 @@ _SETTINGS = {
 
 
 def unencrypted() -> Security:
-    """For processes of one machine that no other reaches, whatever certificates Dask's settings name."""
+    """For processes of one machine that no other machine reaches, whatever certificates Dask's settings name."""
     return Security(require_encryption=False, tls_ca_file=None)
 
 

@@ -1,7 +1,7 @@
-"""The loop: make each run that is not yet stored, and append it. Keep it simple.
+"""The loop: makes each run that is not yet stored, and appends it. Keep it simple.
 
-Runs come in blocks. An executor makes blocks, whole or in batches, here or in other processes; only this process writes the
-store. A run gives the same result wherever it is made, because the state of its drives travels with its block.
+Runs come in blocks. An executor makes blocks, whole or in batches, here or in other processes; only this process writes
+the store. A run gives the same result wherever it is made, because its block carries the state of its drives.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
-"""How long a batch takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
-costs next to nothing."""
+"""How long a batch takes elsewhere: so short that little is lost with a machine, and so long that sending it (20 ms)
+costs almost nothing.
+"""
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and
-a run that uses up the memory ends it and not storagelab."""
+"""Work that takes at least this long gets its own process, even a single run: the process starts in a second, and a
+run that uses up the memory ends that process and not storagelab.
+"""
 
 
 class Began(NamedTuple):
@@ -58,7 +60,7 @@ class Made(NamedTuple):
 
     runs: tuple[Run, ...]
     number: int
-    """Of the block."""
+    """The number of the block."""
     state: Kept
 
 
@@ -67,7 +69,7 @@ Tell = Callable[[News], None]
 
 
 def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
-    """How many of `jobs` processes have work and, where memory was checked, enough of it."""
+    """How many of `jobs` processes have work and, if memory was checked, enough memory."""
     if not (todo and portable(plan)):
         return 1
     fit = found.blocks_at_once if found and found.blocks_at_once else jobs
@@ -75,8 +77,9 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
-    """How long a batch may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate
-    of the longest run: machines differ, and a run that hangs costs little more than this time."""
+    """How long a batch may take elsewhere before it counts as hung. Its last run may take `run_s`, or many times the
+    estimate of the longest run: machines differ, and a run that hangs costs hardly more than this time.
+    """
     if run_s is None:
         seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
         run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))
@@ -94,8 +97,8 @@ def run_all(
     rounds: Racing | None = None,
     elsewhere: Executor[Batch, News] | None = None,
 ) -> None:
-    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others, or
-    `elsewhere`, by `make_elsewhere`.
+    """Make every pending run and append each as it ends: in up to `jobs` processes if blocks can be made in others,
+    or `elsewhere`, by `make_elsewhere`.
 
     Then make those of each further round of a race (`rounds`), until it has none.
     """
@@ -140,7 +143,7 @@ def batches(
 
 
 class _Campaign:
-    """All blocks, scheduled to an executor in batches. Only this class writes the store and calls the listener."""
+    """All blocks, given to an executor in batches. Only this class writes the store and calls the listener."""
 
     def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
         self._plan, self._store, self._site = plan, store, site
@@ -148,7 +151,7 @@ class _Campaign:
         self._cells = {cell.cell_id: cell for cell in plan.cells}
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, News], *, carried: bool) -> None:
-        """`carried`: the drives' state goes with each batch and comes back with its runs."""
+        """`carried`: each batch takes the drives' state along and brings it back with its runs."""
         self._schedule, self._executor = Schedule(todo, executor.at_once), executor
         self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
         executor.execute(self)
@@ -168,7 +171,7 @@ class _Campaign:
         return scheduled if scheduled is None or not self._carried else self._packed(scheduled)
 
     def _packed(self, scheduled: Batch) -> Batch:
-        """The batch with all that a machine needs which has none of our files."""
+        """The batch with everything that a machine without our files needs."""
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
         return scheduled._replace(site=site, state=Carried(scheduled.state.kept()), budget_s=_BUDGET_S)
 
@@ -183,7 +186,7 @@ class _Campaign:
                 case Done(planned, amount):
                     self._listener.work_done(planned, amount)
                 case Made(_, number, state):
-                    # After the runs: drives that are ahead of the store are of no use.
+                    # After the runs: a drives' state that is ahead of the store is of no use.
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
@@ -199,12 +202,14 @@ class _Campaign:
         self._schedule.freed(task)
 
     def lost(self, task: Batch, why: str) -> None:
-        """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""
+        """The batch's runs are made again. If one can't be, it and all later runs of its block fail, since they need
+        its drives.
+        """
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
         given_up = self._schedule.lost(task)
         if given_up is None:
             return
-        reason = f"{why}; this was the third process to end at this run"
+        reason = f"{why}; this was the third process that ended during this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
             self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
@@ -242,7 +247,7 @@ def make_batch(work: Batch, tell: Tell) -> None:
 
 
 def make_elsewhere(work: Batch, tell: Tell) -> None:
-    """As `make_batch`, on another machine: nothing is told before the end, and then all at once."""
+    """Does the same as `make_batch`, on another machine, and reports only at the end."""
     told: list[News] = []
     make_batch(work, told.append)
     runs = tuple(news for news in told if isinstance(news, Run))
@@ -280,9 +285,9 @@ def _make_state_folder(results: Path) -> None:
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
-    """Remove the states of all blocks except `but`, and files half written when a process was killed.
+    """Remove the states of all blocks except `but`, and the unfinished files of killed processes.
 
-    This process holds the lock on the results: no other writes there.
+    This process holds the lock on the results, so no other writes there.
     """
     if (results / STATE_FOLDER).is_symlink():
         return  # somebody else's, as storagelab makes none
@@ -300,14 +305,14 @@ Opening = Callable[[], AbstractContextManager[Target]]
 
 
 class MeasuredThenStopped(KeyboardInterrupt):
-    """The user asked to stop after a run was measured, during its teardown: `run` is complete, and must be stored."""
+    """The user asked to stop after a run was measured, during its clean-up: `run` is complete, and must be stored."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
 
 
 def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
-    """Set up, measure, tear down. Raises MeasuredThenStopped."""
+    """Set up, measure, clean up. Raises MeasuredThenStopped."""
     began = _Beginning()
     measurement, reason, stopped = _measure(planned, cell, opening, progress)
     run = began.ended(planned, cell, attempt, measurement, reason)
@@ -347,7 +352,7 @@ class _Beginning:
 def _measure(
     planned: PlannedRun, cell: Cell, opening: Opening, progress: Progress
 ) -> tuple[Measurement | None, str, bool]:
-    """What was measured, what went wrong, and whether the user asked to stop once it was measured."""
+    """What was measured, what went wrong, and whether the user asked to stop after the measurement."""
     measurement, reasons, finished, stopped = None, [], 0.0, False
     try:
         with opening() as target:
@@ -359,7 +364,7 @@ def _measure(
                 reasons.append(_impossible(error))
             finished = time.perf_counter()
     except RunFailed as failure:
-        # Set-up failed, or teardown after a run: keep what was measured, and report the first error first.
+        # Set-up failed, or clean-up after a run: keep what was measured, and report the first error first.
         reasons.append(str(failure))
     except KeyboardInterrupt:
         if measurement is None:
@@ -371,7 +376,7 @@ def _measure(
 
 
 def _impossible(error: ValidationError) -> str:
-    """The reason when a server's broken clock or counters give figures that no measurement can have."""
+    """The reason for a failed run if a server's broken clock or counters give impossible figures."""
     figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
     return f"the measured figures are impossible: {', '.join(figures)}"
 

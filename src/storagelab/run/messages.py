@@ -1,7 +1,8 @@
-"""What passes between the machine that stores runs and those that make them: bytes with a schema, never code or pickles.
+"""Messages between the machine that stores runs and those that make them: bytes with a schema, never code or
+pickles.
 
-A message is parts, each with its length before it: JSON that a model describes, or the packed state of drives. The first part
-of an answer is empty, or says what went wrong.
+A message has parts, each preceded by its length: JSON that a model describes, or the packed state of drives. The first
+part of an answer is empty, or says what went wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from storagelab.run.damage import reason_of
 from storagelab.spec.characters import escaped
 
 LARGEST_BYTES = 2**30
-"""No message is larger. A batch of the largest published layout takes a thousandth of that."""
+"""The largest message. A batch of the largest published layout takes a thousandth of that."""
 _MOST_PARTS = 8
 _MOST_WORDS = 2_000
 _LENGTH = struct.Struct("<Q")
@@ -28,15 +29,15 @@ Heard = TypeVar("Heard")
 
 
 class NoMessage(ValueError):
-    """Bytes that are not what was asked for."""
+    """These bytes are not the message that was expected."""
 
 
 class Request(Protocol[Task, News]):
-    """How a task is told to a worker, and how its answer is read."""
+    """How a task is sent to a worker, and how its answer is read."""
 
     @property
     def entry(self) -> str:
-        """The function that does it there, as "module:function"; it takes a message and returns an answer."""
+        """The function that does the task there, as "module:function"; it takes a message and returns an answer."""
         ...
 
     def message(self, task: Task) -> bytes: ...
@@ -72,7 +73,7 @@ def unpacked(message: object) -> list[bytes]:
 
 
 def words(text: object) -> str:
-    """Another machine's words, as they may be shown here."""
+    """Another machine's words, in a form that can be shown here."""
     shown = escaped(str(text))
     return shown if len(shown) <= _MOST_WORDS else f"{shown[:_MOST_WORDS]}..."
 
@@ -81,17 +82,17 @@ def words(text: object) -> str:
 
 
 class Trouble(Frozen):
-    """Why there are no news: what is wrong with the worker's machine, or how the work broke, and where."""
+    """Why there is no report: what is wrong with the worker's machine, or how and where the work failed."""
 
     machine: str = ""
     broke: str = ""
     where: str = ""
     is_for_users: bool = False
-    """The words say what the user can do about it."""
+    """Whether the words say what the user can do about it."""
 
 
 class Answer(NamedTuple, Generic[Heard]):
-    """An answer that was read: its news; or an error of the work, or, in words, of its machine."""
+    """An answer that was read: its reports; or an error of the work; or one of its machine, in words."""
 
     news: tuple[Heard, ...] = ()
     broke: Exception | None = None
@@ -99,7 +100,7 @@ class Answer(NamedTuple, Generic[Heard]):
 
 
 def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
-    """On a worker: do the work; its parts, or what went wrong."""
+    """Does the work on a worker; returns the parts of its report, or what went wrong."""
     try:
         return packed(b"", *work())
     except (OSError, MemoryError) as error:
@@ -114,7 +115,7 @@ def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
 
 
 def read(request: Request[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
-    """The answer to a task. Raises NoMessage if the message is none."""
+    """The answer to a task. Raises NoMessage if it is not a message."""
     try:
         trouble, *parts = unpacked(message)
         if not trouble:

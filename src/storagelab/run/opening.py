@@ -1,8 +1,8 @@
 """Opens a store's file, which may come from anybody, and refuses what storagelab didn't write.
 
-A database can hold code: views, triggers, generated columns, checks. So its schema must be ours word for word before anything
-is asked of its tables, and from then on SQLite allows only what storagelab asks. A statement ends after as many steps as a
-store of that size can need. SQLite's defensive mode is on where Python can set it (3.12 and later).
+A database can contain code: views, triggers, generated columns, checks. So its schema must equal ours word for word
+before any table is read, and from then on SQLite allows only what storagelab asks. A statement may take only as many
+steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and later).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storagelab.run.damage import damaged
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
-"""Version 1 judged every repetition: its table takes none below 1. `earlier` reads the runs of versions 1 and 2."""
+"""Version 1 judged every repetition: its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
 APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
@@ -34,21 +34,24 @@ _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
 _FEWEST_STEPS = 1_000_000
-"""SQLite's steps for a statement, besides one for each byte of the file. A row takes some hundred, and has a thousand
-bytes."""
+"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row takes some
+hundred, and has a thousand bytes.
+"""
 _LONGEST_VALUE_BYTES = 2**28
 _LONGEST_STATEMENT_BYTES = 100_000
 _SMALL_BYTES, _MOST_HOLLOW = 2**26, 100
 _JOURNAL_OF_SEVERAL = bytes.fromhex("d9d505f920a163d7")
-"""The end of a journal that names another file, which SQLite would read and delete. A transaction of one store needs none."""
+"""The end of a journal that names another file, which SQLite would read and delete. Transactions of a single store
+never need one.
+"""
 _SETTINGS = ("DEFENSIVE", True), ("TRUSTED_SCHEMA", False), ("ENABLE_VIEW", False), ("ENABLE_LOAD_EXTENSION", False)
 
 
 class Connection(sqlite3.Connection):
-    """A connection on which no statement is endless."""
+    """A connection on which every statement ends."""
 
     file: Path | None = None
-    """The store, once its schema is known to be ours: its size then says how long a statement may take."""
+    """The store, once its schema is known to be ours; then its size limits how long a statement may take."""
     _steps_left = 0
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
@@ -56,13 +59,13 @@ class Connection(sqlite3.Connection):
         return super().execute(*statement)
 
     def take_steps(self) -> bool:
-        """Called by SQLite; whether the statement is to be broken off."""
+        """SQLite calls this; it returns whether to interrupt the statement."""
         self._steps_left -= _STEPS_A_CALL
         return self._steps_left < 0
 
 
 def connect(file: Path, mode: str) -> Connection:
-    """Raises StoreError, also for what is no regular file."""
+    """Raises StoreError, also for anything but a regular file."""
     _refuse_odd_file(file, mode)
     with told_plainly(file):
         uri = f"{file.absolute().as_uri()}?mode={mode}"
@@ -81,8 +84,9 @@ def connect(file: Path, mode: str) -> Connection:
 
 
 def _refuse_odd_file(file: Path, mode: str) -> None:
-    """Raises StoreError for what is no regular file, for one that is nearly all holes, and for what SQLite would take for its
-    journal."""
+    """Raises StoreError for anything but a regular file, for a file that consists mostly of holes, and for a file
+    that SQLite would take for its journal.
+    """
     try:
         facts = file.stat()
     except FileNotFoundError:
@@ -120,7 +124,7 @@ def _unreadable(file: Path) -> StoreError:
 
 @contextlib.contextmanager
 def told_plainly(file: Path) -> Iterator[None]:
-    """Raises StoreError for what SQLite raises."""
+    """Turns SQLite's errors into StoreErrors."""
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -130,7 +134,7 @@ def told_plainly(file: Path) -> Iterator[None]:
 
 
 def _told(error: sqlite3.Error, file: Path) -> str:
-    """What SQLite says, and what to do. The code's lowest byte is the kind."""
+    """SQLite's message, and what to do. The lowest byte of the code is the kind of error."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             holder = processes.told(file) or "a process that can't be seen from here"
@@ -153,7 +157,9 @@ def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]
 
 
 def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is no store yet, or only one whose making was cut off. Raises StoreError if the file is no database."""
+    """Whether there is no store yet, or only one that was not made completely. Raises StoreError if the file is not
+    a database.
+    """
     with told_plainly(file):
         try:
             return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
@@ -172,8 +178,9 @@ def _begins_as_a_store(file: Path) -> bool:
 
 
 def check_made_by_us(connection: Connection, file: Path) -> None:
-    """Raises StoreError for the store of another program or version, and for one with anything that storagelab didn't make.
-    From then on SQLite allows only what storagelab asks."""
+    """Raises StoreError for a store of another program or version, and for one with anything that storagelab didn't
+    make. From then on SQLite allows only what storagelab asks.
+    """
     ((version,),) = ask(connection, file, "PRAGMA user_version")
     ((application,),) = ask(connection, file, "PRAGMA application_id")
     if application != APPLICATION_ID:
@@ -203,7 +210,7 @@ def _is_ours(kind: object, name: object, table: object, sql: object) -> bool:
 
 @cache
 def _our_statements() -> frozenset[str]:
-    """What each version of the schema may hold, without comments and blanks."""
+    """What each version of the schema may contain, without comments and blanks."""
     ours = {_bare(statement.rstrip().removesuffix(";")) for statement in schema_statements()}
     today, first = "repetition INTEGER NOT NULL,", "repetition INTEGER NOT NULL CHECK (repetition >= 1),"
     return frozenset(ours | {one.replace(today, first) for one in ours})
@@ -214,7 +221,7 @@ def _bare(statement: str) -> str:
 
 
 def schema_statements() -> Iterator[str]:
-    """The statements of the schema one by one: SQLite's own call for scripts would commit in between."""
+    """The statements of the schema one by one: SQLite's own function for scripts would commit in between."""
     statement = ""
     for line in resources.files("storagelab.run").joinpath("schema.sql").read_text("utf-8").splitlines(keepends=True):
         statement += line
@@ -228,7 +235,7 @@ _SETTINGS_ASKED = {"query_only", "quick_check"}
 
 
 def _allowed(action: int, one: str | None, other: str | None, *_: object) -> int:
-    """SQLite asks this for everything that a statement would do, as it is prepared."""
+    """SQLite asks this about everything that a statement would do, when the statement is prepared."""
     match action:
         case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_TRANSACTION:
             ok = True
@@ -246,7 +253,7 @@ def _allowed(action: int, one: str | None, other: str | None, *_: object) -> int
 
 
 def check_whole(connection: sqlite3.Connection, file: Path) -> None:
-    """Run SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
+    """Runs SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
     try:
         found = connection.execute("PRAGMA quick_check(5)").fetchall()
     except sqlite3.OperationalError:

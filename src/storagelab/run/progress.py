@@ -1,4 +1,4 @@
-"""Progress of a long run: a live bar on a terminal, plain lines where output is piped, every line in the log file."""
+"""Progress of a long campaign: a live bar on a terminal, plain lines if output is piped, every line in the log file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from storagelab.words.numbers import duration, plural, rate, seconds, significan
 
 LOG_FILE = "run.log"
 _RATE_OF = 500
-"""The rate is that of so many runs stored last."""
+"""The rate is computed from this many runs, those stored last."""
 _QUICKLY_S, _RARELY = 0.005, 20
 
 
@@ -46,8 +46,8 @@ class RunProgress:
         at_once: int = 1,
         at_most: bool = False,
     ) -> None:
-        """`finished` holds (cell_id, wall seconds) of stored runs, from which the first ETA is estimated; `at_once` runs are
-        made side by side. `at_most`: some of `pending` may turn out not to be needed.
+        """`finished` holds (cell_id, wall seconds) of stored runs, from which the first ETA is estimated; `at_once`
+        runs are made side by side. `at_most`: some of the `pending` runs may turn out to be unnecessary.
 
         `check` is called at every event; it may raise KeyboardInterrupt to stop the runs.
         """
@@ -55,9 +55,9 @@ class RunProgress:
         self.plan, self._finished = plan, list(finished)
         self._left = _by_name(pending)
         self.workers: Callable[[], int] | None = None
-        """How many workers a cluster has at present; None without one."""
+        """The number of workers in a cluster at present; None without a cluster."""
         self._rounds: dict[str, int] = {}
-        """Host of a fleet -> the round that it is in."""
+        """A fleet's host -> its current round."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
         self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
@@ -110,7 +110,7 @@ class RunProgress:
         self._check()
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:
-        """The work of the run done so far, in the unit of its load."""
+        """The work of the current run so far, in the unit of its load."""
         which = planned.cell_id, planned.repetition
         if which in self._shares:  # else it is already stored, and made again only to restore the drives' state
             self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
@@ -118,13 +118,15 @@ class RunProgress:
         self._check()
 
     def scheduled(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
-        """A host of a fleet gets a run. `instead_of` = the lost host whose round it takes over with it; "" for none."""
+        """A host of a fleet gets a run. `instead_of`: the lost host whose round it takes over with this run; "" if
+        none.
+        """
         if self._rounds.get(host) != planned.repetition or instead_of:
             taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""
             self.say(f"{host}: round {planned.repetition}{taken}")
         self._rounds[host] = planned.repetition
         self._log.info("%s: start %s", host, escaped(_run_text(cell.levels, cell.cell_id, planned.repetition)))
-        if (planned.cell_id, planned.repetition) not in self._left:  # made before, on a host that is lost
+        if (planned.cell_id, planned.repetition) not in self._left:  # made earlier, on a host that is lost
             self.left_to_make([*self._left.values(), planned])
         self._now = ", ".join(f"{name} in round {number}" for name, number in sorted(self._rounds.items()))
         self._show()
@@ -146,7 +148,7 @@ class RunProgress:
         self._show()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
-        """Some of the runs that were left are not needed after all: `runs` are what there is to make at most."""
+        """Some of the remaining runs are not needed after all: at most `runs` are still to be made."""
         done = self.done
         self._left, self._eta_until_s = _by_name(runs), 0.0
         self.total = done + len(runs)
@@ -156,7 +158,7 @@ class RunProgress:
     # --- showing -----------------------------------------------------------------------------------------------------
 
     def say(self, line: str, *, shown: bool = True) -> None:
-        """One line, on the console and in the log."""
+        """Prints one line, on the console and in the log."""
         self._log.info("%s", escaped(line))
         if shown:
             self._tell(line)
@@ -176,7 +178,9 @@ class RunProgress:
         )
 
     def _eta_text(self) -> str:
-        """The time left; of a cluster, also its workers and its rate. Where it takes long to reckon, it is kept a while."""
+        """The time left; for a cluster also its workers and its rate. If the estimate takes long, it is reused for a
+        while.
+        """
         began = time.monotonic()
         if began >= self._eta_until_s:
             self._eta = self._time_left()
@@ -191,7 +195,7 @@ class RunProgress:
         return f"{self.workers()} workers{speed}, {self._eta}"
 
     def _time_left(self) -> str:
-        """Runs of a block, or of a host's round, are made one after the other, however many processes there are."""
+        """Runs of one block, or of one host's round, are made one after the other, however many processes there are."""
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
         left_s: dict[int, float] = {}
@@ -211,7 +215,7 @@ def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) ->
 
 
 def result_text(run: Run) -> str:
-    """One run's outcome in a line."""
+    """The outcome of one run, in one line."""
     reason = next(iter(run.reason.splitlines()), "no reason given")
     if run.measurement is None:
         return f"FAILED: {reason}"
@@ -222,7 +226,7 @@ def result_text(run: Run) -> str:
 
 
 class _Log(logging.FileHandler):
-    """The log file. If it can't be written, say so once, and the runs go on without it."""
+    """The log file. If it can't be written, this says so once, and the runs go on without it."""
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
@@ -235,7 +239,7 @@ class _Log(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
-        except OSError:  # as it is opened
+        except OSError:  # while it is opened
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names

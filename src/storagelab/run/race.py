@@ -1,4 +1,4 @@
-"""A race while it runs: which plan the runs made so far lead to."""
+"""A race while it runs: which plan follows from the runs made so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storagelab.spec import matrix
 
 
 class Racing:
-    """The race of an experiment. `tell` receives the course after each round."""
+    """The race of an experiment. `tell` receives the state of the race after each round."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Racing:
 
 
 def whole(experiment: Experiment, rounds: int) -> Plan:
-    """The plan in which nobody leaves, as many rounds as there may be, or can be planned."""
+    """The plan if no layout leaves, with as many rounds as there may be, or can be planned."""
     cells = len(matrix.expand(experiment.model_copy(update={"repetitions": 1})).cells)
     return matrix.expand(experiment.model_copy(update={"repetitions": max(1, min(rounds, matrix.MAX_RUNS // cells))}))
 
 
 def plan_of(experiment: Experiment, runs: Iterable[Run]) -> Plan:
-    """The plan of a stored race: the rounds of which some run is made."""
+    """The plan of a stored race: the rounds of which at least one run was made."""
     made = [timed(run) for run in runs]
     rounds = max((run.repetition for run in made), default=1)
     return race_state(experiment, whole(experiment, max(rounds, 1)), made, rounds=rounds).plan

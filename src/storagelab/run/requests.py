@@ -1,7 +1,8 @@
-"""What a campaign's workers are asked to do: how batches and questions are sent to them, what answers must hold, and the
-functions that do it there, which take bytes and return bytes.
+"""What a campaign's workers are asked to do: how batches and questions are sent, what answers must contain, and the
+functions that do the work there, which take bytes and return bytes.
 
-What this machine knows of a run does not come back: only its outcome does, and it is checked against the batch that was sent.
+What this machine already knows of a run does not come back. Only its outcome does, and it is checked against the batch
+that was sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BATCH_PARTS = 3
 
 
 class _BatchHead(Frozen):
-    """What a batch is, beside its block and the state of its drives."""
+    """A batch without its block and the state of its drives."""
 
     wanted: dict[int, int]
     site: Site
@@ -38,7 +39,7 @@ class _BatchHead(Frozen):
 
 
 class Outcome(Frozen):
-    """What came of a planned run."""
+    """The outcome of a planned run."""
 
     sequence: int
     attempt: int
@@ -60,7 +61,7 @@ class Outcome(Frozen):
         return cls.model_construct(**{name: getattr(run, name) for name in cls.model_fields})
 
     def run(self, planned: PlannedRun, cell: Cell) -> Run:
-        """Raises NoMessage if that is no run."""
+        """The outcome as a run. Raises NoMessage if it can't be one."""
         if self.measurement is not None:
             _check(self.measurement)
         if self.status != "failed" and (self.measurement is None or self.measurement.elapsed_s <= 0):
@@ -94,7 +95,7 @@ def batch_message(task: Batch, campaign: str = "") -> bytes:
 
 
 def batch_in(message: bytes) -> tuple[Batch, str]:
-    """The batch, and its campaign. Raises ValueError."""
+    """The batch in a message, and its campaign. Raises ValueError."""
     parts = messages.unpacked(message)
     if len(parts) != _BATCH_PARTS:
         raise NoMessage("it is no batch")
@@ -141,7 +142,7 @@ class SimulatedRuns:
 
 
 class MeasuredRun:
-    """A run of a real server, made on its host. `campaign` is unlike those that the worker served before."""
+    """A run of a real server, made on its host. `campaign` differs from those that the worker served before."""
 
     entry = f"{__name__}:measure"
 
@@ -177,13 +178,13 @@ class LookAround:
 
 
 class CleanUp(LookAround):
-    """Removes the templates of a campaign that is over."""
+    """Removes the templates of a campaign that has ended."""
 
     entry = f"{__name__}:clean_up"
 
     def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         if parts:
-            raise NoMessage("it has more to say than was asked")
+            raise NoMessage("it has more parts than were asked for")
         return ("",)
 
 

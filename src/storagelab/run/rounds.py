@@ -1,8 +1,8 @@
 """Assigns the rounds of a measured campaign to hosts. Pure.
 
-Layouts are compared within a host, so each host makes whole rounds. A host that is lost amid a round may come back and go on
-with it. If it doesn't, another host makes the whole round: what was made of it stays in the store as earlier attempts, and
-the later attempts of the other host count. No round is patched together from two hosts.
+Layouts are compared within a host, so each host makes whole rounds. A host that is lost during a round may come back
+and continue it. If it doesn't, another host makes the whole round: the lost host's runs stay in the store as earlier
+attempts, and the other host's later attempts count. No round mixes the runs of two hosts.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ class Round:
     """Each cell of a block once, in order, and the host that makes it."""
 
     block: PlannedBlock
-    """With the runs of this round alone."""
+    """The plan with the runs of this round alone."""
     host: str
     left: list[int]
-    """Places of the runs that this host has still to make."""
+    """Positions of the runs that this host has still to make."""
     attempts: dict[int, int]
-    """Place of a run -> the number of its latest attempt on any host."""
+    """Position of a run -> the number of its latest attempt on any host."""
 
     @property
     def begun(self) -> bool:
         return len(self.left) < len(self.block.runs)
 
     def give_to(self, host: str) -> None:
-        """All of it is to be made there."""
+        """This host is to make all of the round."""
         self.host, self.left = host, list(range(len(self.block.runs)))
 
 
 def rounds_of(plan: Plan, stored: Iterable[Run], *, again: bool = False) -> list[Round]:
-    """All rounds, in order, each with the host that made its latest runs, if there are any. `again`: runs that failed are to
-    be made again."""
+    """All rounds, in order, each with the host that made its latest runs, if any. `again`: failed runs are to be
+    made again.
+    """
     block_of = {planned.cell_id: planned.block for planned in plan.runs}
     runs_of: dict[tuple[int, int], list[Run]] = {}
     for run in stored:
@@ -58,7 +59,9 @@ def rounds_of(plan: Plan, stored: Iterable[Run], *, again: bool = False) -> list
 
 
 def share_out(rounds: Sequence[Round], hosts: Sequence[str]) -> None:
-    """Give the rounds that are left, and not a host's own, to hosts, so that each makes as many of a block as the others."""
+    """Assign the remaining rounds that belong to no host to hosts, so that each makes as many of a block as the
+    others.
+    """
     made = Counter((one.block.number, one.host) for one in rounds)
     for one in rounds:
         if one.left and one.host not in hosts:
@@ -69,7 +72,7 @@ def share_out(rounds: Sequence[Round], hosts: Sequence[str]) -> None:
 def _round(block: PlannedBlock, stored: Iterable[Run], again: bool) -> Round:
     host, made, attempts = "", dict[str, Run](), dict[str, int]()
     for run in stored:
-        by = host_of(run)  # a run that failed doesn't say
+        by = host_of(run)  # a failed run does not name its host
         if by and host and by != host:
             made.clear()
         host, made[run.cell_id] = by or host, run
@@ -83,7 +86,9 @@ def _round(block: PlannedBlock, stored: Iterable[Run], again: bool) -> Round:
 
 
 class Scheduled(NamedTuple):
-    """One run for a host. `instead_of` = the host that was to make its round before; "" if that is not new."""
+    """One run for a host. `instead_of`: the host that was to make the run's round before; "" if that did not just
+    change.
+    """
 
     batch: Batch
     planned: PlannedRun
@@ -91,22 +96,24 @@ class Scheduled(NamedTuple):
 
 
 class RoundSchedule:
-    """Gives a host the next run of its round. A host gets its own rounds, then those of hosts that are lost. If not all may
-    work at the same time, they take turns run by run, so that a drift of what they share is the same for all."""
+    """Gives a host the next run of its round. A host gets its own rounds, then those of lost hosts. If not all hosts
+    may work at the same time, they take turns run by run, so that a drift of what they share affects all equally.
+    """
 
     def __init__(self, todo: Sequence[Round], at_once: int, site: Site) -> None:
         self._rounds, self._at_once, self._site = [one for one in todo if one.left], at_once, site
         self._busy: dict[int, str] = {}
-        """Sequence of a run in work -> its host."""
+        """Sequence of a run in progress -> its host."""
         self._turns: dict[str, int] = {}
         """Host -> number of its latest turn."""
         self._numbers = itertools.count(1)
         self._losses: Counter[int] = Counter()
-        """Sequence of a run -> how many workers were lost at it."""
+        """Sequence of a run -> how many workers were lost during it."""
 
     def assign(self, host: str, present: Mapping[str, bool]) -> Scheduled | None:
-        """A run for this host, which is free. `present` are the hosts that are not lost: whether each is there now, or may
-        come back."""
+        """A run for this host, which is free. `present` are the hosts that are not lost, and whether each is there
+        now (or may come back).
+        """
         if host in self._busy.values() or len(self._busy) >= self._at_once or not self._is_its_turn(host, present):
             return None
         instead_of = ""
@@ -134,7 +141,7 @@ class RoundSchedule:
         return (one for one in self._rounds if one.host == host)
 
     def _left_by(self, present: Mapping[str, bool]) -> Round | None:
-        """A round of a host that is lost: one that is not begun, if possible, as the host may come back."""
+        """A round of a lost host: one that is not begun, if possible, as the host may come back."""
         left = [one for one in self._rounds if one.host not in present and self._sequence(one) not in self._busy]
         return min(left, key=lambda one: one.begun, default=None)
 
@@ -156,7 +163,7 @@ class RoundSchedule:
         self._busy.pop(_sequence_of(scheduled), None)
 
     def lost(self, scheduled: Batch) -> Batch | None:
-        """The host is gone, or hangs. A run at which that happened too often is given up, and must be reported."""
+        """The host is gone, or hangs. A run during which that happened too often is given up, and must be reported."""
         sequence = _sequence_of(scheduled)
         if sequence not in self._busy:
             return None

@@ -15,15 +15,18 @@ from storagelab.targets import Site
 from storagelab.targets.states import Kept
 
 _BATCHES = 8
-"""A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
-large enough that loading the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 is as good for few
-processes, but with 9 blocks on 8 processes the last block would begin too late."""
+"""A process gets this part of its share of the remaining runs: small enough that all processes end at about the same
+time, large enough that loading the drives (13 ms; a run takes half a second at scale 64) costs almost nothing. 4 is
+as good for few processes, but with 9 blocks on 8 processes the last block would begin too late.
+"""
 ATTEMPTS = 3
-"""A run is given up after this many processes ended at it."""
+"""A run is given up after this many processes ended during it."""
 
 
 def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, again: bool = False) -> list[PlannedRun]:
-    """The runs still to be made, in order: those not stored, and with `again` also those whose latest attempt failed."""
+    """The runs still to be made, in order: those that are not stored and, with `again`, those whose latest attempt
+    failed.
+    """
     return [
         planned
         for planned in plan.runs
@@ -41,21 +44,21 @@ class Batch(NamedTuple):
     state: Kept
     """Where the block may keep the state of its drives."""
     budget_s: float = math.inf
-    """No further run is begun after this time. At least one run is made."""
+    """No further run begins after this time. At least one run is made."""
 
     @property
     def number(self) -> int:
         return self.block.number
 
     def split(self, runs: int) -> tuple[Batch, Batch]:
-        """Its first wanted `runs`, and the rest."""
+        """The batch's first wanted `runs`, and the rest."""
         wanted = sorted(self.wanted.items())
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
 
 
 @dataclass
 class _InWork:
-    """A batch that was scheduled, and what it has not reported yet."""
+    """A batch that was scheduled, and the runs that it has not reported yet."""
 
     batch: Batch
     unreported: dict[int, int]
@@ -80,20 +83,21 @@ class Schedule:
     def __init__(self, todo: Sequence[Batch], processes: int) -> None:
         self.processes = processes
         self._left: dict[int, Batch] = {}
-        """Block -> its runs not scheduled yet."""
+        """Block -> those of its runs that are not scheduled yet."""
         self._runs_left = 0
         self._in_work: dict[int, _InWork] = {}
         self._offered: list[tuple[int, int, int]] = []
-        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, number of the offer, block).
-        Entries that no longer hold are skipped."""
+        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, number of the offer,
+        block). Outdated entries are skipped.
+        """
         self._offers = itertools.count()
         self._losses: dict[tuple[int, int], int] = {}
-        """Block and position of a run -> how many processes died at it."""
+        """Block and position of a run -> how many processes died during it."""
         for batch in todo:
             self._put(batch)
 
     def assign(self) -> Batch | None:
-        """A batch for a process that is free; None if no block is."""
+        """A batch for a process that is free; None if no block is free."""
         runs, number = self._runs(), self._next()
         if number is None:
             return None
@@ -138,16 +142,16 @@ class Schedule:
             self._offer(run.block)
 
     def freed(self, scheduled: Batch) -> None:
-        """The process of this batch is free again. Its unreported runs, if any, are scheduled again: they were not begun."""
+        """The process of this batch is free again. Its unreported runs were not begun and are scheduled again."""
         if (batch := self._taken_back(scheduled)) is not None:
             self._put(batch)
 
     def _taken_back(self, scheduled: Batch) -> Batch | None:
-        """All runs left of the block, if some of this batch are unreported; they are out of work from now on."""
+        """All remaining runs of the block, if some of this batch are unreported. They are no longer in progress."""
         block = scheduled.number
         in_work = self._in_work.get(block)
         if in_work is None or not scheduled.wanted.keys() >= set(in_work.unreported.values()):
-            return None  # it had reported all its runs; what is in work there is another process's
+            return None  # it had reported all its runs; the block's runs in progress are another process's
         del self._in_work[block]
         batch = in_work.left
         rest = self._left.pop(block, None)
@@ -157,8 +161,10 @@ class Schedule:
         return batch._replace(wanted=batch.wanted | rest.wanted)
 
     def lost(self, scheduled: Batch) -> Batch | None:
-        """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often at one run,
-        that run and all later ones of its block are given up: they count as in work, and must be reported."""
+        """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often
+        during one run, that run and all later ones of its block are given up: they count as in progress, and must be
+        reported.
+        """
         block, whole = scheduled.number, self._taken_back(scheduled)
         if whole is None:
             return None

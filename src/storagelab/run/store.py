@@ -1,7 +1,7 @@
-"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. Only this file and `opening` know SQLite.
+"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. Only this file and `opening` know
+SQLite.
 
-Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in
-progress.
+Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the current run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _READ = _COLUMNS.replace(
 )
 _LEAST_ROW_BYTES = 200
 _SMALL_WORLDS = "/small"
-"""The end of the name of experiments that earlier versions made for a race."""
+"""The suffix that earlier versions gave to the name of a race's experiment."""
 _MOST_S = 1e9
 
 
@@ -50,7 +50,7 @@ class Store:
     """An open store. Get one by `reading` or `writing`."""
 
     def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
-        """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
+        """`set_aside` is where a store was moved that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def salvaging(cls, folder: Path) -> Iterator[Self]:
-        """Like `reading`, but of a store that may be damaged: see `salvage`."""
+        """Opens a store that may be damaged, for `salvage`; otherwise like `reading`."""
         file = folder / FILE_NAME
         if not os.path.lexists(file):
             raise NothingStored(folder)
@@ -81,7 +81,7 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
-        """The store in `folder`, created if needed, locked against a second storagelab. Raises StoreError.
+        """The store in `folder`, made if needed, and locked against a second storagelab. Raises StoreError.
 
         A store of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
         """
@@ -126,9 +126,10 @@ class Store:
         self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
     def runs(self, *, in_detail: float = math.inf) -> tuple[Run, ...]:
-        """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read.
+        """Every stored run, every attempt, in the order in which they were stored. Raises StoreError if one can't be
+        read.
 
-        Time series and waiting tasks, which are most of a run, are left out of all repetitions after those `in_detail`.
+        Time series and waiting tasks make up most of a run; only the first `in_detail` repetitions include them.
         """
         shared: Shared = {}
         with self._as_bytes(), opening.told_plainly(self.folder / FILE_NAME):
@@ -139,7 +140,7 @@ class Store:
         return tuple(run for run in read if isinstance(run, Run))
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
-        """Every run that can still be read, and what can't be read, in words. Changes nothing."""
+        """Every run that can still be read, and a description of what can't be. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
         shared: Shared = {}
         found = [read_run(_RUN_COLUMNS, row, shared) for row in read]
@@ -160,7 +161,7 @@ class Store:
                     yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
 
     def _last_number(self) -> int:
-        """The last row's number, or as many rows as the file has room for."""
+        """The last row's number, or as many rows as the file has space for."""
         most = (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
         with contextlib.suppress(sqlite3.Error):
             ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
@@ -169,7 +170,7 @@ class Store:
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
-        """Text as bytes: that of a damaged store may not be valid text."""
+        """Text as bytes, since text in a damaged store may not be valid."""
         self._connection.text_factory = bytes
         try:
             yield
@@ -210,7 +211,7 @@ class Store:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock file. The kernel drops the lock when its holder dies, however it dies."""
+    """Hold the folder's lock file. The kernel releases the lock when its holder dies, however it dies."""
     try:
         file = open_to_append(folder / LOCK_FILE, within=folder)
     except OSError as error:
@@ -232,7 +233,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
-    """Move a store of another spec that has no usable run to the first free `FILE.failed-N`, and say where it is."""
+    """Move a store of another spec that has no usable run to the first free `FILE.failed-N`; returns where it is."""
     if not file.is_file():
         return None
     with contextlib.closing(opening.connect(file, "rw")) as connection:
@@ -279,7 +280,7 @@ def _refuse_another(connection: opening.Connection, file: Path, experiment: Expe
 
 
 def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
-    """What a store of the experiment holds, and the options that go on with it."""
+    """What a store of the experiment holds, and the options that continue it."""
     if experiment.race is None:
         return "results of all repetitions, not of a race", ""
     if not experiment.race.within:
@@ -299,10 +300,10 @@ def _experiment(connection: opening.Connection, file: Path) -> Experiment:
 
 
 def _checked(experiment: Experiment) -> Experiment:
-    """The experiment. Raises SpecError, naming the key, if no spec could have declared it.
+    """The experiment. Raises SpecError that names the key if no spec could have declared it.
 
-    Whoever made the store may have made it by hand, and its texts and numbers go to the same places as a spec's: paths,
-    terminals, pages, the sizes of plans. Its cells are checked as the plan is made.
+    A store may be made by hand, and its texts and numbers go to the same places as a spec's: paths, terminals, pages,
+    the sizes of plans. Its cells are checked when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
     said = experiment.model_dump(
@@ -317,7 +318,7 @@ def _checked(experiment: Experiment) -> Experiment:
 
 
 def _with_lists(value: object) -> object:
-    """As TOML has it: without tuples."""
+    """As TOML has it: with lists instead of tuples."""
     match value:
         case dict():
             return {name: _with_lists(inside) for name, inside in value.items()}
@@ -327,7 +328,9 @@ def _with_lists(value: object) -> object:
 
 
 def _refuse_odd_order(listed: object) -> None:
-    """`canonical` keeps the order of some names beside the spec's own keys; two specs are compared by it."""
+    """Refuses odd orders of names: `canonical` keeps them beside the spec's own keys, and specs are compared by
+    them.
+    """
     match listed:
         case None:
             return
@@ -348,14 +351,14 @@ def _only_row(connection: opening.Connection, file: Path, column: str) -> Any:
 
 
 class NothingStored(StoreError):
-    """There is no store yet, or only one whose making was cut off."""
+    """There is no store yet, or only one that was not made completely."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
 
 
 class StoreChanged(StoreError):
-    """The store holds results of another spec under the same name."""
+    """The store holds results of another spec with the same name."""
 
     def __init__(self, file: Path, stored: Experiment, experiment: Experiment) -> None:
         changes = reading.differences(stored.canonical, experiment.canonical)
@@ -368,7 +371,7 @@ class StoreChanged(StoreError):
 
 
 def _make(connection: opening.Connection, experiment: Experiment) -> None:
-    """Schema and experiment in one transaction: a store is complete or absent."""
+    """Writes the schema and the experiment in one transaction: a store is complete or absent."""
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
     for statement in opening.schema_statements():

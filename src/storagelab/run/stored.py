@@ -1,4 +1,4 @@
-"""Reads what is stored of an experiment, with its plan: everything, or from a damaged store what is left."""
+"""Reads what is stored of an experiment, with its plan: everything, or what is left of a damaged store."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Stored(NamedTuple):
 
 
 def read(name: str, results: Path, *, whole: bool = False) -> Stored:
-    """What is stored of an experiment, named by its name or its spec file; of very many runs only some `in_detail`, unless
-    `whole`. Raises StoreError, also for a damaged store."""
+    """What is stored of an experiment, found by its name or its spec file. If there are very many runs, only some
+    are `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
+    """
     folder = _folder(name, results)
     file = folder / FILE_NAME
     with Store.reading(folder) as store:
@@ -41,7 +42,8 @@ def read(name: str, results: Path, *, whole: bool = False) -> Stored:
 
 
 def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
-    """Like `read`, but returns what can still be read of a damaged store, and in words what can't be.
+    """Reads what is left of a damaged store; returns it, with a description of what can't be read. Otherwise like
+    `read`.
 
     If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
     the three can be read.
@@ -56,7 +58,7 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
-    """The stored experiment, judged and worded as the spec's file says today, if that describes the same runs."""
+    """The stored experiment, judged and worded as the spec's file says today, if that file describes the same runs."""
     if spec.sha256 != experiment.sha256:
         return experiment
     update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors}
@@ -107,16 +109,16 @@ def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, lis
 
 
 def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
-    """The plan that these runs of an experiment followed: of a race, its rounds so far."""
+    """The plan that these runs of an experiment followed; for a race, its rounds so far."""
     if experiment.race is None:
         return plan
-    from storagelab.run.race import plan_of  # statistics take long to load, and most experiments are no race
+    from storagelab.run.race import plan_of  # statistics take long to load, and most experiments are not races
 
     return plan_of(experiment, runs)
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """`runs`, which `file` holds. Raises StoreError if some belong to no cell of the plan."""
+    """`runs`, which `file` holds, with their plan. Raises StoreError if some belong to no cell of the plan."""
     fitting, strange = _of_plan(plan, runs)
     if strange:
         raise damaged(file, strange, len(fitting))
@@ -124,7 +126,7 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """The runs of the plan's cells, and in words the runs of none."""
+    """The runs of the plan's cells, and a description of the runs that belong to none."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     fitting = tuple(run for run in runs if levels.get(run.cell_id) == run.levels)
     strange = [run for run in runs if levels.get(run.cell_id) != run.levels]
@@ -137,14 +139,16 @@ def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str
 
 
 class Gathered(NamedTuple):
-    """One campaign: as many repetitions as all parts have together."""
+    """One campaign, gathered from several; it has as many repetitions as all parts together."""
 
     experiment: Experiment
     runs: tuple[Run, ...]
 
 
 def gathered(parts: Sequence[Stored]) -> Gathered:
-    """The rounds of each part after those of the one before. Raises StoreError if they can't be one campaign."""
+    """Joins parts into one campaign: the rounds of each part follow those of the part before. Raises StoreError if
+    they can't be one campaign.
+    """
     first, *others = parts
     for other in others:
         changes = reading.differences(first.experiment.canonical, other.experiment.canonical)
@@ -187,7 +191,7 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
 
 
 def _check(part: Stored) -> None:
-    """Raises StoreError if the part is no campaign of real servers that knows its host."""
+    """Raises StoreError unless the part is a campaign of real servers that knows its host."""
     if "/" in part.experiment.name:
         raise StoreError(f"{part.folder} holds the small worlds of a race\n  gather measured campaigns")
     if part.experiment.race is not None:
@@ -201,6 +205,6 @@ def _check(part: Stored) -> None:
         raise StoreError(f"{part.folder} has no run that was measured")
     if not all(map(host_of, measured)):
         raise StoreError(
-            f"{part.folder} doesn't say on which host it was made: a container has no name that lasts\n"
+            f"{part.folder} doesn't say on which host it was made: a container has no permanent name\n"
             "  set STORAGELAB_HOST to the host's name before `storagelab run`"
         )

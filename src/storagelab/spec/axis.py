@@ -1,4 +1,4 @@
-"""The factor along which reports show all others (the axis of charts and trends), and the order of its levels."""
+"""Finds the factor along which reports show all others (the axis of charts and trends), and orders its levels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Finds, names and escapes characters that must not reach a terminal or a chart as they are. Pure.
+"""Finds, names and escapes characters that must not reach a terminal or a chart unchanged. Pure.
 
-These are control characters, which move a terminal's cursor or change what it shows; marks that reverse the direction of
-a line; invisible breaks; and code points that are no characters: lone surrogates, and those that XML can't hold.
+These are control characters, which move a terminal's cursor or change what it shows; marks that reverse the direction
+of a line; invisible breaks; and code points that are not characters: lone surrogates, and those that XML can't contain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def escaped(text: str) -> str:
 
 
 def code_point_of_odd(text: str, *, lines: bool = False) -> str:
-    """The first such character as "U+001B", or "" if there is none. Tabs and line ends count too, unless `text` may
-    have several `lines`."""
+    """The first such character as "U+001B", or "" if there is none. Tabs and line ends count, too, unless `text` may
+    have several `lines`.
+    """
     match = (_NOT_AS_IT_IS if lines else _NOT_IN_A_LINE).search(text)
     return f"U+{ord(match[0]):04X}" if match else ""

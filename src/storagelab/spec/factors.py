@@ -21,7 +21,7 @@ _CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
     "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }
 _OF_THE_LOAD = ("workload",)
-"""Tables of the spec that say what the connections do."""
+"""Tables of the spec that describe the load."""
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
 """Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout, drives,
 server. This is the only place that distinguishes the two."""
@@ -30,7 +30,7 @@ _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
 def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
-    """The factors, with each path and level checked against `base`. Raises SpecError naming the key."""
+    """The factors, with each path and level checked against `base`. Raises SpecError that names the key."""
     factors = tuple(_factor(name, levels, base) for name, levels in raw.items())
     owners: dict[str, str] = {}
     for factor in factors:
@@ -46,7 +46,7 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names. Raises SpecError for a name of nothing that varies."""
+    """The factors with their short names. Raises SpecError for the name of something that does not vary."""
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."
         raise SpecError(f"must be a table, not {shown(labels)}", key="labels", hint=hint)
@@ -95,8 +95,8 @@ def _refuse_what_cannot_vary(name: str, place: keys.Parts) -> None:
 
 
 def is_condition(factor: Factor) -> bool:
-    """Whether the factor's levels are conditions, not choices: they set only the workload, what happens between runs, or
-    how to measure.
+    """Whether the factor's levels are conditions, not choices: they set only the workload, what happens between
+    runs, or how to measure.
 
     A factor that also sets anything else counts as a choice.
     """
@@ -128,7 +128,7 @@ def _table(path: str) -> str:
 
 
 def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
-    """Levels of a factor named by a path: each is a value of that key."""
+    """Levels of a factor that is named by a path: each is a value of that key."""
     _check_path(name, ("factors", name), base)
     read: list[Level] = []
     for position, value in enumerate(levels):
@@ -144,7 +144,7 @@ def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
 
 
 def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[Level]:
-    """Levels that set any number of keys at once; a level that sets none is the spec as written."""
+    """Levels that set any number of keys at once. A level that sets none stands for the spec as written."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
@@ -177,7 +177,9 @@ def _label(level: keys.Tables, place: keys.Parts, earlier: Sequence[str]) -> str
 
 
 def _refuse_misleading_name(name: str, levels: Sequence[keys.Tables]) -> None:
-    """Refuses a labelled factor that has the name of a key but does not set that key: reports show the name."""
+    """Refuses a labelled factor that is named after a key but does not set that key: the name in reports would
+    mislead.
+    """
     try:
         keys.split_path(name)
     except LookupError:
@@ -214,7 +216,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
 
 
 def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, JsonValue]:
-    """What a level sets. Its value is checked by itself, whatever else the spec still lacks."""
+    """What a level sets. Each value is checked by itself, even if the spec still lacks other keys."""
     try:
         path, value = keys.value_with_unit(path, value)
     except ValueError as error:
@@ -239,7 +241,7 @@ def same(one: object, other: object) -> bool:
 
 
 def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
-    """Combinations not to run: factor name -> level, as the factor has it. Raises SpecError naming the key."""
+    """Combinations not to run: factor name -> level, as the factor has it. Raises SpecError that names the key."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         hint = "Write [[exclude]], in double brackets, on a line of its own, and the factors' levels below it."
         raise SpecError("must be a list of tables", key="exclude", hint=hint)

@@ -1,5 +1,6 @@
-"""Refuses what no spec may contain, under any key: too many entries, passwords, values that no key takes, and characters
-that a terminal or a chart can't show."""
+"""Refuses what no spec may contain under any key: too many entries, passwords, values of types that no key takes,
+and characters that a terminal or a chart can't show.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ MOST_ENTRIES = 1024
 """The most entries of a table or list: levels, volumes, exclusions."""
 _DEEPEST = 12
 _MOST_DOTS = 2 * MOST_ENTRIES
-"""The longest line: TOML's reader takes time quadratic in a key's length, and no list of numbers is longer."""
+"""The longest line: TOML's reader takes quadratic time for a long key, and no list of numbers is longer."""
 _URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
-"""scheme://user:password@host. A port followed by a later "@", as in some user names, is no password."""
+"""scheme://user:password@host. A port followed by a later "@", as in some user names, is not a password."""
 _PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 
 
 def refuse_long_keys(text: str) -> None:
-    """Check the text before it is read as TOML. Raises SpecError naming the line."""
+    """Check the text before it is read as TOML. Raises SpecError that names the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") > _MOST_DOTS:
             raise _too_deep(f"line {number}")
@@ -33,7 +34,9 @@ def _too_deep(key: str) -> SpecError:
 
 
 def refuse_foreign(raw: Tables, text: str) -> None:
-    """Refuses everything in `raw` (parsed from `text`) that no spec may contain. Raises SpecError naming the key."""
+    """Refuses everything in `raw` (parsed from `text`) that no spec may contain. Raises SpecError that names the
+    key.
+    """
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):
@@ -42,9 +45,10 @@ def refuse_foreign(raw: Tables, text: str) -> None:
 
 
 def refuse_odd_values(raw: Tables) -> None:
-    """Refuses too many entries, and values that no key takes, in what somebody stored. Raises SpecError naming the key.
+    """Refuses too many entries, and values of types that no key takes, in a stored spec. Raises SpecError that names
+    the key.
 
-    Characters that can't be shown are no reason: earlier versions stored them, and all output escapes them.
+    Characters that can't be shown are allowed: earlier versions stored them, and all output escapes them.
     """
     _refuse_too_much(raw, ())
     for parts, value in _leaves(raw, ()):
@@ -64,7 +68,7 @@ def _refuse_too_much(value: object, parts: Parts) -> None:
 
 
 def _refuse_passwords(raw: Tables, text: str) -> None:
-    """Refuses a password in values, names or comments. The message names only its place and never shows it."""
+    """Refuses a password in values, names or comments. The message gives only its place and never shows it."""
     way_out = (
         "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
         "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
@@ -112,7 +116,7 @@ def _refuse_foreign_value(parts: Parts, value: object) -> None:
 
 
 def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
-    """Every value that is neither a table nor a list, every empty table or list, and their places."""
+    """Every value that is not a table or a list, every empty table or list, and their places."""
     if isinstance(value, dict) and value:
         for name, inside in value.items():
             yield from _leaves(inside, (*parts, name))

@@ -1,7 +1,7 @@
 """The keys of a spec: which exist, what each takes, and plain messages about wrong ones.
 
-It reads everything from the model's JSON schema. So a field added there is at once a key of the spec, a path that a factor
-can name, and a suggestion when a user mistypes it. Shared by `spec`, `rules` and `matrix`.
+Everything comes from the model's JSON schema. So a new field of the model is at once a key of the spec, a path that a
+factor can name, and a suggestion for a mistyped key. Shared by `spec`, `rules` and `matrix`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
-"""A spec's content as TOML gives it: text, numbers, booleans, lists, and tables of these."""
+"""A spec's content as TOML returns it: text, numbers, booleans, lists, and tables of these."""
 Parts = tuple[str | int, ...]
 """A place in a spec: names of tables and keys, and positions in lists, counted from 0."""
 
@@ -33,15 +33,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _left_out(field: FieldInfo) -> FieldInfo:
-    """The same for a key that may be missing."""
+    """The same field, whose key may be missing."""
     optional = copy(field)
     optional.default = None
     return optional
 
 
 def _any_workload() -> type[BaseModel]:
-    """A level can change the kind of the load, so a spec may have the keys of every kind, and each is checked by itself.
-    `rules` checks that a key belongs to the kind of a cell."""
+    """The keys of every kind of load. A level can change the kind, so a spec may have the keys of all kinds, and
+    each is checked by itself. `rules` checks that a key belongs to the kind of a cell.
+    """
     fields = dict[str, Any]()
     for member in KINDS.values():
         for name, field in member.model_fields.items():
@@ -61,7 +62,7 @@ FLEET = "fleet"
 """The table that says which hosts make the runs."""
 TOP_LEVEL = (*HEADER, *TABLES, FLEET, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
-"""Keys that say how results are judged and worded. They change no run, so they may change while results are kept."""
+"""Keys that say how results are judged and worded. They affect no run, so they may change while results are kept."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -110,7 +111,7 @@ def expected(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema, step: int) -> str:
-    """The bounds in words. `step` is 1 for whole numbers, so that open bounds can be worded as closed ones."""
+    """The bounds in words. `step` is 1 for whole numbers, so that open bounds can be written as closed ones."""
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if step:
@@ -135,7 +136,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def _plain(schema: Schema) -> Schema:
-    """Follow references and drop "or null": TOML has no null."""
+    """Follows references and drops "or null", since TOML has no null."""
     if "$ref" in schema:
         return _plain(schema_of(Written)["$defs"][schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
@@ -153,7 +154,7 @@ def _is_table(schema: Schema) -> bool:
 
 
 def _step(schema: Schema, part: str | int) -> Schema | None:
-    """The schema of the value under `part`, or None if there can be none."""
+    """The schema of the value under `part`, or None if there can't be one."""
     if isinstance(part, int):
         return _plain(schema["items"]) if "items" in schema else None
     if part in schema.get("properties", ()):
@@ -172,8 +173,8 @@ def _schema_at(model: type[BaseModel], parts: Parts) -> Schema:
 def split_path(path: str) -> tuple[str, ...]:
     """The parts of a path that names one key, such as "layout.data_files".
 
-    What follows "target.settings." is one part, since names of server settings may contain dots. Raises
-    LookupError if no key has that path; its text says whether the path names nothing or a table.
+    Whatever follows "target.settings." is one part, since names of server settings may contain dots. Raises LookupError
+    if no key has that path; its text says whether the path names nothing or a table.
     """
     parts: list[str] = []
     schema, rest = schema_of(Written), path
@@ -217,7 +218,7 @@ def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
-    """`tables` with each path of `sets` set to its value. Everything off the paths is shared, never changed."""
+    """`tables` with each path in `sets` set to its value. Everything else is shared and never changed."""
     result = dict(tables)
     for path, value in sets.items():
         *parents, last = split_path(path)
@@ -239,7 +240,7 @@ _KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
 
 
 class Problem(NamedTuple):
-    """One thing that a model refuses: an unknown key, a value it can't take, or a missing key."""
+    """Something that a model refuses: an unknown key, a value that it can't take, or a missing key."""
 
     kind: Kind
     parts: Parts
@@ -247,7 +248,9 @@ class Problem(NamedTuple):
 
 
 def checked(model: type[M], tables: Tables) -> M:
-    """Reads `tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError naming the key."""
+    """Reads `tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError that
+    names the key.
+    """
     try:
         return validated(model, tables)
     except ValidationError:
@@ -271,8 +274,9 @@ def validated(model: type[M], tables: Tables) -> M:
 
 
 def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """The kind and the place of a problem that pydantic found. For a key that takes several types, pydantic appends the
-    name of each type that it tried to the place; this cuts it off."""
+    """The kind and the place of a problem that pydantic found. If a key takes several types, pydantic appends the
+    name of each type that it tried to the place; this removes it.
+    """
     if kind == "missing":
         return "missing", place
     if kind == "extra_forbidden":
@@ -303,14 +307,16 @@ def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str
     schema = _schema_at(model, problem.parts)
     if problem.kind == "missing":
         return _missing_key(problem.parts, schema)
-    # What the user wrote as a DSN may contain a password, whatever its form.
+    # A DSN that the user wrote may contain a password, whatever its form.
     not_this = "" if problem.parts[-1] in ("dsn", "dsn_env") else f", not {shown(problem.value)}"
     words = f"must be {expected(schema)}{not_this}"
     return SpecError(words, key=key or dotted(problem.parts), hint=_way_out(problem, schema))
 
 
 def unknown_key(parts: Parts, tables: Tables) -> SpecError:
-    """An unknown key. The hint names the nearest key of the table, or the table where a key of that name belongs."""
+    """Words the error for an unknown key. The hint names the nearest key of the table, or the table that has a key
+    of that name.
+    """
     *above, word = (str(part) for part in parts)
     table = ".".join(above)
     allowed = list(_schema_at(Written, parts[:-1]).get("properties", ())) if above else list(TOP_LEVEL)
@@ -365,7 +371,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 
 
 class Spelled(NamedTuple):
-    """The spelling of a key when its value has a unit; * is any name. Its own name ends in the unit."""
+    """How a key is spelled if its value has a unit; * is any name. The key's own name ends in the unit."""
 
     path: str
     example: str
@@ -398,7 +404,7 @@ _SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.u
 
 
 def _spelled(path: str) -> Spelled | None:
-    """The entry above that is spelled so."""
+    """The entry above with this spelling."""
     parts = path.split(".")
     for one in WITH_UNIT:
         words = one.path.split(".")
@@ -408,7 +414,7 @@ def _spelled(path: str) -> Spelled | None:
 
 
 def without_unit(path: str) -> str:
-    """The key that `path` means, if `path` is a spelling for values with a unit; else `path`."""
+    """The key that `path` means, if `path` is the spelling for values with a unit; else `path`."""
     spelled = _spelled(path)
     return path if spelled is None else path + spelled.ending
 
@@ -430,7 +436,7 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:
-    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError naming the key."""
+    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError that names the key."""
     return {
         name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
     }

@@ -2,7 +2,7 @@
 
     c07                              the id that every table shows; c7 and c007 are the same cell
     data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full; other
-                                     factors may be left out if one cell fits all the same
+                                     factors may be left out if only one cell fits
 
 An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by levels.
 """
@@ -23,7 +23,7 @@ _SHOWN = 6
 
 
 class Named(Protocol):
-    """A cell, as planned or as judged."""
+    """A cell, planned or judged."""
 
     @property
     def cell_id(self) -> str: ...
@@ -33,7 +33,9 @@ class Named(Protocol):
 
 
 def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> str:
-    """The id of the cell that `asked` names. `labels` = the factors' names in words. Raises SpecError with what would fit."""
+    """The id of the cell that `asked` names. `labels` are the factors' names in words. Raises SpecError that lists
+    what would fit.
+    """
     if "=" not in asked:
         return _by_id(asked.strip(), cells)
     fitting = list(cells)
@@ -74,7 +76,7 @@ def _number(cell_id: str) -> int | None:
 
 
 def _parts(asked: str) -> list[tuple[str, str]]:
-    """(factor, level) of each part; a comma before something without "=" belongs to the level before it."""
+    """(factor, level) of each part; text after a comma without "=" belongs to the level before it."""
     parts: list[str] = []
     for piece in asked.split(","):
         if "=" in piece or not parts:
@@ -112,7 +114,7 @@ def _plain(text: str) -> str:
 
 
 def _text(value: JsonValue) -> str:
-    """A level as one would type it."""
+    """A level as a user would type it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list):

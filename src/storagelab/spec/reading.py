@@ -1,4 +1,4 @@
-"""TOML -> Experiment. Refuses every mistake in a spec, naming the file, the key and the way out.
+"""TOML -> Experiment. Refuses every mistake in a spec, and names the file, the key and the way out.
 
 `matrix`, which makes the combinations of levels, checks what depends on them.
 """
@@ -63,12 +63,12 @@ def parse(text: str, source: str) -> Experiment:
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """What changed between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
+    """What differs between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
     return list(_differences(old, new))
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
-    """The same experiment with another number of repetitions. It is another spec, with a hash of its own."""
+    """The same experiment with another number of repetitions. It counts as another spec, with its own hash."""
     canonical = {**experiment.canonical, "repetitions": repetitions}
     return experiment.model_copy(
         update={
@@ -165,7 +165,9 @@ def _fleet(table: keys.Tables) -> FleetConfig:
 
 
 def _base(raw: keys.Tables) -> dict[str, Any]:
-    """The tables that define a cell, with known keys and valid types. A factor may still supply missing keys."""
+    """The tables that define a cell, with known keys and valid types. A factor may supply keys that are still
+    missing.
+    """
     base = keys.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
     for problem in keys.problems(keys.Written, base):
         if problem.kind != "missing":
@@ -199,14 +201,15 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What two specs are compared by
+# The content by which two specs are compared.
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
-    """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
-    listed, and data files go round robin over volumes as listed. How results are judged, and on which hosts runs are made,
-    is no part of it."""
+    """The content without comments, blanks and the order of keys, except where that order matters: factors are
+    numbered as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged,
+    and on which hosts runs are made.
+    """
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
     said = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
     if "measure" in said:
@@ -232,11 +235,11 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
             change = "changed" if parts[-1] == "dsn" else f"{_written(before)} -> {_written(after)}"
             yield f"{keys.dotted(parts)}: {change}"
         elif isinstance(before, list) and isinstance(after, list) and sorted(before) == sorted(after):
-            yield f"order of {parts[1]}: {', '.join(before)} -> {', '.join(after)}"  # one that is added differs already
+            yield f"order of {parts[1]}: {', '.join(before)} -> {', '.join(after)}"  # additions are listed already
 
 
 def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts, object, object]]:
-    """Every place where one of the two has a value that is no table, and both values."""
+    """Every place where one of the two has a value (not a table), and both values."""
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
         for name in dict.fromkeys([*one, *other]):

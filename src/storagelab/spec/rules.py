@@ -1,5 +1,6 @@
-"""Rules between the keys of one cell, beyond the type of each: volumes must exist, there must be one way to the server,
-and each engine and load takes only its own keys."""
+"""Rules between the keys of one cell, in addition to the type of each: volumes must exist, there must be one way to
+the server, and each engine and load takes only its own keys.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ _OF_SIMULATED_CELLS = (
     Rule("drives", lambda config: not config.drives,
          "is missing: a simulated volume needs drives",
          'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'),
-    # a volume with a place is for other cells of a spec of raw I/O
+    # a volume with a path is for other cells of a raw I/O spec
     Rule("volumes.*.drives",
          lambda config, volume: volume.drives is None and not (config.target.raw_io and volume.real),
          "is missing: a simulated volume needs drives", 'Name the drive: drives = [{drive}]'),
@@ -138,7 +139,7 @@ _OF_SIMULATED_CELLS = (
 
 
 def config_of(tables: Tables) -> Config:
-    """The configuration in `tables`, checked. Raises SpecError naming the key."""
+    """The configuration in `tables`, checked. Raises SpecError that names the key."""
     kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
     config = _read({**tables, "workload": {"kind": kind, **tables.get("workload", {})}})
     for error in _conflicts(config):
@@ -270,7 +271,7 @@ def _raw_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _raw_conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
-    """Refuses keys of servers and of simulated drives, and whatever could harm a drive."""
+    """Refuses keys of servers and of simulated drives, and anything that could harm a drive."""
     yield from _raw_conflicts(config)
     yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
     if not any(volume.drives for volume in config.volumes.values()):
@@ -342,7 +343,7 @@ def _drive_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _history_conflicts(config: Config) -> Iterator[SpecError]:
-    """A drive's history survives only the format that wipes nothing; raw I/O sets it for all drives at once."""
+    """Only the operating system's format keeps a drive's history; raw I/O sets the history for all drives at once."""
     for name, drive in ((name, drive) for name, drive in config.drives.items() if drive.history is not None):
         key = f"drives.{name}.history"
         if config.target.raw_io:

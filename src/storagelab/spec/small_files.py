@@ -1,4 +1,4 @@
-"""Reads files that people write, specs and profiles: regular files, and small."""
+"""Reads files that people write (specs and profiles): only regular and small ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MOST_BYTES = 2**20
 def text_of(path: Path) -> str:
     """The text of a file, which must be UTF-8.
 
-    Raises OSError as opening does; ValueError, in plain words, for anything that is not a regular file or is too large,
-    before it reads any of it: a device may never end, and a FIFO may have no writer.
+    Raises OSError if it can't be opened, and ValueError, in plain words, for anything that is not a regular file or is
+    too large. It checks that before it reads: a device may never end, and a FIFO may have no writer.
     """
     # Without this flag, opening a FIFO would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them, to bytes and seconds. `report` does the formatting."""
+"""Converts sizes and durations as people write them to bytes and seconds. `report` formats them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 def parse_bytes(text: str) -> int:
     """Bytes in `text`, such as "64MB" or "128KiB". As in PostgreSQL and SQL Server, KB = 1024 bytes.
 
-    Raises ValueError, naming the known units.
+    Raises ValueError that names the known units.
     """
     return round(_parse(text, BYTES_PER_UNIT, "bytes"))
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds in `text`, such as "250ms" or "5min". Raises ValueError, naming the known units."""
+    """Seconds in `text`, such as "250ms" or "5min". Raises ValueError that names the known units."""
     return _parse(text, SECONDS_PER_UNIT, "a duration")
 
 
 def parse_warm_up(text: str) -> float | str:
-    """Seconds in `text`, or "auto" for a warm-up that is to be found. Raises ValueError as above."""
+    """Seconds in `text`, or "auto" for a warm-up whose end is to be found. Raises ValueError as above."""
     if text.strip() == AUTO:
         return AUTO
     try:

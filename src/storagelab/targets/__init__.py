@@ -30,7 +30,7 @@ _TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 @contextlib.contextmanager
 def told_to(tell: Tell | None) -> Iterator[None]:
-    """For as long as this lasts, steps are told to `tell`; None for nobody."""
+    """Tells the steps to `tell` while the context lasts; None tells nobody."""
     before = _TELL.set(tell)
     try:
         yield
@@ -45,7 +45,7 @@ def step(what: str, done: int, of: int) -> None:
 
 
 def each(items: Collection[_T], what: str) -> Iterator[_T]:
-    """The items, telling before each how many are done."""
+    """Yields the items, and tells before each one how many are done."""
     for done, item in enumerate(items):
         step(what, done, len(items))
         yield item
@@ -56,7 +56,7 @@ Progress = Callable[[int], None]
 
 
 class VolumeNeed(Frozen):
-    """Disk space on one volume: what the hungriest cell needs at once, and what is free. None = unknown."""
+    """The disk space needed on one volume at once, by the cell that needs most, and the free space. None = unknown."""
 
     name: str
     path: str
@@ -66,8 +66,9 @@ class VolumeNeed(Frozen):
 
 
 class Preflight(Frozen):
-    """What the checks found. `notes` are worth knowing and stop nothing. `durability` says what survives a crash of each
-    engine where engines are compared. `blocks_at_once` is how many simulated blocks fit into this machine's memory."""
+    """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
+    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory.
+    """
 
     server: str
     volumes: tuple[VolumeNeed, ...]
@@ -84,19 +85,21 @@ class Target(Protocol):
         ...
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Load once and measure. Raises RunFailed with its reason."""
+        """Load once and measure. Raises RunFailed with the reason."""
         ...
 
 
 class Block(Protocol):
-    """The runs of one block, by their positions in it."""
+    """The runs of one block. They are numbered by their position in it."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """The runs to make, in order, to get the `wanted` ones. They include runs whose traces on the drives are lost."""
+        """The runs to make, in order, to get the `wanted` ones. They include runs whose effect on the drives is
+        lost.
+        """
         ...
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        """The target of the next needed run. Entering sets it up, or raises RunFailed; leaving tears it down."""
+        """The target of the next needed run. Entering sets it up, or raises RunFailed; leaving removes it."""
         ...
 
 
@@ -108,10 +111,10 @@ def preflight(
     allow_commands: bool = False,
     tell: Tell | None = None,
 ) -> Preflight:
-    """Make every check that touches nothing, over all cells. Raises PreflightError.
+    """Make every check that changes nothing, for all cells. Raises PreflightError.
 
-    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell` is told
-    how far the checks have come.
+    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
+    receives the progress of the checks.
     """
     from storagelab.targets.engines import check
 
@@ -120,10 +123,10 @@ def preflight(
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
-    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it. `tell` is told how
-    far that has come.
+    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it. `tell`
+    receives the progress.
 
-    Raises PreflightError with the server's own words for one that does not start.
+    Raises PreflightError with the server's own message for one that does not start.
     """
     from storagelab.targets.engines import kinds
     from storagelab.targets.starting import try_kinds
@@ -133,10 +136,10 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
 
 
 class State(Protocol):
-    """Where a block may keep what its drives remember, so that it can be resumed later, here or elsewhere."""
+    """Where a block may keep the state of its drives, so that it can be resumed later, here or elsewhere."""
 
     def read(self) -> bytes:
-        """What was written last; nothing if that is lost."""
+        """The state that was written last; empty if that is lost."""
         ...
 
     def write(self, parts: Sequence[bytes]) -> None:
@@ -152,7 +155,7 @@ def open_block(block: PlannedBlock, site: Site, state: State) -> AbstractContext
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    """The target of one independent run. Entering sets it up, or raises RunFailed; leaving tears it down."""
+    """The target of one independent run. Entering sets it up, or raises RunFailed; leaving removes it."""
     from storagelab.targets.engines import engine_of
 
     opening = engine_of(config).open
@@ -161,16 +164,19 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
-    """Keeps other campaigns off the plan's volumes on this machine. Entering raises PreflightError if one is there."""
+    """Keeps other campaigns off the plan's volumes on this machine. Entering raises PreflightError if a volume is in
+    use.
+    """
     from storagelab.targets import locking
 
     return locking.volumes_locked(plan, site)
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment, and in the temporary folder of any, left behind; says what was removed.
+    """Remove what killed runs left behind: runs of this experiment, and of any in the temporary folder. Returns what
+    was removed.
 
-    Raises PreflightError when something of that name is not storagelab's.
+    Raises PreflightError if something has such a name and is not storagelab's.
     """
     from storagelab.targets import engines
 
@@ -178,14 +184,14 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
 
 def remove_templates(plan: Plan, site: Site) -> None:
-    """Remove the prepared data that was kept between the runs of a campaign. Raises RunFailed if that fails."""
+    """Remove the prepared data that was kept for the runs of a campaign. Raises RunFailed if that fails."""
     from storagelab.targets import templates
 
     templates.remove(plan, site)
 
 
 def server_abilities() -> tuple[Ability, ...]:
-    """Which servers this machine could start, for the doctor."""
+    """The servers that this machine could start, for the doctor."""
     from storagelab.targets.engines import every_engine
 
     return tuple(ability for engine in every_engine() for ability in engine.abilities())

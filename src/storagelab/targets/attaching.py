@@ -1,4 +1,6 @@
-"""Servers of any engine that already run: where their DSN is, what a login needs, which processes are theirs."""
+"""Servers that already run, on any engine: where their DSN is given, what a login needs, and which processes are
+theirs.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from storagelab.targets.hiding import hidden
 SPARE_CONNECTIONS = 4
 """Connections that storagelab needs in addition to the workload's."""
 OWNERSHIP = "made by storagelab, which removes it again"
-"""The mark on what storagelab makes on a server; anything without it belongs to others, whatever its name."""
+"""Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
 
 Need = tuple[bool, str, str]
-"""(is it met, the problem if it is not, the way out)"""
+"""(whether the need is met, the problem if not, the way out)"""
 
 
 def key_of(target: TargetConfig) -> str:
@@ -27,7 +29,9 @@ def key_of(target: TargetConfig) -> str:
 
 
 def dsn_of(target: TargetConfig, example: str) -> str:
-    """The DSN, or the value of the variable named instead. Raises PreflightError when that variable is not set."""
+    """The DSN, or the value of the variable that the spec names instead. Raises PreflightError if that variable is
+    not set.
+    """
     if target.dsn is not None:
         return target.dsn
     assert target.dsn_env is not None
@@ -49,7 +53,7 @@ def require(target: TargetConfig, needs: Iterable[Need]) -> None:
 
 
 def room_for(connections: int, free: int, setting: str) -> Need:
-    """Room for the workload's connections and storagelab's own."""
+    """Whether the server has enough connections left for the workload and for storagelab."""
     needed = connections + SPARE_CONNECTIONS
     problem = f"the server has room for {free} more connections, {needed} are needed"
     return free >= needed, problem, f"raise {setting}, or lower workload.connections"
@@ -60,7 +64,7 @@ def where(*, on_this_machine: bool) -> str:
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long a process has run, by its folder in /proc; None if it is gone or has none of the names."""
+    """How long a process has run, by its folder in /proc. None if it has ended or has none of the names."""
     try:
         if (process / "comm").read_text(encoding="utf-8").strip() not in names:
             return None
@@ -87,7 +91,7 @@ def quoting(
     problem: str = "the server says",
     hint: str = "",
 ) -> Iterator[None]:
-    """Turns an error of the server's into a PreflightError that quotes it."""
+    """Turns a server's error into a PreflightError that quotes it."""
     try:
         yield
     except errors as error:
@@ -102,7 +106,7 @@ def dropping_leftovers(
 
 
 def foreign(what: str, key: str = "target.dsn") -> PreflightError:
-    """The refusal of something that is not storagelab's."""
+    """Refuses something that is not storagelab's."""
     return PreflightError(
         f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
         key=key,

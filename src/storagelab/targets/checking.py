@@ -1,4 +1,4 @@
-"""Checks of a plan's cells that engines with servers share."""
+"""Checks of a plan's cells that all engines with servers share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from storagelab.targets.parts import tables_of
 
 # --- against memory --------------------------------------------------------------------------------------------------
 #
-# How a generated load's data compares with the memory that may hold it, for `plan` to say.
+# Notes for `plan`: how a load's data compares with the memory that may hold it.
 
 
 _GIB, _MIB = 2**30, 2**20
 
 
 class Memory(NamedTuple):
-    """What may hold data: the buffers, by the setting's name and size, and the machine's memory, both None where they
-    are not known. `cached`: the server reads and writes through the kernel's page cache."""
+    """What may hold data: the server's buffers (setting and size) and the machine's memory; None = unknown.
+    `cached`: the server reads and writes through the kernel's page cache.
+    """
 
     setting: str
     buffers_bytes: int | None
@@ -37,7 +38,7 @@ def here() -> int | None:
 
 
 def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
-    """How the data of `load` compares with the memory, or what is not known; a unit of it takes `unit_bytes`."""
+    """How the data of `load` compares with the memory, or what is unknown. One unit of the load takes `unit_bytes`."""
     buffers = memory.setting + (f" ({_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
     data = data_bytes(load, unit_bytes)
     if data is None:
@@ -63,7 +64,7 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
-    """What a generator's tables and indexes take; None where the user's own files make them."""
+    """The size of a generator's tables and indexes; None if the user's own files make them."""
     units = load.data.units
     return None if units is None else round(units * unit_bytes)
 
@@ -73,13 +74,14 @@ def _size(size_bytes: int) -> str:
 
 
 def by_how(configs: Sequence[Config]) -> tuple[list[Config], list[Config]]:
-    """The cells with private servers, and those with servers that already run."""
+    """The cells with private servers, and those with attached servers."""
     return [one for one in configs if not one.target.attached], [one for one in configs if one.target.attached]
 
 
 def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[Config], Path]) -> list[str]:
-    """Finds each cell's generator and its scripts; `programs` is the folder of a private server's programs. Describes the
-    generators; raises PreflightError for what is missing."""
+    """Finds each cell's generator and its scripts, and describes the generators. `programs` is the folder of a
+    private server's programs. Raises PreflightError for what is missing.
+    """
     return [
         tables_of(one)(one, site.prefix, None).check(site, None if one.target.attached else programs(one))
         for one in configs if one.generated

@@ -1,7 +1,8 @@
-"""Checks whether a run's elapsed time can be trusted: the server's clock measures it and can be set during a run.
+"""Checks whether a run's elapsed time can be trusted: the server's clock measures it, and somebody may set that
+clock.
 
-So the server is asked for its time before the gate opens and after the last loop has ended, and the difference is compared
-with a clock of this machine that nobody can set. An answer is uncertain by the time that the round trip takes.
+The server is asked for its time before the gate opens and after the last loop has ended. The difference is compared
+with a clock of this machine that nobody can set. Each answer is uncertain by the time of its round trip.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from storagelab.targets.steps import Loop
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
-"""The most that two honest clocks differ by: a time service steers each by half a thousandth at most."""
+"""The most that two honest clocks differ by: a time service changes the speed of each by half a thousandth at most."""
 _SUSPENDED_S = 0.1
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Keeps running while the machine is suspended, like a server's clock on this machine or another."""
+"""This clock keeps running while the machine is suspended, as a server's clock does."""
 
 
 class _Reading(NamedTuple):
-    """The server's clock, read between two readings of ours; `running_s` stands still while the machine is suspended."""
+    """The server's clock, read between two readings of ours. `running_s` stands still while the machine is
+    suspended.
+    """
 
     asked_s: float
     server_s: float
@@ -54,8 +57,10 @@ class Clocks:
         return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
 
     def checks(self, loops: Sequence[Loop]) -> list[Check]:
-        """The checks that the run fails. Raises RunFailed if, by the server's clock, it ended before it began. Without loops,
-        the server's clock measured nothing, and only this machine is checked."""
+        """The checks that the run fails. Raises RunFailed if it ended before it began by the server's clock.
+
+        Without loops, the server's clock measured nothing, so only this machine is checked.
+        """
         if not loops:
             return self._check_suspension()
         self._refuse_negative(loops)
@@ -69,7 +74,7 @@ class Clocks:
 
     @property
     def _step_s(self) -> float:
-        """By how much the server's clock was set forward between the two readings; below zero: back."""
+        """By how much the server's clock was set forward between the two readings; negative if it was set back."""
         return self._ended.server_s - self._begun.server_s - self._passed_s
 
     @property
@@ -84,7 +89,7 @@ class Clocks:
         if shortest_s < 0 or elapsed_s <= 0:
             how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
             raise RunFailed(
-                f"the server's clock was set back {how}: by it, work ended {abs(shortest_s):.2f} s before it began, "
+                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it began, "
                 f"while {self._passed_s:.2f} s passed by storagelab's own clock"
             )
 

@@ -1,4 +1,4 @@
-"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, loaded, measured, removed."""
+"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, load, measure, remove."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from storagelab.version import __version__
 
 
 class Watcher(Generic[C]):
-    """In order: `ready`; entered while all sessions wait at the gate, left when the last one is done; `counted`."""
+    """Watches one run. Call `ready` first. Enter it while all sessions wait at the gate, leave it when the last one
+    is done. Then call `counted`.
+    """
 
     seen: Seen
     _sampler: SessionSampler
@@ -43,7 +45,7 @@ class Watcher(Generic[C]):
         self._system, self._server, self._sessions = system, server, sessions
 
     def ready(self) -> None:
-        """Finds the drives, before sessions gather."""
+        """Finds the drives, before the sessions gather at the gate."""
         self._process = self._server.reach.process(self._server.own)
         self._devices = DeviceCounters(self._server.volumes(), process=self._process or "self")
         self.clocks = Clocks(lambda: self._system.time_s(self._server.own))
@@ -75,22 +77,22 @@ class Watcher(Generic[C]):
             self._machine.end()
 
     def look(self) -> int:
-        """The work done so far; to be called now and then."""
+        """Reads the work done so far; to be called now and then."""
         self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
 
     def counted(self) -> Counters:
-        """The server's counters; its sessions' are known to it."""
+        """The server's counters. Each session must have reported its own to the server by then."""
         return self._passed()
 
     def of_machine(self, elapsed_s: float, *, with_checkpoint: bool) -> tuple[Counters, list[Check]]:
-        """This machine's counters and checks, if they say something about the run."""
+        """The counters and checks of this machine, if the server runs here."""
         if not self._system.counts_this_machine:
             return {}, []
         return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
-        """What the volumes take, if it is to be measured at this moment; a check that fails where it can't be."""
+        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check where it can't be measured."""
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []
@@ -149,7 +151,9 @@ class Composed(Generic[C]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raises RunFailed if something could not be removed, unless an error is already under way: then the log tells it."""
+        """Raises RunFailed if something could not be removed. If another error is under way, the failure goes to the
+        log instead.
+        """
         with uninterrupted():
             try:
                 self.server.close()
@@ -172,7 +176,9 @@ class Composed(Generic[C]):
             self.system.close(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
-        """As a session of the load sees it: on an attached server only those have the settings asked for."""
+        """The environment as a session of the load sees it: on an attached server, only those sessions have the
+        settings asked for.
+        """
         system, server, here = self.system, self.server, host.describe_host()
         process = server.reach.process(server.own) or "self"
         volumes = {name: host.describe_volume(path, process=process) for name, path in server.volumes().items()}
@@ -234,7 +240,9 @@ class Composed(Generic[C]):
         progress(work)
 
     def _checkpoint(self) -> float | None:
-        """Seconds to write out the table after the load; None if the login lacks the right to ask for it."""
+        """How many seconds the server takes to write out the table after the load; None if the login may not ask for
+        it.
+        """
         if not self.server.reach.may_write_out:
             return None
         began = time.perf_counter()
@@ -253,7 +261,7 @@ class Composed(Generic[C]):
         )  # fmt: skip
 
     def _layout_checks(self) -> list[Check]:
-        """Checks what the server really made, and where."""
+        """Checks which files the server really made, and where."""
         own, layout, server = self.server.own, self.system.layout, self.server
         return [
             *layout.read_back(own), *self.system.check_remote_volumes(own), *server.reach.check_log_place(own),

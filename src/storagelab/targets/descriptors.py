@@ -1,8 +1,8 @@
-"""Files and folders where another user may have put something: opened, written, read and removed by their descriptors.
+"""Opens, writes, reads and removes files by their descriptors, in folders where another user may have put something.
 
-A server's folders belong to a user without root's rights, and a spec's SQL can have the server put links, pipes and forged
-files there. A descriptor stays with what was checked, while a path may lead to something else a moment later. So each step
-of a way is opened in the folder before it, never through a link, and the checks ask the descriptor.
+A server's folders belong to a user without root's rights, and a spec's SQL can make the server put links, pipes and
+forged files there. A path may lead elsewhere a moment after it was checked; a descriptor can't. So each folder of a
+path is opened within the one above it, never through a link, and the checks use the descriptor.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""A pipe that nobody reads or writes must not hold storagelab up."""
+"""Opening a pipe that nobody reads or writes must not block storagelab."""
 _DEEPEST = 64
-"""Folders below this depth are moved up before they are emptied: each level keeps a descriptor open."""
+"""Folders below this depth are moved up before they are emptied, since each level keeps a descriptor open."""
 
 
 @contextlib.contextmanager
@@ -35,8 +35,9 @@ def folder(path: str | Path, within: int | None = None) -> Iterator[int]:
 
 
 def open_file(name: str, within: int, flags: int = os.O_RDONLY) -> int:
-    """The descriptor of a plain file of a folder. Raises OSError unless it has one name only and belongs to the folder's
-    owner or to this user."""
+    """The descriptor of a plain file in a folder. Raises OSError unless the file has only one name and belongs to
+    the folder's owner or to this user.
+    """
     with _full_name(name, within):
         try:
             opened = os.open(name, flags | _FILE, 0o644, dir_fd=within)
@@ -56,13 +57,13 @@ def _not_plain(name: str) -> OSError:
 
 
 def read(name: str, within: int, most_bytes: int = -1) -> bytes:
-    """The content of such a file, or its beginning. Raises OSError."""
+    """The content of such a file, or its first `most_bytes`. Raises OSError."""
     with open(open_file(name, within), "rb") as file:
         return file.read(most_bytes)
 
 
 def read_file(path: Path, most_bytes: int = -1) -> bytes:
-    """The same by its path; the folders above its own are trusted."""
+    """The content of such a file by its path; the folders above its own are trusted. Raises OSError."""
     with folder(path.parent) as above:
         return read(path.name, above, most_bytes)
 
@@ -76,7 +77,7 @@ def write(name: str, within: int, content: bytes) -> None:
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[BinaryIO]:
-    """Such a file by its path, opened to be added to, and made if there is none. Raises OSError."""
+    """Open such a file by its path to append to it; make it if there is none. Raises OSError."""
     with folder(path.parent) as above:
         opened = open_file(path.name, above, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with open(opened, "ab") as file:
@@ -84,7 +85,7 @@ def appending(path: Path) -> Iterator[BinaryIO]:
 
 
 def content_of(top: int) -> Iterator[os.stat_result]:
-    """The facts of everything below a folder but folders; what can't be looked at is left out."""
+    """The status of every file below a folder, but not of folders; what can't be read is left out."""
     for _, folders, names, within in os.fwalk(".", dir_fd=top):
         for name in (*folders, *names):
             with contextlib.suppress(OSError):  # a server that still runs removes its own files
@@ -97,8 +98,9 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 
 def remove(name: str, within: int) -> None:
-    """Remove whatever has this name in a folder, with all that is in it; what links lead to stays. Raises OSError at the end
-    if some of it could not be removed."""
+    """Remove whatever has this name in a folder, with everything inside; the targets of links stay. Raises OSError
+    at the end if some of it could not be removed.
+    """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
         try:
             os.unlink(name, dir_fd=within)
@@ -109,13 +111,13 @@ def remove(name: str, within: int) -> None:
 
 
 def empty(top: int, but: Collection[str] = ()) -> None:
-    """Remove everything in a folder except what has one of the names `but`. Raises as `remove` does."""
+    """Remove everything in a folder except the names in `but`. Raises as `remove` does."""
     while _empty(top, top, but, 0):
         pass
 
 
 def _empty(within: int, top: int, but: Collection[str], depth: int) -> bool:
-    """True if something was moved up to the folder `top`, which then has to be emptied once more."""
+    """True if something was moved up to the folder `top`, which must then be emptied once more."""
     again, problem = False, None
     for name in os.listdir(within):
         try:
@@ -147,7 +149,7 @@ def _remove(name: str, within: int, top: int, depth: int) -> bool:
 
 @contextlib.contextmanager
 def _full_name(path: str | Path, within: int | None) -> Iterator[None]:
-    """Errors name the whole path, not only the name in a folder."""
+    """Makes errors name the whole path, not only the name in a folder."""
     try:
         yield
     except OSError as error:

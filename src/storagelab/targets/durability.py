@@ -1,6 +1,6 @@
 """What is known of engines without their drivers, above all what survives a crash.
 
-Engines may be compared only if the same survives, and a plan states it.
+Engines can be compared only if the same survives on each, and a plan says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storagelab.targets.wait_events import Known
 
 # --- known -----------------------------------------------------------------------------------------------------------
 #
-# What is known of engines without their drivers, for those who read what runs left behind.
+# What is known of engines without their drivers, for code that reads stored runs.
 
 
 def _known(folder: str) -> Known:
@@ -45,7 +45,7 @@ def judged(environment: Mapping[str, object]) -> Durability | None:
 def compared(
     plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a plan that compares engines promises, one line each, and a warning where the promises differ."""
+    """What each compared engine promises, one line each, and a warning where the promises differ."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
     # A server that already runs has to be asked, so each target is asked only once.

@@ -1,5 +1,6 @@
-"""The interface to an engine, found in the module `engine` of its folder; and what is asked of all engines: checks of a plan,
-and the removal of what killed runs left."""
+"""The interface to an engine, found in the module `engine` of its folder; and what all engines do together: check a
+plan, and remove what killed runs left.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ from storagelab.targets.steps import places_of
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
 #
-# Blocks of independent runs, and the reason given for runs of a block that lost its drives.
+# Blocks of independent runs, and the reason stored for runs of a block that lost its drives.
 
 
 class Independent:
-    """A block of independent runs: each has a server or a schema of its own."""
+    """A block of independent runs: each has its own server or schema."""
 
     def __init__(self, block: PlannedBlock, site: Site) -> None:
         self._block, self._site = block, site
@@ -60,8 +61,9 @@ def independent(block: PlannedBlock, site: Site, _state: State) -> Iterator[Bloc
 
 
 class Engine(NamedTuple):
-    """`check` looks at the engine's own cells of a plan. An engine with independent runs says how to `open` one run's target;
-    any other opens whole blocks. The rest is for engines with servers."""
+    """`check` looks at the engine's own cells of a plan. An engine with independent runs has `open` for the target
+    of one run; any other engine opens whole blocks. The rest is for engines with servers.
+    """
 
     check: Callable[[Plan, Site], Preflight]
     open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
@@ -71,19 +73,19 @@ class Engine(NamedTuple):
     stop_orphan: Callable[[Path], bool] = lambda _: False
     """Stops the server that still runs on a data folder; true if there was one."""
     drop_leftovers: Callable[[Config, Site], list[str]] = lambda *_: []
-    """Drops what is left on a cell's running server; says what was dropped."""
+    """Drops what is left on the server that a cell attaches to; returns what was dropped."""
     abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
     """What survives a crash of the server or of its machine."""
     probe: Callable[[], Any] = lambda: None
     """Lists what is on a server, for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """What a setting of this name and value makes the server do besides keeping a database; None = nothing."""
+    """What a setting with this name and value makes the server do besides keeping a database; None = nothing."""
 
 
 @cache
 def engine_in(folder: str) -> Engine:
-    """The engine whose folder has this name, as `model.engines` says."""
+    """The engine in the folder of this name; `model.engines` lists the names."""
     found: Engine = import_module(f"storagelab.targets.{folder}.engine").ENGINE
     return found
 
@@ -93,12 +95,12 @@ def engine_of(config: Config) -> Engine:
 
 
 def every_engine() -> tuple[Engine, ...]:
-    """The engines, once for each folder."""
+    """The engines, one for each folder."""
     return tuple(dict.fromkeys(engine_in(kind.folder) for kind in KINDS_OF_ENGINE))
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
-    """Each engine of the plan with its own part of the plan."""
+    """Each engine of the plan, with its own cells."""
     for kind in dict.fromkeys(cell.config.kind for cell in plan.cells):
         cells = {cell.cell_id: cell for cell in plan.cells if cell.config.kind == kind}
         runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
@@ -106,13 +108,14 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
 
 
 def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
-    """All engines' checks of their own cells together. Raises PreflightError for the first that fails."""
+    """The results of all engines' checks of their own cells. Raises PreflightError for the first that fails."""
     kinds_there = {cell.config.kind for cell in plan.cells}
-    # Raw I/O is one test wherever it runs, so its tables may stand side by side; blocks keep the two apart.
+    # Raw I/O is the same test everywhere, so its tables may stand side by side; blocks keep real and simulated runs
+    # apart.
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    from storagelab.targets.raw import beside  # it stands on what this module offers
+    from storagelab.targets.raw import beside  # its results are based on what this module provides
 
     beside.check(plan, site)
     beyond = privileged_settings(plan, lambda config: engine_of(config).privilege)
@@ -135,7 +138,7 @@ def kinds(plan: Plan, site: Site) -> Iterator[Kind]:
 
 
 def _most_needed(needs: list[VolumeNeed]) -> tuple[VolumeNeed, ...]:
-    """Each volume once: cells run one after the other, so the hungriest cell of any engine counts."""
+    """Each volume once, with the most that any cell needs: cells run one after the other."""
     hungriest: dict[tuple[str, str], VolumeNeed] = {}
     for need in needs:
         known = hungriest.get((need.name, need.path))
@@ -155,8 +158,9 @@ def _stop_orphan(data_folder: Path) -> bool:
 
 
 def sweep_temporary() -> list[str]:
-    """End the programs that killed runs of any experiment left, and remove what is theirs in the temporary folder; says what
-    was done."""
+    """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
+    Returns what was done.
+    """
     removed = marks.end_left_behind()
     for owned in temporary.left_behind():
         stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
@@ -167,10 +171,10 @@ def sweep_temporary() -> list[str]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove servers still running, folders, and objects on attached servers; says what was removed.
+    """Remove servers that still run, folders, and objects on attached servers. Returns what was removed.
 
-    A folder's name tells only the experiment, so every engine is asked whether a server of its own runs in it.
-    Raises PreflightError if that fails, or if something of such a name is not storagelab's.
+    A folder's name tells only the experiment, so every engine is asked whether its server runs there. Raises
+    PreflightError if that fails, or if something has such a name and is not storagelab's.
     """
     removed = []
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():

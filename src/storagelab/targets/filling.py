@@ -1,7 +1,7 @@
-"""Which volume was filled by a set-up that ran out of disk space, for a message that names it.
+"""Finds the volume that was full when a set-up ran out of disk space, for a message that names it.
 
-Servers report a full disk in many ways, and seldom say which disk. By then, what they had written is often removed, and its
-space free again. So free space is watched during a set-up.
+Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed what they had
+written, so the space is free again. So storagelab watches the free space during a set-up.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FULL = re.compile(
     r"\b(?:error|errno|Errcode):? 28\b"
 )
 _FILE = re.compile(r'"([^"\n]+/[^"\n]+)"')
-"""A file in a server's words."""
+"""Matches a file in a server's message."""
 
 
 class Filling:
-    """Watches the free space of `volumes`, by their names in the spec, from its beginning to its end."""
+    """Watches the free space of `volumes`, by their names in the spec, while the context lasts."""
 
     def __init__(self, volumes: Mapping[str, Path]) -> None:
         self._volumes = dict(volumes)
@@ -55,12 +55,13 @@ class Filling:
             for name, path in self._volumes.items():
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
-                except (PreflightError, OSError):  # the volume is gone, which the set-up finds out, too
+                except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure in words that name the volume, if the `words` or the server's log report a full disk. (Other
-        words then follow from that: a lost connection, a damaged index.) `data_folder` is where names of files begin."""
+        """The failure in words that name the volume, if `words` or the server's log report a full disk. (A lost
+        connection or a damaged index may follow from it and hide it.) Names of files are relative to `data_folder`.
+        """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:
             return None
@@ -74,12 +75,12 @@ class Filling:
         if found is None or data_folder is None:
             return None
         file = (data_folder / found[1]).resolve()
-        # The deepest: a volume may be mounted within another one's folder.
+        # Take the deepest: a volume may be mounted within another volume's folder.
         holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
         return max(holding, key=lambda name: len(str(self._volumes[name])), default=None)
 
     def _described(self, full: str | None) -> str:
-        """A volume's name, place and size; other volumes on its file system have their share in it."""
+        """A volume's name, place and size, with the other volumes on its file system, which share its space."""
         if full is None:
             return "a disk of the server's machine"
         path, device = self._volumes[full], os.stat(self._volumes[full]).st_dev

@@ -1,4 +1,4 @@
-"""storagelab's own folders on the user's volumes: makes, recognises and removes them, and touches nothing else."""
+"""Makes, recognises and removes storagelab's own folders on the user's volumes, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _LONGEST_MARKER_BYTES = 4096
 
 
 class Site(Frozen):
-    """The place of one experiment on this machine.
+    """One experiment's place on this machine.
 
-    `identity` distinguishes two experiments of the same name that keep their results in different folders. Relative volume
-    paths start at `spec_folder`.
+    `identity` distinguishes experiments that have the same name and keep their results in different folders. Relative
+    volume paths start at `spec_folder`.
     """
 
     experiment: str
     identity: str
     spec_folder: Path
     texts: dict[str, str] | None = None
-    """The user's own profiles of drives by their names in the spec, on a machine that does not have the spec's folder."""
+    """The user's own drive profiles, by their names in the spec, for a machine that lacks the spec's folder."""
 
     @property
     def profiles(self) -> Shelf:
@@ -49,7 +49,9 @@ class Site(Frozen):
         return f"storagelab_{self.identity}"
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
-        """The volumes' own folders, absolute; simulated drives have none, and remote volumes have none on this machine."""
+        """The absolute paths of the volumes' own folders. Simulated drives have none, and remote volumes have none
+        on this machine.
+        """
         return {
             name: self.place(volume.path, f"volumes.{name}.path")
             for name, volume in config.volumes.items()
@@ -57,11 +59,11 @@ class Site(Frozen):
         }
 
     def place(self, path: str, key: str) -> Path:
-        """A path of the spec, absolute. Raises PreflightError for the home of a user who does not exist."""
+        """The absolute form of a path in the spec. Raises PreflightError for the home of a user who does not exist."""
         try:
             place = (self.spec_folder / Path(path).expanduser()).resolve()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-                place.stat()  # raises for a name that is too long for a folder
+                place.stat()  # a name that is too long for a folder
         except (RuntimeError, OSError) as error:
             problem = f"{shown(path)}: {getattr(error, 'strerror', None) or error}"
             raise PreflightError(problem, key=key, hint="write the folder's whole path") from error
@@ -69,8 +71,9 @@ class Site(Frozen):
 
 
 class Folders:
-    """One folder on each volume, named after the experiment, with a marker inside that says whose it is. Those that are not
-    for runs have their `purpose` in their names."""
+    """One folder on each volume, named after the experiment. A marker inside says whose it is. Folders that are not
+    for runs have their `purpose` in their names.
+    """
 
     def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
         self.site = site
@@ -81,7 +84,7 @@ class Folders:
         return self._folders[volume]
 
     def inside(self, name: str) -> dict[str, Path]:
-        """A folder of this name in each, by the volume's name."""
+        """The folder of this name inside each, by the volume's name."""
         return {volume: folder / name for volume, folder in self._folders.items()}
 
     @property
@@ -90,20 +93,22 @@ class Folders:
 
     @contextlib.contextmanager
     def held(self, folder: Path) -> Iterator[int]:
-        """The descriptor of one of them. Raises OSError unless this experiment made it: others may have put a folder or a
-        link there."""
+        """The descriptor of one of the folders. Raises OSError unless this experiment made it: others may have put a
+        folder or a link there.
+        """
         with descriptors.folder(folder) as opened:
             if not _is_ours(opened, self.site):
                 raise FileExistsError(errno.EEXIST, "this experiment did not make it", str(folder))
             yield opened
 
     def content(self, folder: int) -> list[str]:
-        """The names of what was put into one of them that is held."""
+        """The names of what lies in a folder opened with `held`."""
         return sorted(name for name in os.listdir(folder) if name != _MARKER)
 
     def make(self, *, again: bool = False) -> None:
-        """Raises RunFailed if a folder can't be made; two volumes with one path share their folder. `again`: some may be
-        there already. What a failed run before could not remove is removed now, or its cause is named."""
+        """Make the folders; two volumes with one path share one. `again`: some may exist already. First removes what
+        an earlier failed run could not remove. Raises RunFailed, with the cause, if a folder can't be made.
+        """
         if not again:
             self._remove_what_is_left()
         for folder in set(self._folders.values()):
@@ -111,7 +116,7 @@ class Folders:
                 with contextlib.suppress(*([FileExistsError] if again else [])):
                     folder.mkdir(mode=0o700)
                 with self.held(folder) as made:
-                    os.fchmod(made, 0o711)  # whatever the umask: a server without root's rights passes through it
+                    os.fchmod(made, 0o711)  # despite the umask: a server without root's rights passes through it
                     marker = {
                         "experiment": self.site.experiment,
                         "identity": self.site.identity,
@@ -130,9 +135,9 @@ class Folders:
             raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
-        """Folders that an earlier run of this experiment left behind (it was killed).
+        """The folders that an earlier, killed run of this experiment left behind.
 
-        Raises PreflightError when something of that name is not storagelab's.
+        Raises PreflightError if something has such a name and is not storagelab's.
         """
         found = []
         for folder in sorted(set(self._folders.values())):
@@ -166,7 +171,7 @@ class Folders:
                     if _is_ours(opened, self.site):
                         _remove_patiently(folder, opened)
             except (FileNotFoundError, NotADirectoryError):
-                pass  # there is none; a link of another user's is not ours to remove
+                pass  # there is none; a link that another user made is not ours to remove
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
@@ -174,7 +179,7 @@ class Folders:
 
 
 def _remove_patiently(folder: Path, opened: int) -> None:
-    """Removes a folder, trying for a while: a program that was just stopped may still write its last file."""
+    """Removes a folder, and tries again for a while: a program that was just stopped may still write its last file."""
     deadline = math.inf
     while True:
         try:
@@ -183,7 +188,7 @@ def _remove_patiently(folder: Path, opened: int) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
                 raise
-        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # a first try may take long, of many files
+        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # many files: the first try may take long
         time.sleep(0.05)
 
 
@@ -197,7 +202,7 @@ def _remove(folder: Path, opened: int) -> None:
 def _is_ours(folder: int, site: Site) -> bool:
     """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted.
 
-    Another user's doesn't count, whatever its marker says, except the volume's owner's, who may do there what he likes.
+    A folder of another user does not count, whatever its marker says, unless it belongs to the volume's owner.
     """
     if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
         return False
@@ -212,7 +217,7 @@ def _is_ours(folder: int, site: Site) -> bool:
 
 
 def experiments_on(volume: Path) -> list[str]:
-    """The experiments that have folders on a volume now, as far as this user may see them."""
+    """The experiments that have folders on a volume now, as far as this user can see them."""
     found = set()
     for place in volume.glob("storagelab-*") if volume.is_dir() else ():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:

@@ -1,4 +1,5 @@
-"""Hides whatever tells how to reach a server: a password may stand anywhere in a DSN, even where none belongs.
+"""Hides everything that could reveal how to reach a server: a password may stand anywhere in a DSN, even in a
+wrong place.
 
     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
@@ -27,7 +28,7 @@ _PLAIN_URI = re.compile(
 _SETTING = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)\s*")
 _SHOWN_OPTIONS = ("application_name", "client_encoding", "connect_timeout", "dbname", "encrypt", "instance", "options",
                   "ssl", "ssl_ca", "sslmode", "target_session_attrs", "unix_socket")  # fmt: skip
-# The drivers' own words. One of them in quotes, or beside a character of a DSN's syntax, was given by the user.
+# Words of the drivers' own messages. A word in quotes, or next to a character of a DSN's syntax, came from the user.
 _DRIVERS_WORDS = frozenset({
     "access", "adaptive", "address", "authentication", "available", "connect", "connection", "could", "database",
     "denied", "does", "error", "exist", "failed", "fatal", "file", "from", "host", "known", "login", "lost",
@@ -40,7 +41,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words` without any piece, of four characters or more, of the text that tells how to reach the server."""
+    """`words` without any part of the DSN that has four or more characters."""
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -67,19 +68,19 @@ def _is_place(name: str, value: str) -> bool:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The forms of a text in messages: as written, as decoded, and as Python would quote it."""
+    """The forms that a text may take in messages: as written, as decoded, and as Python quotes it."""
     for form in dict.fromkeys([secret, unquote(secret), secret.replace("\\", "")]):
         yield form
         yield repr(form)[1:-1]
 
 
 def _small(text: str) -> str:
-    """The text in lower case, as drivers write hosts, and of the same length."""
+    """The text in lower case, as drivers write hosts, with its length unchanged."""
     return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
 
 def _without(words: str, secrets: Iterable[str]) -> str:
-    """Hides what is part of a secret, unless it lies within a word of the driver's own."""
+    """Hides each part of a secret, unless it lies within one of the driver's own words."""
     small, length = _small(words), _SHORTEST_PIECE
     pieces = {secret[i : i + length] for secret in secrets for i in range(len(secret) - length + 1)}
     found = list[tuple[int, int]]()
@@ -94,7 +95,7 @@ def _without(words: str, secrets: Iterable[str]) -> str:
 
 
 def _drivers_words(small: str) -> list[tuple[int, int]]:
-    """The parts of a message that the driver would use whatever the DSN."""
+    """The parts of a message that the driver would write for any DSN."""
     return [
         (begin, end) for begin, end in (found.span() for found in _WORD.finditer(small))
         if small[begin:end] in _DRIVERS_WORDS

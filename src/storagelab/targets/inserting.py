@@ -1,4 +1,4 @@
-"""The sessions of a load that inserts rows, each in a loop inside the server."""
+"""The sessions of a load that inserts rows. Each runs a loop inside the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _add(self) -> None:
-        """Open one more."""
+        """Opens one more session."""
 
     def open(self) -> None:
         """Opens all connections. Raises RunFailed with the server's words if that fails."""
@@ -83,7 +83,7 @@ class Worker(Generic[C]):
 
 
 class ThreadedSessions(InsertingSessions[C]):
-    """An engine's sessions, where a call on a connection returns only when its loop is done."""
+    """An engine's sessions, for drivers whose calls return only when the loop is done."""
 
     close_timeout_s: ClassVar[float]
 
@@ -109,22 +109,22 @@ class ThreadedSessions(InsertingSessions[C]):
 
     @abstractmethod
     def _loop(self, connection: C, number: int) -> Loop:
-        """The call of one worker, by its number from 1, to its end."""
+        """Runs the loop of one worker, by its number from 1, to its end."""
 
     @abstractmethod
     def _failed(self, error: Exception) -> str:
-        """Why a connection failed, or that it was lost."""
+        """Why a connection failed; it may have been lost."""
 
     @abstractmethod
     def _stop(self, working: Sequence[C]) -> None:
-        """End on the server what still runs there."""
+        """Ends what still runs there, on the server."""
 
     @abstractmethod
     def _disconnect(self, connection: C) -> None:
         """Never raises."""
 
     def gather(self) -> None:
-        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        """Close the gate, start every connection's loop, and return once all of them wait at the gate."""
         self._close_gate()
         for number, worker in enumerate(self._workers, start=1):
             worker.call(partial(self._loop, number=number))
@@ -153,7 +153,7 @@ class ThreadedSessions(InsertingSessions[C]):
         return [worker.loop for worker in self._workers if worker.loop is not None]
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
+        """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
         workers, self._workers = self._workers, []
         if working := [worker.connection for worker in workers if worker.working]:
             with contextlib.suppress(Exception):
@@ -172,12 +172,12 @@ def _reads_made(loops: Sequence[Loop]) -> Counters:
 
 
 def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
-    """Checks that the mixed workload made its reads, each of an existing row."""
+    """Checks that the mixed workload made its reads, and that each found a row."""
     if not workload.with_reads:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # The reads due are added up row by row, so a connection may be one read short of its share, or one ahead.
+    # The reads due are summed row by row, so a connection may make one read more or less than its share.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(

@@ -1,7 +1,7 @@
 """Locks the volumes of a campaign: two campaigns that use one volume at the same time disturb each other.
 
-The lock is the kernel's, on the volume's folder or device itself. It leaves nothing behind, and ends with the process that
-holds it, however that ends. A volume that can't be locked, such as a folder of a network file system, is used without.
+The kernel locks the volume's folder or device itself. The lock leaves nothing behind and ends with its process, however
+that ends. A volume that can't be locked, such as a folder of a network file system, is used without a lock.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from storagelab.model.plan import Plan
 from storagelab.targets.folders import Site, experiments_on
 
 _PATIENCE_S = 1.0
-"""A storagelab that was just killed may hold its locks for a moment; so may the system's own look at a device."""
+"""A storagelab that was just killed may hold its locks for a moment; the system, too, may look at a device briefly."""
 
 
 @contextlib.contextmanager
 def volumes_locked(plan: Plan, site: Site) -> Iterator[None]:
-    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError that names the volume and who
-    uses it.
+    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError that names the
+    volume and who uses it.
 
-    Two volumes of the plan that share a folder share its lock. Programs that are started do not inherit it.
+    Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
     """
     with contextlib.ExitStack() as locks:
         held = set[tuple[int, int]]()
         for path, key in sorted(_places(plan, site).items()):
-            with contextlib.suppress(OSError):  # it may be written to and not be read; or it is gone, as a run will say
+            with contextlib.suppress(OSError):  # not readable; or it is gone, and a run will say so
                 opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 locks.callback(os.close, opened)
                 facts = os.fstat(opened)
@@ -55,7 +55,7 @@ def _places(plan: Plan, site: Site) -> dict[Path, str]:
 
 
 def _lock(opened: int, path: Path, key: str) -> None:
-    """Raises OSError if that is impossible here."""
+    """Raises OSError if the file can't be locked."""
     if until(partial(_is_locked, opened), _PATIENCE_S):
         return
     names, holders = experiments_on(path), _holders(os.fstat(opened))
@@ -75,7 +75,7 @@ def _is_locked(opened: int) -> bool:
 
 
 def _holders(facts: os.stat_result) -> list[int]:
-    """The processes that hold a lock on this file, as far as this machine's kernel tells."""
+    """The processes that hold a lock on this file, as far as the kernel shows them."""
     with contextlib.suppress(OSError):
         wanted = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
         lines = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]

@@ -1,7 +1,8 @@
-"""Finds every program that one of ours has started, wherever it went: each inherits a mark in its environment.
+"""Finds all programs that one of our programs has started: each inherits a mark in its environment.
 
-A spec's SQL may start a program that leaves its session and its parent (`setsid -f`). It outlives the server that started it,
-and is no child of ours. The mark names the storagelab that gave it, so that a later one finds what a killed one has left.
+A spec's SQL may start a program that leaves its session and its parent (`setsid -f`). Such a program outlives the
+server that started it, and is no child of ours. The mark names the storagelab that set it, so that a later storagelab
+finds what a killed one left.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Marked(NamedTuple):
 
 
 def new() -> str:
-    """A mark for one program and all that it starts."""
+    """A mark for one program and everything that it starts."""
     return f"{temporary.own_name()}/{secrets.token_hex(8)}"
 
 
@@ -42,13 +43,13 @@ def end(mark: str) -> None:
 
 
 def end_left_behind() -> list[str]:
-    """Kill what runs with the mark of a storagelab that is gone; says what."""
+    """Kill what has the mark of a storagelab that has ended; returns what was killed."""
     ended = _end(lambda found: temporary.is_nobodys(found.partition("/")[0]))
     return [f"stopped the program {one.name} (process {one.pid}), left running by a killed run" for one in ended]
 
 
 def _end(is_meant: Callable[[str], bool]) -> list[_Marked]:
-    """Kills until none is left, as a program may start another meanwhile. Gives up after a while."""
+    """Kills until none is left, since a program may start another meanwhile. Gives up after a while."""
     ended: dict[int, _Marked] = {}
 
     def none_is_left() -> bool:
@@ -64,7 +65,9 @@ def _end(is_meant: Callable[[str], bool]) -> list[_Marked]:
 
 
 def _running() -> Iterator[_Marked]:
-    """Every process with a mark that runs as this user or as a server does; one that has ended has no environment."""
+    """Every process with a mark that runs as this user or as a server's user. A process that has ended has no
+    environment.
+    """
     owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
     for number in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with contextlib.suppress(OSError):
@@ -83,7 +86,7 @@ def _mark_in(environment: bytes) -> str | None:
 
 
 def _environment_of(number: str) -> bytes:
-    """Raises OSError. In a container, root may not look at another user's process, but that user may."""
+    """Raises OSError. In a container, root may not read another user's process, but that user may."""
     file = f"/proc/{number}/environ"
     try:
         return _content_of(file)
@@ -107,7 +110,7 @@ def _servers_owner() -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _eyes_of(owner: tuple[int, int]) -> Iterator[None]:
-    """This thread looks at files as another user."""
+    """Lets this thread read files as another user."""
     own = os.geteuid(), os.getegid()
     if sys.platform != "linux":
         yield

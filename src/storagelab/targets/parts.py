@@ -1,7 +1,7 @@
-"""What a run is composed of, and what only a database system itself knows.
+"""The parts of a run, and what only a database system itself knows.
 
-A run is a server, sessions of a load, and a watcher, and `composed` puts them together in order. `System` is what each
-engine adds, `Reach` how sessions and client programs get to one server, private or attached.
+A run has a server, the sessions of a load, and a watcher; `composed` puts them together. `System` is what each engine
+adds. `Reach` is how sessions and client programs get to one server, private or attached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, Done, Loop
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
-"""Errors that fail a run, in addition to the driver's own."""
+"""Errors that fail a run, in addition to the driver's."""
 C = TypeVar("C")
 """A connection of the engine's driver."""
 Columns = Callable[[], Mapping[str, float]]
@@ -43,10 +43,10 @@ class Reach(ABC, Generic[C]):
 
     @abstractmethod
     def connect_worker(self) -> C:
-        """A session of the load, with the settings that the spec asks for."""
+        """Opens a session of the load, with the settings that the spec asks for."""
 
     def process(self, own: C) -> int | None:  # noqa: ARG002 - not every server tells
-        """The server's process, the parent of all its others, where this machine's kernel can be asked."""
+        """The server's process, the parent of its other processes, if this machine's kernel can be asked about it."""
         return None
 
     @property
@@ -63,17 +63,19 @@ class Reach(ABC, Generic[C]):
 
 
 class Sessions(ABC, Generic[C]):
-    """The sessions of a load in one run. In order: `open`, `gather`, `release`, `wait`, `settle`, `done`; and `close`."""
+    """The sessions of a load in one run. Call in order: `open`, `gather`, `release`, `wait`, `settle`, `done`,
+    `close`.
+    """
 
     @property
     @abstractmethod
     def first(self) -> C:
-        """A session with the settings of the load's."""
+        """A session that has the load's settings."""
 
     @property
     @abstractmethod
     def ids(self) -> list[int]:
-        """The server's ids of the sessions: process ids, or numbers of its own."""
+        """The server's ids of the sessions: process ids, or the server's own numbers."""
 
     @abstractmethod
     def open(self) -> None: ...
@@ -84,22 +86,22 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def release(self) -> None:
-        """From now on, what they do counts."""
+        """Open the gate: from now on, work counts."""
 
     @abstractmethod
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait for the end; call `on_poll` a few times a second."""
+        """Wait for the end, and call `on_poll` a few times a second."""
 
     def settle(self) -> None:
         """Make each session's counters known to the server."""
 
     def so_far(self, reported: int) -> int:
-        """The work done so far; `reported` is what the sessions have told the sampler."""
+        """The work done so far. `reported` is what the sessions have reported to the sampler."""
         return reported
 
     @abstractmethod
     def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
-        """What they did. Raises RunFailed if that is not what they should have done."""
+        """What the sessions did. Raises RunFailed if they did something else than they should."""
 
     @abstractmethod
     def close(self) -> None:
@@ -107,12 +109,12 @@ class Sessions(ABC, Generic[C]):
 
 
 class Table(Protocol[C]):
-    """The tables of one cell's load, as its engine makes them on the layout."""
+    """The tables of one cell's load, made by its engine on the layout."""
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
 
     def make(self, own: C, reach: Any) -> None:
-        """Make the data files and the tables, and fill those that a run finds full."""
+        """Make the data files and the tables, and fill the tables that are to be full when a run begins."""
 
     def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
 
@@ -126,26 +128,26 @@ class Table(Protocol[C]):
 
 
 def tables_of(config: Config) -> Any:
-    """The class that makes the tables of the cell's load: each engine has a module for each load."""
+    """The class that makes the tables of the cell's load. Each engine has one module for each load."""
     return import_module(f"storagelab.targets.{config.kind.folder}.loads.{config.database_load.module}").Tables
 
 
 class System(ABC, Generic[C]):
-    """What one database system alone knows of a cell's run."""
+    """What only one database system knows of a cell's run."""
 
     name: ClassVar[str]
     starter: ClassVar[Starter[Any]]
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
     """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
     counts_this_machine: ClassVar[bool] = True
-    """Do this machine's drives and CPUs say something about a run?"""
+    """Whether this machine's drives and CPUs say something about a run."""
     mounts_from: ClassVar[str]
     """Where the server reports its file systems."""
     log_tells_of_sessions: ClassVar[bool]
-    """Does the server's log say why a session was lost, even if the server lives on?"""
+    """Whether the server's log says why a session was lost, even if the server lives on."""
     layout: Table[C]
     facts: Any = None
-    """Facts about the attached server, once it has been asked."""
+    """Facts about the attached server; empty until it has been asked."""
 
     def __init__(self, config: Config, site: Site) -> None:
         self.config, self.site = config, site
@@ -155,7 +157,9 @@ class System(ABC, Generic[C]):
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:  # noqa: ARG002
-        """How to get to a private server, if the engine has any; `expected` are the settings as its own parser reads them."""
+        """How to get to a private server, if the engine has any. `expected` holds the settings as the server's own
+        parser reads them.
+        """
         raise RunFailed(f"storagelab starts no {self.name}")
 
     @abstractmethod
@@ -164,11 +168,13 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def meet(self) -> None:
-        """Ask the attached server for its facts, drop what an earlier run left on it, and make what the run needs first."""
+        """Ask the attached server for its facts, drop what an earlier run left there, and make what the run needs
+        first.
+        """
 
     @abstractmethod
     def drop(self) -> None:
-        """Drop what was made on the attached server. Uses a connection of its own, since the run's may be lost."""
+        """Drop what was made on the attached server, over a connection of its own: the run's connection may be lost."""
 
     @abstractmethod
     def close(self, connection: C) -> None: ...
@@ -177,10 +183,10 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def said(self, error: BaseException) -> str:
-        """The server's message in the driver's error."""
+        """The server's message, from the driver's error."""
 
     def is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
-        """Whether it is worth trying again soon, because the server may be coming up."""
+        """Whether the server may be coming up, so that another try soon makes sense."""
         return False
 
     # --- asked of the server -----------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ class System(ABC, Generic[C]):
         """The server in a run's environment."""
 
     def data_folder(self, connection: C) -> Path | None:  # noqa: ARG002 - not every server tells
-        """Where a server of this machine keeps its files, if it tells and this user may see them."""
+        """Where a server on this machine keeps its files, if it says so and this user may see them."""
         return None
 
     def mounts(self, connection: C) -> list[places.Mount]:  # noqa: ARG002 - not every server tells
@@ -198,7 +204,7 @@ class System(ABC, Generic[C]):
         return []
 
     def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
-        """What is known of volumes on the server's machine."""
+        """What is known of the volumes on the server's machine."""
         return places.facts(self.config, self._remote_mounts(connection))
 
     def check_remote_volumes(self, connection: C) -> list[Check]:
@@ -209,7 +215,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def time_s(self, connection: C) -> float:
-        """The server's clock, as its loops read it, in seconds since the epoch."""
+        """The server's clock as its loops read it, in seconds since the epoch."""
 
     @abstractmethod
     def page_bytes(self, connection: C) -> int:
@@ -217,7 +223,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def write_out(self, connection: C) -> None:
-        """Have the server write out what it holds in memory."""
+        """Make the server write out what it holds in memory."""
 
     # --- watched -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The places of data files, round robin over volumes: in folders that storagelab makes, or on the server's machine."""
+"""Spreads data files over volumes in turn: in folders that storagelab makes, or on the server's machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from storagelab.targets.unprivileged import make_folder
 
 # --- remote ----------------------------------------------------------------------------------------------------------
 #
-# Volumes of the server's machine, described by its operator, and what the server itself reports of each.
+# Volumes of the server's machine: the operator's description, and the server's own report of each.
 
 
-NOTE = "volumes are taken as you describe them; runs that the server can't confirm are marked unverified"
+NOTE = "storagelab trusts your description of the volumes, and marks runs that the server can't confirm as unverified"
 
 
 class Mount(NamedTuple):
@@ -34,14 +34,14 @@ class Mount(NamedTuple):
 
 
 def remote_paths(config: Config) -> dict[str, str]:
-    """Path of each remote volume that holds data files, by the volume's name."""
+    """The path of each remote volume that holds data files, by the volume's name."""
     return {
         name: config.volumes[name].path or "" for name in sorted(config.data_volumes) if config.volumes[name].remote
     }
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: the one with the longest path; of equal ones the last, which is on top."""
+    """The mount that holds a folder: the one with the longest path; among equals the last, which covers the others."""
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point), default=None)
@@ -60,7 +60,9 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Checks each remote volume against the server's report of its file system; unverified without such a report."""
+    """Compares each remote volume with the server's report of its file system. Without a report the volume is
+    unverified.
+    """
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
@@ -70,7 +72,7 @@ def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Chec
 
 
 def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> tuple[VolumeNeed, ...]:
-    """Each remote volume once, with the most that any cell needs on it; its free space can't be seen from here."""
+    """Each remote volume once, with the most that any cell needs there. Its free space is unknown from here."""
     needed: dict[tuple[str, str], int] = {}
     for config in configs:
         for name, path in remote_paths(config).items():
@@ -82,10 +84,10 @@ def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> 
 
 
 class Places(ABC):
-    """The places of one cell's data files, numbered from 1.
+    """Places one cell's data files, numbered from 1.
 
-    `folders` is None where the server chooses the place of its files. `folder_each`: on a volume of another machine each
-    data file has a folder of its own below the volume's, made by the operator; otherwise they share the volume's.
+    `folders` is None if the server chooses the place of its files. `folder_each`: on a remote volume, each data file
+    has its own folder below the volume's folder, made by the operator; otherwise they share the volume's folder.
     """
 
     def __init__(
@@ -119,15 +121,15 @@ class Places(ABC):
         return self._folders[volume] / f"data-file-{number:04d}"
 
     def asked(self, number: int) -> str:
-        """The folders in the form that `steps.check_places` takes."""
+        """The folders, in the form that `steps.check_places` takes."""
         return str(self.folder_of(number)) if self.on_volumes else "default"
 
     @abstractmethod
     def create(self, connection: Any) -> None:
-        """Make the data files, and what else holds the tables."""
+        """Make the data files, and whatever else holds the tables."""
 
     def make(self, own: Any, reach: Any) -> None:  # noqa: ARG002 - generators need it
-        """Make what a run finds."""
+        """Make what is to exist when a run begins."""
         self.create(own)
 
     def check_after(self, connection: Any) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
@@ -135,12 +137,12 @@ class Places(ABC):
         return []
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """One folder per data file on this machine; `owner` (uid, gid) is an attached server's account."""
+        """Make one folder per data file on this machine. `owner` (uid, gid) is the account of an attached server."""
         for number in self.data_files if self.on_volumes else ():
             if not self.is_remote(number):
                 make_folder(self.folder_of(number), owner)
 
 
 def remote_name(number: int) -> str:
-    """The name of a data file's folder that the operator makes; it marks the folder as storagelab's."""
+    """The name of a data file's folder that the operator makes; it shows that the folder is for storagelab."""
     return f"storagelab-data-file-{number:04d}"

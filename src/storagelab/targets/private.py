@@ -1,4 +1,6 @@
-"""Private servers of any engine: makes, starts and stops them. Each has a socket in a short folder and its own process."""
+"""Makes, starts and stops private servers of any engine. Each has its own process, and its socket in a folder with a
+short path.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,13 @@ P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
-    """The server did not start on the (perhaps half-made) new database with the settings asked for."""
+    """The server did not start on its new (perhaps incomplete) database with the settings asked for."""
 
 
 class Refusal(NamedTuple):
-    """Why a connection was refused, in the driver's words. `by_server` = the server is up and refused it itself, so waiting
-    does not help."""
+    """Why a connection was refused, in the driver's words. `by_server`: the server is up and refused it itself, so
+    waiting does not help.
+    """
 
     words: str
     by_server: bool
@@ -53,7 +56,9 @@ def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
 
 
 def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
-    """All settings of several servers one after the other, each as it becomes another than the server's before."""
+    """The settings of several servers one after the other; for each server, those that differ from the server
+    before.
+    """
     now: dict[str, str] = {}
     for settings in of:
         for name, value in settings.items():
@@ -66,13 +71,13 @@ class PrivateServer(ABC, Generic[P]):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
 
     trouble: ClassVar[re.Pattern[str]]
-    """Matches the lines of its log that report trouble."""
+    """Matches the lines of the server's log that report trouble."""
     telling_lines: ClassVar[int]
     """How many of these lines explain why it did not start."""
     stop_signal: ClassVar[signal.Signals]
-    """The signal that ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
+    """The signal that ends the server at once. Its data is removed anyway, so a clean shutdown would only cost time."""
     shut_down_signal: ClassVar[signal.Signals]
-    """The signal after which it writes everything out and ends."""
+    """The signal that makes the server write everything out and end."""
 
     def __init__(
         self,
@@ -84,8 +89,9 @@ class PrivateServer(ABC, Generic[P]):
         volumes: Sequence[Path] = (),
         waits: bool = True,
     ) -> None:
-        """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must. `volumes` are
-        further folders in which it makes files; `waits` = it times its waits, if that has to be switched on."""
+        """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
+        are further folders for its files. `waits`: it times its waits, if that has to be switched on.
+        """
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
         self.server_log = data_folder.with_name(data_folder.name + ".log")
@@ -99,7 +105,9 @@ class PrivateServer(ABC, Generic[P]):
         """Make the database in the existing folders. Raises StartFailed or RunFailed."""
 
     def _write_settings(self) -> None:
-        """Write the settings into the database's own file, for an engine that doesn't take them all on its command line."""
+        """Write the settings into the database's own file, if the engine does not take all of them on its command
+        line.
+        """
 
     @abstractmethod
     def _command(self) -> list[str]:
@@ -114,7 +122,9 @@ class PrivateServer(ABC, Generic[P]):
         """The messages in a server log, without time stamps."""
 
     def start(self) -> None:
-        """Starts the server. Raises StartFailed with the end of its log if it does not come up, otherwise RunFailed."""
+        """Starts the server. Raises StartFailed with the end of its log if it does not come up, and RunFailed for
+        anything else.
+        """
         for folder in self._folders():
             make_folder(folder)
         self._make_socket_folder()
@@ -123,17 +133,17 @@ class PrivateServer(ABC, Generic[P]):
         self._launch()
 
     def start_again(self) -> None:
-        """Starts the server on the folders of one like it that was shut down. Raises as `start` does."""
+        """Starts the server on the folders of another server like it that was shut down. Raises as `start` does."""
         self._make_socket_folder()
         self._write_settings()
         self._launch()
 
     def _folders(self) -> tuple[Path, ...]:
-        """The folders that it needs before there is a database."""
+        """The folders that the server needs before there is a database."""
         return (self.data_folder, self.log_folder)
 
     def shut_down(self) -> None:
-        """Stop once everything is written out, so that its folders can be copied. Raises RunFailed."""
+        """Stop once everything is written out, so that the folders can be copied. Raises RunFailed."""
         process = self._process
         assert process is not None, "the server is not started"
         process.send_signal(self.shut_down_signal)
@@ -149,7 +159,7 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop at once, with every program that its SQL or its settings have started."""
+        """Stop at once, with every program that the server's SQL or settings have started."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -175,11 +185,11 @@ class PrivateServer(ABC, Generic[P]):
 
     @property
     def killed(self) -> str:
-        """How its process was killed: "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        """How the server's process was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = temporary.short_path("socket")  # noted before it is made, for the clean-up
+        self._socket_folder = temporary.short_path("socket")  # written down before it exists, for the clean-up
         temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
@@ -193,7 +203,7 @@ class PrivateServer(ABC, Generic[P]):
         """The folders that its programs must reach, in addition to those of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
-        """The `preexec_fn` of its programs."""
+        """The `preexec_fn` of the server's programs."""
         own = [self.data_folder, self.log_folder, *self._volumes]
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
@@ -206,7 +216,7 @@ class PrivateServer(ABC, Generic[P]):
         return said
 
     def _launch(self) -> None:
-        """Start the server's process and wait until it answers."""
+        """Start the server's process and wait until the server answers."""
         self._kills = Kills("the server was started")
         with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
@@ -242,16 +252,18 @@ class PrivateServer(ABC, Generic[P]):
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that report trouble, since the rest follows from them; without any, the last lines."""
+        """The first lines of the log that report trouble, since later trouble follows from it; without any, the last
+        lines.
+        """
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
-    """Stop the server that a killed storagelab left, by the server's own PID file, if its process was started with
+    """Stop the server that a killed storagelab left, found by the server's PID file, if its process was started with
     `argument`. True if there was one.
 
-    Whoever owns the folder may have written any number: only processes of that user are stopped.
+    The folder's owner may have written any number into the file, so only processes of that user are stopped.
     """
     try:
         with descriptors.folder(pid_file.parent) as folder:
@@ -268,7 +280,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 
 def runs_as(pid: int, user: int) -> bool:
-    """Whether all of a process's user ids are this one."""
+    """Whether a process has only this user id."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -278,7 +290,7 @@ def runs_as(pid: int, user: int) -> bool:
 
 
 def _runs_with(pid: int, argument: str) -> bool:
-    """Whether this process was started with exactly this argument: its number may belong to another one by now."""
+    """Whether this process was started with exactly this argument: another process may have its number by now."""
     try:
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

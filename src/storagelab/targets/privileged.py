@@ -20,11 +20,11 @@ LOADS_CODE = "makes the server load code"
 GOES_ELSEWHERE = "makes the server use files outside its own folders"
 FLAG = "--allow-commands"
 
-# An absolute path, or one that climbs out; also inside a list.
+# An absolute path, or one that leaves its folder; also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]
-"""What a setting of this name and value makes its server do, by the engine's own knowledge; None = nothing special."""
+"""What a setting with this name and value makes its server do, as the engine knows it; None = nothing special."""
 
 
 class PrivilegedSetting(Frozen):
@@ -47,7 +47,7 @@ def by_value(value: Scalar) -> str | None:
 
 
 def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[PrivilegedSetting, ...]:
-    """Every such setting of all cells, once."""
+    """The privileged settings of all cells, each once."""
     found: dict[PrivilegedSetting, None] = {}
     for config in (cell.config for cell in plan.cells):
         for name, value in config.target.settings.items():
@@ -58,7 +58,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def refuse(found: tuple[PrivilegedSetting, ...]) -> None:
-    """Refuses such settings. Raises a PreflightError that lists all of them."""
+    """Refuses privileged settings. Raises a PreflightError that lists all of them."""
     if not found:
         return
     first, *others = found
@@ -66,6 +66,6 @@ def refuse(found: tuple[PrivilegedSetting, ...]) -> None:
     raise PreflightError(
         f"{shown(first.value)} {first.does}{also}",
         key=first.key,
-        hint=f"If you know who wrote this spec, and trust it: say {FLAG}. What it asks for is then done "
+        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What it asks for is then done "
         f"{unprivileged().how}, or by the account of a server that runs already.",
     )

@@ -1,4 +1,4 @@
-"""Server programs on this machine: where a cell wants them from, and what version they report."""
+"""Server programs on this machine: where a cell wants them from, and which version they report."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
 PASSED_ON = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
-"""The caller's variables that every program gets."""
+"""The caller's variables that every program receives."""
 _NO_HOME = "/"
 _POLL_S = 0.25
 _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts")
 
 
 class Programs(Frozen):
-    """The programs of one server: `version` as the server reports it, e.g. "18.4"; `origin` is where they come from."""
+    """The programs of one server. `version` is as the server reports it, e.g. "18.4"; `origin` says where they come
+    from.
+    """
 
     version: str
     origin: str
 
 
 def asked_folder(config: Config, site: Site) -> str | None:
-    """The folder that a cell names, a relative one from the spec's folder; None if it names none."""
+    """The folder that a cell names; a relative path starts at the spec's folder. None if the cell names none."""
     asked = config.target.bin_dir
     return None if asked is None else str(site.place(asked, BIN_DIR))
 
@@ -48,8 +50,9 @@ def installation(program: Path) -> tuple[Path, ...]:
 
 
 def environment(*more: str) -> dict[str, str]:
-    """The environment of a program that runs a spec's SQL, scripts or settings: few of the caller's variables, as any other
-    may hold a secret, or quietly change what is measured. `more` are patterns of further names."""
+    """The environment of a program that runs a spec's SQL, scripts or settings. It has few of the caller's
+    variables, since any other may hold a secret or change what is measured. `more` are patterns of further names.
+    """
     wanted = (*PASSED_ON, *more)
     kept = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, one) for one in wanted)}
     return {"HOME": _NO_HOME, **kept, "LC_ALL": "C"}
@@ -65,14 +68,14 @@ def run(
     meanwhile: Callable[[], None] = lambda: None,
     reads: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab. `meanwhile` is called a few
-    times a second; `reads` is the file that it reads as its standard input.
+    """Run a program to its end, in its own session, so that Ctrl-C reaches only storagelab. `meanwhile` is called a
+    few times a second; `reads` is the file for its standard input.
 
     Everything that the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
     """
     process, mark = None, marks.new()
     try:
-        # An exception raised by a signal while Python forks would be lost, or come before the process is known.
+        # While Python forks, a signal's exception would be lost, or come before the process is known.
         with (reads or Path(os.devnull)).open("rb") as given, uninterrupted():
             process = subprocess.Popen(
                 command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -97,7 +100,9 @@ def run(
 def _communicate(
     process: subprocess.Popen[str], mark: str, timeout_s: float | None, meanwhile: Callable[[], None]
 ) -> tuple[str, str]:
-    """What the program says until it ends. Others that it has left may keep its output open, and are not waited for."""
+    """The program's output until it ends. Programs that it left running may keep the output open; they are not
+    waited for.
+    """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         try:
@@ -121,8 +126,9 @@ def _said_so_far(process: subprocess.Popen[str], error: subprocess.TimeoutExpire
 
 
 def version_said(program: Path, *options: str) -> str:
-    """The output of `program --version`, run as it will be run later: a program that only root may run is no use to a server
-    without root's rights. Raises PreflightError if it does not run."""
+    """The output of `program --version`, run as it will be run later: a program that only root may run is of no use
+    to a server without root's rights. Raises PreflightError if it does not run.
+    """
     command = [str(program), *options, "--version"]
     try:
         said = run(command, as_server(*installation(program)), environment=environment(), timeout_s=20)

@@ -1,5 +1,6 @@
-"""The sampler of one run on any engine: the thread that looks at its sessions, the kernel's accounts of them, and what was
-seen: how often each wait, a few moments, and a series once a second."""
+"""The sampler of one run on any engine: a thread that looks at the sessions, the kernel's accounts of them, and the
+results (how often each wait was seen, a few moments, and a series once a second).
+"""
 
 from __future__ import annotations
 
@@ -33,9 +34,10 @@ _Reading = tuple[SchedStat, Switches]
 
 
 class Accounts:
-    """The accounts of one run. Call in order: `open`, `begin` while the sessions sleep at the gate, `end`, `totals`, `close`.
+    """The kernel's accounts of one run's sessions. Call in order: `open`, `begin` while the sessions sleep at the
+    gate, `end`, `totals`, `close`.
 
-    Unless they are opened there are no states and no totals, and `reason` says why.
+    If they were not opened, there are no states and no totals, and `reason` says why.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -59,7 +61,7 @@ class Accounts:
         return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
 
     def own_cpu_s(self) -> float | None:
-        """CPU time so far of the sampler's own session."""
+        """CPU time of the sampler's own session so far."""
         sched = self._own.sched() if self._own else None
         return None if sched is None else sched.cpu_ns * NS
 
@@ -74,7 +76,7 @@ class Accounts:
         return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
 
     def totals(self) -> Totals | None:
-        """The sums; None, with the reason noted, if one session's totals are missing."""
+        """The totals of all sessions together; None, with the reason noted, if those of one session are missing."""
         if not self._views:
             return None
         cpu_ns = runqueue_ns = voluntary = involuntary = 0
@@ -96,11 +98,11 @@ class Accounts:
 
 # --- watch -----------------------------------------------------------------------------------------------------------
 #
-# The thread that looks at a run at the moments of its pace. An error in it ends only the watching.
+# The thread that looks at a run whenever its pace says so. An error in the thread ends only the watching.
 
 
 class Looks(NamedTuple):
-    """The thread's work: `first` and `last` once, `tick` at every moment of the pace."""
+    """What the thread does: `first` and `last` once, `tick` whenever the pace says so."""
 
     first: Callable[[], None]
     tick: Callable[[], None]
@@ -108,8 +110,9 @@ class Looks(NamedTuple):
 
 
 class Watch:
-    """In order: `start`, `end`. `error` is empty unless watching stopped in between; `words` describes an exception,
-    `session_cpu_s` reads the CPU time of the session on the server, None if that is unknown."""
+    """The watching thread. Call `start`, then `end`. `error` is empty unless watching stopped in between. `words`
+    describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None = unknown).
+    """
 
     def __init__(
         self,
@@ -135,7 +138,7 @@ class Watch:
 
     @property
     def stuck(self) -> bool:
-        """Whether the thread still runs although it should have ended, so that nothing else may use its resources."""
+        """Whether the thread still runs although it should have ended. Then nothing else may use its resources."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -170,7 +173,7 @@ class Watch:
 
 # --- recording -------------------------------------------------------------------------------------------------------
 #
-# A sampler's record of one run: a series once a second, a few moments, and how often each wait was seen.
+# What a sampler saw of one run: a series once a second, a few moments, and how often each wait was seen.
 
 
 MOMENT_INTERVAL_S = 0.5
@@ -178,12 +181,14 @@ MOST_TASKS = 400
 
 
 RawWaitsOf = Callable[["Seen", float, float, int], SampledWaits | CountedWaits]
-"""An engine's raw waits, from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
+"""Makes an engine's raw waits from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of one run. `totals` are the kernel's; `error` is empty unless sampling stopped before the end."""
+    """What was seen of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
+    end.
+    """
 
     events: tuple[EventTicks, ...]
     passes: int
@@ -196,15 +201,16 @@ class Seen:
     raw_waits: RawWaitsOf | None = None
     error: str = ""
     blind_s: Callable[[float], float] = lambda _: 0.0
-    """For how long nothing was seen of a run of so many seconds."""
+    """For how many seconds nothing was seen of a run of this length."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
-        """The cost of observing, and what was not seen of the run itself: watching ends after it."""
+        """The cost of watching, and what was not seen of the run. Watching ends after the run does."""
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits, given times by the server's clock; None if waits were not watched. `busy_s` is the sum over
-        connections of start to finish."""
+        """The raw waits, with times by the server's clock; None if waits were not watched. `busy_s` is the time from
+        start to finish, summed over connections.
+        """
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
 
     @property
@@ -214,21 +220,21 @@ class Seen:
 
 
 class SessionSampler(Watch, ABC):
-    """Watches the sessions of one run through a connection of its own: waits, a series once a second, and a few moments.
+    """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
 
-    In order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it is opened, `stop` when the last session
-    is done but all are still connected. Errors while watching are not raised: they are in `Seen.error`.
+    Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
+    session is done but all are still connected. Errors while watching are not raised; `Seen.error` has them.
     """
 
     event_of: ClassVar[WaitEvents]
     budget: ClassVar[float] = 0.02
-    """Share of one core that the sampler and its session may use; above it samples get rarer."""
+    """The share of one core that the sampler and its session may use. Above it, looks become rarer."""
     most_hz: ClassVar[float] = math.inf
     hz_without_waits: ClassVar[float] = SERIES_HZ
     stop_timeout_s: ClassVar[float] = 5.0
 
     def __init__(self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "") -> None:
-        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if it can't."""
+        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so."""
         self.accounts = Accounts(unseen)
         self.sample_waits = measure.waits
         hz = min(measure.sample_hz, self.most_hz) if measure.waits else self.hz_without_waits
@@ -243,13 +249,13 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Connects. Errors of the connection are raised here."""
+        """Connects. Raises the connection's errors."""
 
     def baseline(self) -> None:
-        """Reads the kernel's totals of all sessions; call while they sleep at the gate."""
+        """Reads the kernel's totals of all sessions; call it while they sleep at the gate."""
         self.accounts.begin()
 
-    # All this runs in the sampler's thread.
+    # All methods from here to `progress` run in the sampler's thread.
 
     @abstractmethod
     def _tick(self) -> None:
@@ -257,11 +263,11 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def _last_look(self) -> None:
-        """The same when the last session is done."""
+        """Looks once more when the last session is done."""
 
     @abstractmethod
     def _columns(self) -> Mapping[str, float]:
-        """Reads cumulative counters for the series, units last in their names."""
+        """Reads cumulative counters for the series; their names end with the unit."""
 
     def _take_series(self, *, last: bool = False) -> None:
         if last or self.series.due(self.at_s):
@@ -269,7 +275,7 @@ class SessionSampler(Watch, ABC):
             self.series.add(at_s, dict(self._columns()), last=last)
 
     def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
-        """Counts one session at one look; returns its state by the kernel."""
+        """Counts one session at one look; returns the kernel's letter for its state."""
         state = states.get(session, GONE)
         self._tallies.count(wait_type, state, timeslices)
         return state
@@ -281,11 +287,11 @@ class SessionSampler(Watch, ABC):
         return sum(self._rows_done.values())
 
     def stop(self) -> Seen:
-        """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
+        """Reads the kernel's totals, ends the thread and the connection, and returns what was seen. Never raises."""
         self.accounts.end()
         self.end(self.stop_timeout_s)
         raw_waits = self._raw_waits()
-        if not self.stuck:  # two threads must not use a connection at once
+        if not self.stuck:  # two threads must not use one connection at once
             with contextlib.suppress(Exception):
                 self._disconnect()
         totals = self.accounts.totals()

@@ -1,6 +1,6 @@
-"""The server of one run: a private one, one that begins with a template's data, or one that already runs.
+"""The server of one run: a private one, a private one with a template's data, or an attached one.
 
-`open` makes it reachable, `prepare` has the run's data made, `close` removes everything that was made.
+`open` makes it reachable, `prepare` makes the run's data, `close` removes everything that was made.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _DIES_WITHIN_S = 1.0
 
 
 class Server(ABC, Generic[C]):
-    """The server of one run, with a connection of the run's own."""
+    """The server of one run, with its own connection."""
 
     how: ClassVar[str]
     origin = ""
-    """Where its programs come from, if storagelab started it."""
+    """The server's programs, if storagelab started it."""
     elsewhere = False
-    """Whether it runs on another machine."""
+    """Whether the server runs on another machine."""
     restored: Restored | None = None
-    """The copy of a template with which the run begins."""
+    """What was copied from a template, if the run began with one."""
     reach: Reach[C]
 
     def __init__(self, system: System[C]) -> None:
@@ -54,7 +54,7 @@ class Server(ABC, Generic[C]):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes even after an incomplete set-up. Raises RunFailed if something could not be removed."""
+        """Close the server, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
 
     def _connect(self) -> None:
         self._own = self.reach.connect()
@@ -69,19 +69,19 @@ class Server(ABC, Generic[C]):
         return self.system.volumes
 
     def refuse_if_dead(self) -> None:
-        """Raises RunFailed if no session can work any more, which some of them may not have noticed."""
+        """Raises RunFailed if no session can work any more; some sessions may not have noticed."""
 
     def with_log(self, words: str) -> str:
-        """The server's message, and its log's if a connection was lost with it, since the log says why."""
+        """The server's message. If a connection was lost, its log as well, since the log says why."""
         return words
 
     def whole_log(self) -> tuple[str, Path | None]:
-        """Its log, and the folder of its data, where storagelab may read them."""
+        """The server's log and its data folder, if storagelab may read them."""
         return "", None
 
 
 class Private(Server[C]):
-    """A server that storagelab makes for the run, on nothing."""
+    """A server that storagelab makes for the run, with a new database."""
 
     how = "private"
     process: PrivateServer[Any] | None = None
@@ -115,7 +115,7 @@ class Private(Server[C]):
         super().prepare()
 
     def close(self) -> None:
-        with contextlib.ExitStack() as steps:  # each is done even if one before it fails
+        with contextlib.ExitStack() as steps:  # do each, even if one before it fails
             steps.callback(self.system.folders.remove)
             if self.process is not None:
                 steps.callback(self.process.stop)
@@ -140,7 +140,7 @@ class Private(Server[C]):
 
 
 class FromTemplate(Private[C]):
-    """A private server that begins with a copy of the files of one that was prepared once."""
+    """A private server that begins with a copy of files that were prepared once."""
 
     def prepare(self) -> None:
         template = Template(self.system.config, self.system.site)
@@ -175,7 +175,7 @@ class Attached(Server[C]):
 
     def close(self) -> None:
         self._disconnect()
-        if self.system.facts is None:  # never connected: the server may still use an earlier run's folders
+        if self.system.facts is None:  # there was no connection: the server may still use an earlier run's folders
             return
         self._drop()
         self.system.folders.remove()
@@ -196,7 +196,7 @@ class Attached(Server[C]):
             time.sleep(0.2)
 
     def volumes(self) -> Mapping[str, Path]:
-        """The spec's volumes; if it has none, where a server of this machine keeps its files, if known."""
+        """The spec's volumes. If it has none: where a server of this machine keeps its files, if that is known."""
         if self.system.config.volumes or self.elsewhere:
             return self.system.volumes
         folder = self.system.data_folder(self.own)

@@ -1,4 +1,4 @@
-"""Finds, checks, tries and makes private servers of one engine, the same way for every engine."""
+"""Finds, checks, tries and makes private servers, in the same way for every engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ from storagelab.targets.volumes import check_server_may_enter
 
 # --- extremes --------------------------------------------------------------------------------------------------------
 #
-# Of many servers whose settings differ in numbers alone, those that stand for all.
-#
-# What a server refuses is too little or too much: a lock table that does not fit into memory, more connections than files
-# that it may open, fewer than it keeps for superusers. So if those with the least and the most of each number are accepted,
-# so are those between them. Words, such as "on" or "fsync", and numbers in different units are not ordered: each
-# combination of them is looked at by itself.
+# Picks a few servers that stand for all, among many whose settings differ in numbers alone. A server refuses what is
+# too little or too much: a lock table that does not fit into memory, more connections than files that it may open,
+# fewer than it keeps for superusers. So if it accepts the least and the most of each number, it accepts those between
+# them. Words, such as "on" or "fsync", and numbers in different units have no order: each combination of them is tried
+# by itself.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -41,7 +40,7 @@ Texts = Mapping[str, str]
 
 
 def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
-    """Those of the items, in their order, whose settings stand for all."""
+    """The items, in their order, whose settings stand for all."""
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     numbers = []
     for position, item in enumerate(items):
@@ -55,8 +54,9 @@ def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_
 
 
 def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
-    """For each number that differs, the first item with the least and with the most of it. Among equals, that with the
-    least or the most of the others, too: what they take together counts as well."""
+    """For each number that differs, the first item with the least and with the most of it. Among equals, the item
+    with the least or the most of the other numbers, too: their sum counts as well.
+    """
     differing = [name for name in numbers[group[0]] if len({numbers[position][name] for position in group}) > 1]
     found = set() if differing else {group[0]}
     for name in differing:
@@ -67,7 +67,7 @@ def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> s
 
 
 def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]]:
-    """What must be the same, words and the units of numbers, and the numbers."""
+    """The parts of the settings that must be the same (words, and the units of numbers), and the numbers."""
     words, numbers = [], {}
     for name, text in sorted(texts.items()):
         number = _NUMBER.fullmatch(text.strip())
@@ -81,12 +81,14 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
 
 # --- trial -----------------------------------------------------------------------------------------------------------
 #
-# Does a server start with these settings? Its parser checks each by itself; only a start shows that they work together.
+# Tries whether a server starts with these settings. Its parser checks each setting by itself; only a start shows that
+# they work together.
 
 
 MOST_TRIALS = 8
-"""A start takes about half a second. If there are more kinds of server that don't differ in numbers alone, only the first
-ones are tried."""
+"""A start takes about half a second. If there are more kinds of server than this, not counting those that differ in
+numbers alone, only the first ones are tried.
+"""
 
 
 class Startable(Protocol):
@@ -96,8 +98,9 @@ class Startable(Protocol):
 
 
 class Kind(NamedTuple):
-    """One kind of server: `name` with version and origin, `settings` as in the spec, all settings of its `programs` as
-    `texts`, and `make` to make one whose files stand in a folder."""
+    """One kind of server: `name` with version and origin, `settings` as in the spec, `texts` of all settings of its
+    `programs`, and `make` to make one with its files in a folder.
+    """
 
     name: str
     settings: tuple[str, ...]
@@ -107,16 +110,16 @@ class Kind(NamedTuple):
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
-    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that differ
-    in numbers alone, those with the least and the most are started.
+    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that
+    differ in numbers alone, only those with the least and the most are started.
 
-    Raises PreflightError with the server's own words and the end of its log for the first that does not start.
+    Raises PreflightError with the server's own message and the end of its log for the first that does not start.
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
             _start_and_remove(kind)
         except StartFailed as error:
-            if "No space left on device" in str(error):  # in the temporary folder, where it won't run
+            if "No space left on device" in str(error):  # the temporary folder may differ from the volumes of the runs
                 continue
             raise PreflightError(
                 str(error),
@@ -125,7 +128,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 "nothing was stored",
             ) from error
         except (RunFailed, PreflightError, OSError):
-            continue  # a full or closed temporary folder says nothing about the settings
+            continue  # a full or inaccessible temporary folder says nothing about the settings
 
 
 def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
@@ -140,13 +143,13 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
 
 
 def _start_and_remove(kind: Kind) -> None:
-    """Try one kind. Leaves nothing behind, even when interrupted."""
+    """Tries one kind. Leaves nothing behind, even when interrupted."""
     place = temporary.path("trial")
     server = kind.make(place)
     try:
         temporary.prepare(place)
         place.mkdir()
-        place.chmod(0o711)  # whatever the umask
+        place.chmod(0o711)  # despite the umask
         check_may_enter(place)
         server.start()
     finally:
@@ -156,14 +159,16 @@ def _start_and_remove(kind: Kind) -> None:
 
 
 _AT_ONCE = 100
-"""So many cells' settings fit onto one command line."""
+"""This many cells' settings fit onto one command line."""
 
 
 @dataclass(frozen=True)
 class Starter(Generic[P]):
-    """What an engine knows about its private servers: `find` its programs in a folder or on this machine, the `settings` of a
-    cell's server, the `text` of a setting's value, `check` what the programs make of settings, `accepts` whether they take
-    all of these one after the other, and how `server` makes one."""
+    """What an engine knows about its private servers: `find` locates its programs in a folder or on this machine,
+    `settings` are those of a cell's server, `text` is the text of a setting's value, `check` returns how the
+    programs read settings, `accepts` says whether they take all of these one after the other, and `server` makes
+    one.
+    """
 
     title: str
     find: Callable[[str | None], P]
@@ -178,7 +183,7 @@ class Starter(Generic[P]):
         return self.find(asked_folder(config, site))
 
     def ability(self) -> Ability:
-        """Can this machine start one?"""
+        """What this machine can start, for the doctor."""
         return ability(
             f"private {self.title}",
             lambda: self.find(None),
@@ -199,11 +204,12 @@ class Starter(Generic[P]):
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
-        """Asking about one cell's settings takes several starts of a program. So one start reads those of many cells, and
-        only if something in them is refused, it is looked for. How settings go together is asked of those that stand for
-        all."""
+        """Checks all cells' settings. Asking about one cell takes several starts of a program, so one start reads
+        those of many cells. Only if something in them is refused, the cell is searched for. How settings go together
+        is tried with those that stand for all.
+        """
         neediest: dict[tuple[tuple[str, str], ...], Config] = {}
-        """Cells with the same settings -> that with the most connections."""
+        """Cells with the same settings -> the cell with the most connections."""
         for config in configs:
             key = tuple(self._texts(config).items())
             known = neediest.setdefault(key, config)
@@ -226,7 +232,7 @@ class Starter(Generic[P]):
             asked = str(self.settings(config)["max_connections"])
             if asked.isdecimal():
                 check_connections(config, int(asked))
-            else:  # the server may read it in its own way
+            else:  # the server may parse the value in its own way
                 self._check_cell(programs, config)
         for config in each(standing_for(kinds, self._texts), "checking how settings go together"):
             self._check_cell(programs, config)

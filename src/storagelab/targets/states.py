@@ -1,7 +1,7 @@
-"""Where a block keeps the state of its drives: in a file of this machine, or in memory, to be carried to another one.
+"""Keeps the state of a block's drives: in a file on this machine, or in memory, to carry it to another machine.
 
-A state travels packed: drives of which little was written shrink to a hundredth. Code that only passes a state on keeps it
-packed, so a file may hold either form.
+A state travels packed: that of drives with little data shrinks to a hundredth. Code that only passes a state on keeps
+it packed, so a file may hold either form.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import NamedTuple
 from storagelab.machine.outputs import write_whole
 
 _PACKED = b"\x78\x01"
-"""How zlib's fastest level begins, and no state does: states are JSON first."""
+"""The first bytes of zlib's fastest level. No unpacked state begins with them: states begin as JSON."""
 _MOST_BYTES = 2**32
-"""Larger ones count as damaged: zlib can pack a thousand times as much, and the file may be somebody else's."""
+"""A larger state counts as damaged: zlib can pack a thousand times as much, and somebody else may have made the
+file.
+"""
 
 
 class InFile(NamedTuple):
@@ -27,11 +29,13 @@ class InFile(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """What is kept; nothing if there is no file, or none that can be read."""
+        """The state that is kept; empty if there is no file, or none that can be read."""
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The same, packed or not. Only a regular file is read: a FIFO may have no writer, and a device may never end."""
+        """The state, packed or not. Only a regular file is read: a FIFO may have no writer, and a device may never
+        end.
+        """
         try:
             with open(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 facts = os.fstat(file.fileno())
@@ -40,7 +44,7 @@ class InFile(NamedTuple):
             return b""
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """A kill leaves the old or the new state. Raises OSError."""
+        """After a kill, the old or the new state is there. Raises OSError."""
         write_whole(self.path, parts, within=self.path.parents[1], synced=False)
 
     def __str__(self) -> str:
@@ -57,14 +61,14 @@ class Carried:
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The same, packed if it has travelled."""
+        """The state; packed if it has travelled."""
         return b"".join(self._parts)
 
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
     def packed(self) -> bytes:
-        """As it travels."""
+        """The state, packed for travelling."""
         kept = self.kept()
         return kept if not kept or is_packed(kept) else zlib.compress(kept, level=1)
 
@@ -80,7 +84,7 @@ def is_packed(kept: bytes) -> bool:
 
 
 def _plain(kept: bytes) -> bytes:
-    """Unpacked; nothing if it is damaged, or larger than any drives are."""
+    """The unpacked state; empty if it is damaged, or larger than any drives' state is."""
     if not is_packed(kept):
         return kept
     unpacking = zlib.decompressobj()

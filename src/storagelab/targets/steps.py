@@ -23,15 +23,16 @@ from storagelab.targets.folders import Site
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
 SPARE_CONNECTIONS = 8
-"""Connections that a private server has room for besides the workload's: storagelab's own, and those for superusers."""
+"""The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""A run that was unseen for less than this counts as watched."""
+"""If less of a run than this was unseen, the run counts as watched."""
 
 
 class Done(NamedTuple):
-    """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known; `series`
-    replaces what was watched, with columns of the generator's."""
+    """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known.
+    `series` replaces the sampler's series, with the generator's columns.
+    """
 
     elapsed_s: float
     connection_s: tuple[float, ...]
@@ -44,7 +45,9 @@ class Done(NamedTuple):
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
-    """Bring the machine to the same state before each run. `checkpoint` makes the server write out what it holds."""
+    """Bring the machine to the same state before each run. `checkpoint` makes the server write out what it holds in
+    memory.
+    """
     if between.checkpoint:
         checkpoint()
         for path in volumes.values():
@@ -56,8 +59,8 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
 
 
 def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list[Check]:
-    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
-    work.
+    """A check that fails if only part of a run was watched: its waits must not count as the whole run's, nor a
+    standstill as work.
 
     `error` is empty unless watching stopped early.
     """
@@ -75,9 +78,9 @@ def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
 
 
 def check_places(name: str, asked: Sequence[str], got: Sequence[str], read_from: str) -> Check:
-    """One check over all data files: the folders they lie in, or the first one that lies elsewhere.
+    """One check over all data files: their folders, or the first file that lies elsewhere.
 
-    Each item is the folder of one data file, or "default" where the server chooses.
+    Each item is the folder of one data file, or "default" if the server chooses.
     """
     wrong = [
         f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
@@ -91,13 +94,13 @@ def _folders(places: Sequence[str]) -> list[str]:
 
 
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
-    """Distinguishes two cells that may leave something in different places."""
+    """Tells apart cells that may leave something in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
 
 
 def by_server(configs: Iterable[Config]) -> list[list[Config]]:
-    """Groups cells by the server that they attach to."""
+    """The cells by the server that they attach to."""
     sharing: dict[tuple[str | None, str | None], list[Config]] = {}
     for config in configs:
         sharing.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
@@ -117,7 +120,7 @@ def check_connections(config: Config, asked: int) -> None:
 
 
 def difference(before: Counters, after: Counters) -> Counters:
-    """What was counted between two readings; what stood still is left out."""
+    """What was counted between two readings; counters that did not change are left out."""
     changed: Counters = {}
     for group, counters in after.items():
         earlier = before.get(group, {})
@@ -129,22 +132,22 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
-    """Read counters now; the function returned reads them again and gives the difference."""
+    """Read the counters now; the function returned reads them again and gives the difference."""
     before = read()
     return lambda: difference(before, read())
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
 #
-# One connection's loop on any engine: the start gate, its start and end times, how often it reports.
+# One connection's loop on any engine: the start gate, its start and end times, and how often it reports.
 
 
 POLL_S = 0.2
 """How often the run checks whether its connections are done."""
 GATE_TIMEOUT_S = 60.0
-"""How long it may take until all connections stand at the start gate."""
+"""How long to wait until all connections stand at the start gate."""
 REPORT_ROWS = 200
-"""A connection publishes its progress about this often, so that publishing costs nothing next to small transactions."""
+"""A connection reports its progress about this often, so that reports cost little next to small transactions."""
 
 
 class Loop(Frozen):
@@ -178,11 +181,11 @@ def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_
 
 # --- machine counters ------------------------------------------------------------------------------------------------
 #
-# This machine's counters during a run: the drives' I/O, where CPU time goes, and whom a CPU quota holds back.
+# This machine's counters during a run: the drives' I/O, who uses the CPUs, and whom a CPU quota limits.
 
 
 LARGEST_HELD_BACK = 0.1
-"""A run that lost more of its time to a CPU quota than this measured the quota."""
+"""If a run lost a larger share of its time to a CPU quota, it measured the quota."""
 
 
 class MachineCounters:
@@ -198,7 +201,7 @@ class MachineCounters:
         return self._devices.read(), cpu_time.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """To be called now and then: a process that ends before the run does is seen while it lives."""
+        """Reads the processes; to be called now and then, to see a process that ends before the run does."""
         self._throttling.look()
 
     def end(self) -> None:

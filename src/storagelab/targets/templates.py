@@ -1,8 +1,8 @@
-"""Templates: the prepared data of a private server, kept from one run to the next and copied for each.
+"""Templates: a private server's prepared data, kept for a campaign and copied for each run.
 
-A server fills its folders once and is shut down. Its folders are then moved aside, on the volumes where they lie, and every
-run gets a copy at the same paths: the server's files name paths. The first run gets a copy, too, so that all begin alike.
-A template lives as long as its campaign. What is there belongs to it, as `sweep` removes what an earlier one left.
+A server fills its folders once and is shut down. Its folders are then moved aside on their volumes, and every run gets
+a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all begin
+alike. A template lives as long as its campaign: `sweep` removes those of an earlier one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from storagelab.targets.steps import by_server, check_same
 
 # --- copying ---------------------------------------------------------------------------------------------------------
 #
-# Copies folders of a stopped server. Files share their blocks with the copy where the file system can do that, as with
-# `cp --reflink=auto`; such a copy takes no time and no space until one of the two is changed.
+# Copies folders of a stopped server. Where the file system can do it, the copy shares the files' blocks, as with `cp
+# --reflink=auto`. Such a copy takes no time, and no space until one of the two changes.
 
 
 _FICLONE = 0x40049409
-"""Linux: `ioctl` that makes one file share all blocks of another (linux/fs.h)."""
+"""Linux: the `ioctl` that makes one file share all blocks of another (linux/fs.h)."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _DEEPEST = 64
-"""No server nests its folders as deeply; each level keeps two descriptors open."""
+"""No server nests its folders so deeply; each level keeps two descriptors open."""
 
 
 class Content(NamedTuple):
-    """What a folder holds, below it: files, and their bytes together."""
+    """What a folder holds: the number of files below it, and of their bytes."""
 
     files: int
     bytes: int
@@ -61,11 +61,11 @@ def together(contents: Iterable[Content]) -> Content:
 
 
 def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
-    """Copy a folder with owners, modes and symbolic links from one folder to another, both given by descriptors. Returns the
-    bytes whose blocks are shared.
+    """Copy a folder with owners, modes and symbolic links; both are given by descriptors. Returns how many bytes
+    share their blocks.
 
-    Only this user can reach the copy before it is whole. Raises OSError, also for anything that is not a plain file of the
-    server's, a folder or a link.
+    Until the copy is whole, only this user can reach it. Raises OSError, also for anything but plain files of the
+    server, folders and links.
     """
     with descriptors.folder(name, source) as original:
         os.mkdir(name, 0o700, dir_fd=copy)
@@ -144,7 +144,7 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates beside it."""
+    """The disk space that a run takes on a volume, and all templates on it."""
     kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
 
     def both(config: Config, volume: str) -> int:
@@ -156,7 +156,7 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
 
 
 class Restored(NamedTuple):
-    """What was copied for a run, by whoever did it: what the template and the copy hold, and `how`."""
+    """What was copied for a run, by storagelab or by the server: what the template and the copy hold, and `how`."""
 
     asked: str
     got: str
@@ -175,7 +175,7 @@ class Template:
         self._runs, self._kept = Folders(site, volumes), folders_of(site, volumes)
         self._name = name_of(config)
         self._places = {self._runs[name]: self._kept[name] / self._name for name in volumes}
-        """A run's folder -> where what it holds is kept; two volumes may share a path."""
+        """A run's folder -> the folder that keeps its content; two volumes may share a path."""
 
     @property
     def exists(self) -> bool:
@@ -187,13 +187,13 @@ class Template:
         return False
 
     def keep(self) -> None:
-        """Move what the run's folders hold aside; its server must be shut down. Raises OSError."""
+        """Move the content of the run's folders aside; its server must be shut down. Raises OSError."""
         self._kept.make(again=True)
         for folder, place in self._places.items():
             unfinished = _unfinished(place)
             with self._kept.held(place.parent) as kept, self._runs.held(folder) as run:
                 for name in (place.name, unfinished):
-                    descriptors.remove(name, kept)  # of an attempt that failed amid this
+                    descriptors.remove(name, kept)  # from an attempt that failed midway
                 os.mkdir(unfinished, 0o700, dir_fd=kept)
                 with descriptors.folder(unfinished, kept) as aside:
                     for name in self._runs.content(run):
@@ -203,7 +203,7 @@ class Template:
                 os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
     def restore(self) -> Restored:
-        """Copy the template into the run's empty folders, and write it out. Raises RunFailed if that fails."""
+        """Copy the template into the run's empty folders and write it to the drives. Raises RunFailed if that fails."""
         shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
             try:

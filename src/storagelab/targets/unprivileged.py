@@ -1,7 +1,7 @@
-"""Runs the programs of a database server without root's rights, in folders of theirs, never outliving storagelab.
+"""Runs the programs of a database server without root's rights, in their own folders, and ends them with storagelab.
 
-Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but they may own
-other servers' databases on this machine, which a spec's settings must not reach.
+Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but may own the
+databases of other servers on this machine, which a spec's settings must not reach.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from storagelab.model.values import Frozen
 
 # --- passage ---------------------------------------------------------------------------------------------------------
 #
-# Lets a server without root's rights through folders that only root may enter, such as a checkout below /root.
-#
-# Nothing on the disk changes. The server gets its own view of the file system (a mount namespace), in which an empty
-# folder, open to all, covers each closed folder on its way and holds only the next step of the way. So all paths stay
-# the same, and the rest of the closed folder stays out of sight.
+# Lets a server without root's rights pass through folders that only root may enter, such as a checkout below /root.
+# Nothing on the disk changes. The server gets its own view of the file system (a mount namespace). There, an empty
+# folder that is open to all covers each closed folder on the server's path, and holds only the next folder of the path.
+# So all paths stay the same, and the rest of the closed folder stays hidden.
 
 
 _CLONE_NEWNS = 0x00020000
@@ -34,16 +33,16 @@ _MOUNT_OPTIONS = "mode=0711,size=64k"
 
 
 class Cover(Frozen):
-    """A closed folder, and the children that stay in sight."""
+    """A closed folder, and the children that stay visible."""
 
     folder: Path
     children: tuple[Path, ...]
 
 
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
-    """The folders to cover so that a user reaches the folders `reach`, from the root downward; as a rule none.
+    """The folders to cover so that a user reaches the folders `reach`, from the root downward; usually none.
 
-    A path with links has two ways: as written, and with its links resolved.
+    A path with links can be followed in two ways: as written, and with its links resolved.
     """
     steps: dict[Path, dict[Path, None]] = {}
     for path in dict.fromkeys(way for folder in reach for way in (folder.absolute(), folder.resolve())):
@@ -55,7 +54,7 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
 
 
 def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
-    """The folders that a user may not pass. Of access control lists only what shows in the mode counts."""
+    """Whether a user may not pass through a folder. Of access control lists, only what the mode shows counts."""
     return [folder for folder in folders if folder.exists() and not _may_pass(folder, uid, gid)]
 
 
@@ -67,7 +66,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 
 @cache
 def may_cover() -> bool:
-    """Whether this process may give a child its own view. In a container it usually may not."""
+    """Whether this process may give a child its own view of the file system. In a container it usually may not."""
     try:
         subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
     except (OSError, subprocess.SubprocessError):
@@ -79,7 +78,7 @@ def may_cover() -> bool:
 
 
 def cover(ways: Sequence[Cover]) -> None:
-    """Cover the folders, for this process and its children alone. Raises OSError."""
+    """Cover the folders, for this process and its children only. Raises OSError."""
     if not ways:
         return
     _unshare()
@@ -93,7 +92,9 @@ def cover(ways: Sequence[Cover]) -> None:
 
 
 def _unshare() -> None:
-    """Gives this process its own view: unmounts outside reach it, but its own mounts stay inside."""
+    """Gives this process its own view of the file system: unmounts elsewhere reach it, but its own mounts stay
+    inside.
+    """
     if _LIBC.unshare(_CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "no view of its own")
     _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE, None)
@@ -111,7 +112,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Unprivileged(Frozen):
-    """Who runs a server program. `owner` is the (uid, gid) that gets its folders; None if it runs as the current user."""
+    """Who runs a server program. `owner` is the (uid, gid) that receives its folders; None if the current user runs
+    it.
+    """
 
     owner: tuple[int, int] | None = None
     how: str = "as the current user"
@@ -119,7 +122,9 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """Who runs server programs: the current user or, under root, another. Raises PreflightError if root can't become one."""
+    """The user that runs server programs: the current one or, under root, another. Raises PreflightError if root
+    can't become one.
+    """
     if os.geteuid() != 0:
         return Unprivileged()
     try:
@@ -135,10 +140,10 @@ def unprivileged() -> Unprivileged:
 
 
 def as_server(*reach: Path) -> Callable[[], None] | None:
-    """For `preexec_fn` of a server program that must reach the folders `reach`.
+    """The `preexec_fn` of a server program that must reach the folders `reach`.
 
-    If only root may enter a folder above one of them, such as /root, the program sees it empty except for the way through it.
-    Raises PreflightError that names the folder if that is impossible.
+    If only root may enter a folder above one of them, such as /root, the program sees that folder empty except for its
+    path. Raises PreflightError that names the folder if that is impossible.
     """
     if sys.platform != "linux":
         return None
@@ -152,15 +157,16 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
 
 
 def check_may_enter(folder: Path) -> None:
-    """Tries whether a server can reach what will be made in this folder. Raises PreflightError that names the folder in the
-    way."""
+    """Tries whether a server can reach what will be made in this folder. Raises PreflightError that names the
+    obstructing folder.
+    """
     tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
     if tried.returncode != 0:
         raise _closed(shut_out_at(folder) or folder)
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the way to `path`, itself included, that a server may not pass; None if it may pass all."""
+    """The first folder on the path, the last one included, that a server may not pass; None if it may pass all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -174,7 +180,7 @@ def _closed(folder: Path) -> PreflightError:
 
 
 def give_to_server(*paths: Path) -> None:
-    """Give files and folders to the server; a folder last, since whoever owns it may put links in the place of its files."""
+    """Give files and folders to the server; a folder last, since its owner may replace its files by links."""
     owner = unprivileged().owner
     if owner is not None:
         give(owner, *paths)
@@ -186,7 +192,7 @@ def give(owner: tuple[int, int], *paths: Path) -> None:
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """Make an empty folder for the server, mode 0700 as PostgreSQL demands; `owner` (uid, gid) gets it if given."""
+    """Make an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
     folder.mkdir(mode=0o700, parents=True)
     if owner is not None:
         give(owner, folder)
@@ -198,7 +204,7 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 
 def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
-    """Give up root for good: even a setuid program such as sudo can't give it back."""
+    """Give up root for good: not even a setuid program such as sudo can restore it."""
     cover(ways)
     uid, gid = owner
     os.setgroups([])
@@ -210,5 +216,5 @@ def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGQUIT) -> None:
-    """Ask Linux to stop the program at once if storagelab is killed, so that nothing keeps running."""
+    """Make Linux stop the program at once if storagelab is killed, so that nothing keeps running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, by)

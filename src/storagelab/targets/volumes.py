@@ -1,4 +1,4 @@
-"""Checks a plan's volumes: whether they can be used, have room, and allow the steps between runs. Touches nothing."""
+"""Checks a plan's volumes: whether they can be used, have space, and allow the steps between runs. Changes nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def volume_needs(
 
 
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
-    """What a killed run of this experiment left on each file system (by st_dev): it is removed before the first run."""
+    """What a killed run of this experiment left on each file system (by st_dev); it is removed before the first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
     held = Counter(Folders(site, volumes).leftover_bytes())
     held.update(templates.folders_of(site, volumes).leftover_bytes())
@@ -73,7 +73,9 @@ def _check_usable(path: Path, key: str) -> None:
 def _check_space(
     configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
 ) -> None:
-    """Compares the hungriest cell of each file system with the free space, which its volumes share."""
+    """Compares the free space of each file system, which its volumes share, with the need of the cell that needs
+    most.
+    """
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -95,7 +97,7 @@ def _check_space(
 
 
 def _less(config: Config, size_key: str) -> str:
-    """What makes a cell take less space."""
+    """The settings that make a cell take less space."""
     if prepared.wanted(config):
         return 'set between_runs.data = "rebuild", which keeps no templates'
     return "make the load's tables smaller" if config.generated else f"lower {size_key}"
@@ -109,7 +111,7 @@ def _device_text(path: Path) -> str:
 
 
 def check_server_may_enter(path: Path, key: str) -> None:
-    """Checks the server's way too: root may go anywhere, but the server runs without root's rights."""
+    """Checks whether the server itself can enter: root may go anywhere, but the server runs without root's rights."""
     try:
         check_may_enter(path)
     except PreflightError as error:
@@ -138,13 +140,14 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
-    """The account that must own the volume's data folders. `owner` (uid, gid) is that of an attached server, None if it does
-    not run on this machine. Raises PreflightError when the folders can't be made for it."""
+    """The account that must own the volume's data folders. `owner` (uid, gid) is that of an attached server, None if
+    it does not run on this machine. Raises PreflightError if the folders can't be made for it.
+    """
     if owner is None:
         raise PreflightError(
             "the server does not run on this machine, so storagelab can't make data folders on its volumes",
             key=f"volumes.{volume}.path",
-            hint="add remote = true where the path is one of the server's machine; or leave [volumes] out to measure where "
+            hint="add remote = true if the path is on the server's machine; or leave [volumes] out to measure where "
             "the server keeps its files, or run storagelab on the server's machine",
         )
     if os.geteuid() not in (0, owner[0]):

@@ -1,6 +1,6 @@
 """What a server's waits mean: the class that groups them across engines, and the name that a SQL Server DBA knows.
 
-Each engine lists its waits in its module `events`, one line each that says everything about the wait.
+Each engine lists its waits in its module `events`: one line says everything about one wait.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ NOTHING = Kind("", "other")
 
 
 class Event(NamedTuple):
-    """One wait. `resource` describes what is waited for, where the server does not say exactly. `in_io`: the server names or
-    times this wait for the whole call into the kernel, including the CPU time inside the call."""
+    """One wait. `resource` describes what is waited for, if the server does not say exactly. `in_io`: the server
+    reports this wait for a whole call into the kernel, including CPU time inside the call.
+    """
 
     kind: Kind
     resource: str = ""
@@ -68,8 +69,8 @@ UNKNOWN = Event(NOTHING)
 
 
 class WaitEvents:
-    """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, to match
-    part of its name, so a wait of a later version lands in a sensible place too.
+    """The waits of one engine. A wait that is not `listed` gets the meaning of the first of the `rules` (regular
+    expressions) that matches part of its name, so a wait of a later version is classed sensibly.
 
     `spelt` unifies the spellings of a name, both in the list and in the server's output.
     """
@@ -82,7 +83,7 @@ class WaitEvents:
         self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
 
     def __call__(self, wait_type: str) -> Event:
-        """What a wait means; `UNKNOWN` for `NO_EVENT` and for waits that nothing matches."""
+        """What a wait means; `UNKNOWN` for `NO_EVENT` and for waits that match nothing."""
         if wait_type == NO_EVENT:
             return UNKNOWN
         name = self._spelt(wait_type)
@@ -93,11 +94,13 @@ class WaitEvents:
 
 # --- knowledge -------------------------------------------------------------------------------------------------------
 #
-# What an engine's module `known` says: what can be told without its driver.
+# What an engine's module `known` provides: facts that need no driver.
 
 
 class Known(NamedTuple):
-    """`judge` gives the verdict on durability, by the settings that a server shows and its version's text."""
+    """What is known of an engine without its driver. `judge` gives the verdict on durability, from the server's
+    settings and version.
+    """
 
     judge: Callable[[Mapping[str, str], str], Durability]
     benign: BenignList | None = None

@@ -1,5 +1,6 @@
-"""What a watcher of a run needs on any engine: a pace that limits its own cost, a series once a second,
-a few moments of what was waited for, and how often each wait was seen."""
+"""What a watcher of a run needs on any engine: a pace that limits its own cost, a series once a second, a few
+moments of waits, and how often each wait was seen.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
 """The cost is checked after this many looks and this much time: soon enough to prevent many expensive looks."""
 BLIND_AFTER_S = 0.25
-"""A look that is later than this did not just wait for its turn on a busy machine: something stood still."""
+"""If a look is later than this, a busy machine alone can't be the reason: something stood still."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 SHORTEST_INTERVAL_S = 0.2
-"""A last interval of the series shorter than this would show noise, so it is merged into the one before."""
+"""A last interval of the series that is shorter than this would show noise, so it is merged into the one before."""
 
 
 class Pace:
-    """When the next look is due, and what looking costs.
+    """Decides when the next look is due, and measures what looks cost.
 
-    With `at_random`, looks come at random within their interval, so that they can't fall into step with the kernel's
-    clock tick. When they cost more of a core than `budget` they get rarer; when they cost less again they return to
+    With `at_random`, looks come at random within their interval, so that they can't coincide with the kernel's clock
+    tick. When they cost more of a core than `budget`, they become rarer; when they cost less again, they return to
     `hz`.
     """
 
@@ -47,7 +48,7 @@ class Pace:
         self._ticks = self._late = 0
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
-        """From when to when, in seconds since the begin."""
+        """The blind intervals, from when to when, in seconds since the beginning."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -64,7 +65,9 @@ class Pace:
         return max(0.0, self._due_s - time.monotonic())
 
     def ticked(self) -> None:
-        """Counts a look that was just made, as late if it ended a whole interval after it was due, and plans the next."""
+        """Counts a look that was just made and plans the next. The look is late if it ended a whole interval after
+        it was due.
+        """
         now_s = time.monotonic()
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
@@ -79,16 +82,16 @@ class Pace:
 
     def _schedule(self, now_s: float) -> None:
         self._slot_s += self._interval_s
-        if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made up for
+        if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made later
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
 
     def saw_stopped(self) -> None:
-        """Notes that this look found a working session stopped by force: nothing counts as seen since the last look."""
+        """Notes that this look found a working session stopped by force: nothing since the last look counts as seen."""
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
-        """Ends the looks; one that is long overdue counts as missed."""
+        """Ends the looks. If one is long overdue, it counts as missed."""
         self._notice_gap(time.monotonic())
 
     def _notice_gap(self, now_s: float) -> None:
@@ -96,7 +99,7 @@ class Pace:
             self._saw_nothing(self._due_s, now_s)
 
     def _saw_nothing(self, since_s: float, now_s: float) -> None:
-        """Adds a blind interval. No moment counts twice, though a look may both be late and find a session stopped."""
+        """Adds a blind interval. No moment counts twice, even if a look is late and also finds a stopped session."""
         since_s, to_s = since_s - self._began_s, now_s - self._began_s
         if self._blind:
             since_s = max(since_s, self._blind[-1][1])
@@ -104,7 +107,9 @@ class Pace:
             self._blind.append((since_s, to_s))
 
     def _spend(self) -> float:
-        """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost the same."""
+        """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost as much
+        as the thread.
+        """
         sampler_s = time.thread_time() - self._sampler_start_s
         now_s = self._session_cpu_s()
         session_s = None if now_s is None or self._session_start_s is None else now_s - self._session_start_s
@@ -116,11 +121,13 @@ class Pace:
         self._interval_s = max(self._shortest_s, wanted_s)
 
     def end(self) -> None:
-        """Notes the final cost. Call from the thread itself, since only it can read its own CPU time."""
+        """Notes the final cost. Call it from the thread, since only the thread can read its own CPU time."""
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
-        """For how long nothing was seen of the first `run_s` seconds: the last look may come long after a run has ended."""
+        """For how long nothing was seen of the first `run_s` seconds. The last look may come long after a run has
+        ended.
+        """
         return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
 
     def cost(self) -> ObserverCost:
@@ -167,7 +174,7 @@ def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, 
 
 
 class Moments(Generic[T]):
-    """Keeps a run's moments few: when there are too many, drops every second one and takes in half as many."""
+    """Keeps a run's moments few: when there are too many, it drops every second one and accepts half as many."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -200,13 +207,15 @@ class _Tally:
 
 
 class Tallies:
-    """How often sessions were seen in each wait, by the kernel's view of the session; `EventTicks` is the frozen form."""
+    """How often sessions were seen in each wait, by the kernel's state of the session; `EventTicks` is the frozen
+    form.
+    """
 
     def __init__(self) -> None:
         self._of_type: dict[str, _Tally] = {}
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
-        """Counts one session at one look; `timeslices` = how often it was put on a CPU since the last look."""
+        """Counts one session at one look. `timeslices`: how often it has been put on a CPU since the last look."""
         tally = self._of_type.get(wait_type)
         if tally is None:
             tally = self._of_type[wait_type] = _Tally()

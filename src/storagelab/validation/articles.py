@@ -17,7 +17,7 @@ Quantity = Literal[
     "memory_phase_cpu_per_row_s", "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain",
     "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95", "elapsed_spread_s",
 ]  # fmt: skip
-"""The quantities read off the runs; `quantities` defines how."""
+"""The quantities that are read from the runs; `quantities` defines how."""
 Use = Literal["calibration", "judged", "fact"]
 """Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, regardless of any fit."""
 Levels = dict[str, JsonValue]
@@ -26,8 +26,8 @@ Levels = dict[str, JsonValue]
 class Published(Frozen):
     """One figure: a value, a range or an order, and the cells that reproduce it.
 
-    `cell` picks cells by their levels, on top of the article's own `cell`. Where `along` names a factor, the levels of that
-    factor are compared; `against` holds the levels that differ in the cell to compare with.
+    `cell` picks cells by their levels, in addition to the article's own `cell`. If `along` names a factor, the levels
+    of that factor are compared. `against` holds the levels that differ in the cell to compare with.
     """
 
     id: str
@@ -39,27 +39,27 @@ class Published(Frozen):
     order: tuple[JsonValue, ...] | None = None
     unit: str = ""
     tolerance: float = Field(0.0, ge=0)
-    """What the model is held to, relative to the value or to the range's end."""
+    """How far the model may be off, relative to the value or to the range's end."""
     tolerance_absolute: float | None = Field(None, ge=0)
-    """Instead: in the unit, for values near nothing."""
+    """Instead of that: in the unit, for values near 0."""
     cell: Levels = Field(default_factory=dict)
     against: Levels = Field(default_factory=dict)
     everywhere: bool = False
     """All cells of the spec, whatever the article's own `cell` says."""
     along: str | None = None
     levels: tuple[JsonValue, ...] | None = None
-    """Of the factor `along`; default: all."""
+    """Levels of the factor `along`; default: all."""
     wait_type: str | None = None
     counter: str | None = None
-    """Group.name, as a run has it."""
+    """Group.name, as in a run."""
     per: Literal["rows"] | None = None
     times: float = 1.0
     derived: str = ""
-    """How it follows from published figures; empty: it is published itself."""
+    """How it follows from published figures; empty if it is itself published."""
     assumed: str = ""
-    """What the article leaves open, and how it was taken."""
+    """What the article leaves open, and how it was interpreted."""
     suspected: str = ""
-    """The mechanism that is suspected where the model misses it."""
+    """The suspected mechanism, if the model is far off."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -92,11 +92,11 @@ class WaitTable(Frozen):
     tolerance: float = Field(ge=0)
     use: Use
     fitted: tuple[str, ...] = ()
-    """Figures of it that are for calibration, whatever `use` says."""
+    """Those of its figures that are for calibration, whatever `use` says."""
     assumed: str = ""
 
     def figures(self) -> Iterator[Published]:
-        """Its figures. A signal time that is hardly any is held to a hundredth of the wait, not to a share of itself."""
+        """Its figures. A very small signal time may be off by a hundredth of the wait, not by a share of itself."""
         published = [(name, getattr(self, name)) for name in _COLUMNS]
         given = [(name, value) for name, value in published if value is not None]
         for number, (name, value) in enumerate(given, start=int(self.first[1:])):
@@ -131,7 +131,7 @@ class Article(Frozen):
     cell: Levels = Field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     under_determined: str = ""
-    """What the article leaves so open that its figures judge little."""
+    """What the article leaves so open that its figures test little."""
     figures: tuple[Published, ...]
 
     @model_validator(mode="before")

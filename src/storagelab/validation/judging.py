@@ -17,8 +17,9 @@ Verdict = Literal["within", "outside", "not simulated yet"]
 
 
 class Row(Frozen):
-    """One line of the table. `error` is relative to the published value, or to the nearer end of a range, 0 inside it; None
-    for a figure that is not simulated, a level, or a value near 0."""
+    """One line of the table. `error` is relative to the published value, or to the nearer end of a range (0 inside
+    it); None for a figure that is not simulated, a level, or a value near 0.
+    """
 
     article: str
     figure: Published
@@ -48,8 +49,8 @@ class Summary(Frozen):
 def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
     """The row of a figure that was simulated.
 
-    A level is within if the runs can't distinguish it from the best, and a range if their interval reaches into it: the
-    model's runs scatter as a server's do, and which of two equals comes out ahead is chance.
+    A level is within tolerance if the runs can't distinguish it from the best, and a range if their interval reaches
+    into it: the model's runs scatter as a server's do, and chance decides which of two equals is ahead.
     """
     if figure.order is not None:
         right = simulated.order == figure.order
@@ -75,7 +76,7 @@ def _reaches_into(between: tuple[float, float] | None, estimate: Estimate) -> bo
 
 
 def relative_error(figure: Published, simulated: float) -> float:
-    """Simulated over published, minus 1; for a range, against the nearer end, and 0 inside."""
+    """Simulated over published, minus 1; for a range, against the nearer end, and 0 inside it."""
     if figure.between is not None:
         low, high = figure.between
         nearer = min(max(simulated, low), high)

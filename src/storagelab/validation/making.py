@@ -1,7 +1,7 @@
-"""Makes the runs that published figures need, with the simulator, and reads the figures off them.
+"""Makes the runs that published figures need, with the simulator, and reads the figures from them.
 
-All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a layout's
-figures depend on what ran before it.
+All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a
+layout's figures depend on the runs before it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Simulations(Frozen):
 
 
 class Planned(NamedTuple):
-    """What one article needs: its figures with their cells, the figures without any, and the runs to make."""
+    """What one article needs: its figures with their cells, the figures without cells, and the runs to make."""
 
     article: Article
     experiment: Experiment
@@ -64,7 +64,7 @@ class Planned(NamedTuple):
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names of the drive profiles that its runs use."""
+        """Names of the drive profiles that the runs use."""
         cells = {cell.cell_id for parts in self.groups.values() for group in parts for cell in group}
         there = (cell for cell in self.plan.cells if cell.cell_id in cells)
         return tuple(dict.fromkeys(drive.profile for cell in there for drive in cell.config.drives.values()))
@@ -87,8 +87,8 @@ def simulate(
 ) -> tuple[list[Row], list[Simulations]]:
     """A row for every figure, in order, and the runs made for them.
 
-    Progress goes to `console`; `check` may raise KeyboardInterrupt to stop. A missing spec, cell or counter
-    gives rows that say so.
+    Progress goes to `console`; `check` may raise KeyboardInterrupt to stop. A missing spec, cell or counter gives rows
+    that say so.
     """
     rows, made = [], []
     for one in planned:
@@ -136,7 +136,9 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
 
 
 def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
-    """The experiment at the scale and with the repetitions asked for, under a hash of all that its outcome depends on."""
+    """The experiment at the scale and with the repetitions asked for, with a hash of everything on which its outcome
+    depends.
+    """
     tables = dict(experiment.base)
     target = tables.get("target")
     tables["target"] = {**(target if isinstance(target, dict) else {}), "scale": asked.scale}
@@ -147,7 +149,9 @@ def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
 
 
 def _simulator() -> str:
-    """A hash of the simulator itself and of the drives' profiles: old results never pass for those of a new model."""
+    """A hash of the simulator itself and of the drives' profiles, so that old results never pass for those of a new
+    model.
+    """
     digest = hashlib.sha256(Path(_sim.__file__).read_bytes())
     for name in profiles.ready_made():
         digest.update(resources.files(profiles).joinpath(f"{name}.toml").read_bytes())

@@ -1,4 +1,4 @@
-"""How each published quantity is read off simulated runs. Pure: measurements of cells in, figures out."""
+"""How each published quantity is read from simulated runs. Pure: measurements of cells in, figures out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """A quantity: `values` of the repetitions or, for a quantity of all repetitions together, `level` or `order`."""
+    """A quantity: `values` of the repetitions or, for a quantity over all repetitions, `level` or `order`."""
 
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
@@ -52,7 +52,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells that a figure needs: those compared with each other, or one list of one. Raises Missing."""
+    """The cells that a figure needs: lists to compare with each other, or a single list. Raises Missing."""
     if figure.quantity == "mean_elapsed_s":
         return [_some(cells, levels)]
     if figure.along is not None:
@@ -88,7 +88,9 @@ def _said(levels: Levels) -> str:
 
 
 def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
-    """Reads a figure off its runs: `groups` are the cells of `needed` with them. Raises Missing if they lack the quantity."""
+    """Reads a figure from its runs: `groups` are the cells of `needed` with their runs. Raises Missing if they lack
+    the quantity.
+    """
     if any(not made.runs for group in groups for made in group):
         raise Missing("its runs failed")
     if figure.quantity in _OF_LEVELS:
@@ -114,7 +116,7 @@ def _stats(run: Measurement) -> Sequence[WaitStat]:
 
 
 def _wait(figure: Published, run: Measurement) -> float:
-    """No waiting is a figure too: 0."""
+    """The time of a wait; without such a wait, 0."""
     row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
     if row is None:
         return 0.0
@@ -145,7 +147,7 @@ def _counter(figure: Published, run: Measurement) -> float:
 
 
 def _memory_phase(run: Measurement) -> tuple[float, float]:
-    """Rows inserted before the first page was read, and the CPU time in s that sessions spent up to then."""
+    """Rows inserted before the first page was read, and the CPU seconds that sessions spent until then."""
     engine = run.counters.get("engine", {})
     if not engine.get("memory_phase_rows"):
         raise Missing("its runs do not tell what was done while all of the table was in memory")
@@ -158,13 +160,15 @@ def _memory_phase_cpu_per_row_s(_: Published, run: Measurement) -> float:
 
 
 def _yields_over_memory_phase(_: Published, run: Measurement) -> float:
-    """Quanta used up, against the CPU time spent while all of the table was in memory."""
+    """How often sessions used up their quantum, over the CPU time spent while all of the table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
     return yields * _QUANTUM_S / _memory_phase(run)[1]
 
 
 def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
-    """The most on one page at once: the median of the samples that found any, since nobody publishes a screen without one."""
+    """The most sessions on one page at once: the median of the samples that found any, since nobody publishes a
+    screen without one.
+    """
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
         if task.resource.kind == PFS_PAGE:
@@ -231,8 +235,9 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and the other levels
-    that tables of single repetitions give."""
+    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and the other
+    levels that tables of single repetitions give.
+    """
     rounds = min(len(made.runs) for made in group)
     gone = _gone_from(figure, group, [made.runs for made in group])
     alone = [_gone_from(figure, group, [[made.runs[number]] for made in group]) for number in range(rounds)]
@@ -258,7 +263,7 @@ def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _spread(_: Published, group: Sequence[Made]) -> Simulated:
-    """The mean time of the slowest level less that of the fastest."""
+    """The mean time of the slowest level minus that of the fastest."""
     means = [_mean_elapsed_s(made) for made in group]
     return Simulated(values=(max(means) - min(means),))
 

@@ -27,11 +27,13 @@ FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
 """The command writes into a document only between these lines."""
 _EXPLAINED_FROM = 0.15
-"""A larger miss is shown with the suspected mechanism, if there is one."""
+"""A figure that is off by more than this is shown with the suspected mechanism, if there is one."""
 
 
 class Parameter(Frozen):
-    """A parameter of the server or a drive, its `owner`. Those to fit have `bounds`, and `fitted_on` once they are fitted."""
+    """A parameter of the server or of a drive, its `owner`. Those to fit have `bounds`, and `fitted_on` once they
+    are fitted.
+    """
 
     owner: str
     name: str
@@ -175,7 +177,7 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
 
 
 def print_validation(console: Console, validation: Validation) -> None:
-    """Prints it for people: a table for each article, the sums, the parameters."""
+    """Prints it for people: a table for each article, the summaries, the parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         print_paragraph(console, _title(article), style="bold")
@@ -300,12 +302,12 @@ def render(form: str, validation: Validation) -> str:
 
 
 def existing(file: Path) -> str | None:
-    """The current document, None if there is none.
+    """The current document; None if there is none.
 
-    Raises StoragelabError if it lacks the marks or is not text: nothing that a person wrote is overwritten.
+    Raises StoragelabError if it lacks the marks or is not text: nothing that a person wrote may be overwritten.
     """
     if not file.is_file():
-        return None  # nor is there any in a pipe or a device, which can only be written to
+        return None  # a pipe or a device can only be written to
     text = file.read_text(encoding="utf-8", errors="replace")
     if not 0 <= text.find(BEGIN) < text.find(END):
         raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables should go")
@@ -316,7 +318,7 @@ def document(before: str | None, validation: Validation) -> str:
     """The document with the tables between its marks, or a new document if there was none."""
     inside = f"{BEGIN}\n\n{markdown(validation)}\n{END}"
     if before is None:
-        return f"# The model against what was published\n\n{inside}\n"
+        return f"# The model and the published figures\n\n{inside}\n"
     return before[: before.index(BEGIN)] + inside + before[before.index(END) + len(END) :]
 
 
@@ -398,7 +400,7 @@ def _error_text(row: Row) -> str:
 
 
 def _tolerance_text(figure: Published) -> str:
-    """The tolerance of the model."""
+    """How far the model may be off."""
     if figure.tolerance_absolute is not None:
         return f"± {_estimate_text(Estimate(value=figure.tolerance_absolute), figure.unit)}"
     if figure.tolerance:

@@ -1,1 +1,1 @@
-"""What the verbs of the command line do, a room each, so that a verb loads only what it needs."""
+"""What the verbs of the command line do, one module each, so that a verb loads only what it needs."""

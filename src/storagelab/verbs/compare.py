@@ -1,4 +1,4 @@
-"""`storagelab compare`: two cells of one experiment, or two and more campaigns."""
+"""`storagelab compare`: two cells of one experiment, or two or more campaigns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ _TWO_THINGS = "two campaigns: compare BEFORE AFTER; two cells of one: compare NA
 def show(
     names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, fail_if_slower: str | None
 ) -> Gate:
-    """Two cells, if one name of results and two of cells are given; else campaigns. The gate's answer, or "not slower"."""
+    """Compares two cells, if given one name of results and two of cells; else campaigns. Returns the gate's answer,
+    or "not slower".
+    """
     margin = None if fail_if_slower is None else _margin(fail_if_slower)
     are_results = [_place(name, results) is not None for name in names]
     if len(names) == 3 and are_results[0] and not any(are_results[1:]):
@@ -65,7 +67,9 @@ def _margin(text: str) -> float:
 
 
 def _place(name: str, results: Path) -> tuple[str, Path] | None:
-    """The name and the folder of results that `name` means: an experiment's name, its spec, or its folder; None for none."""
+    """The name and the results folder that `name` means: an experiment's name, its spec, or its folder; None if it
+    means nothing.
+    """
     folder = Path(name)
     if name.endswith(".toml") and folder.exists():
         return name, results
@@ -152,7 +156,7 @@ def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
 
 
 def _called(folders: Sequence[Path]) -> list[str]:
-    """A short name for each: the folder's, or as much of its path as tells it from the others."""
+    """A short name for each: the folder's, or as much of its path as distinguishes it from the others."""
     resolved = [folder.resolve() for folder in folders]
     most = max(len(folder.parts) for folder in resolved)
     for parts in range(1, most + 1):
@@ -163,7 +167,7 @@ def _called(folders: Sequence[Path]) -> list[str]:
 
 
 def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
-    """(key, first, second) of what the two specs say differently."""
+    """(key, first, second) for each key in which the two specs differ."""
     rows = []
     for line in differences(found.first.experiment.canonical, found.second.experiment.canonical):
         name, _, change = line.partition(": ")

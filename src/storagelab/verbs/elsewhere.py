@@ -1,4 +1,4 @@
-"""The options of `storagelab run` for a cluster and for a race. Dask is loaded only if it is asked for."""
+"""The options of `storagelab run` for a cluster and for a race. Dask is loaded only if a cluster is wanted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _INSTALL = 'pip install "storagelab[cluster]"'
 
 
 class Elsewhere(NamedTuple):
-    """What the user asked for. `scheduler` is None for what Dask's own settings say, or a cluster of local processes."""
+    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local
+    processes.
+    """
 
     scheduler: str | None
     insecure: bool
@@ -40,7 +42,7 @@ class Elsewhere(NamedTuple):
         return cluster.Cluster(requests.SimulatedRuns(), reach, say, limit_s=limit_s)
 
     def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
-        """Where the cluster is. Raises PreflightError if that is not safe, or if there is no Dask here."""
+        """Where the cluster is. Raises PreflightError if that is not safe, or if Dask is not installed."""
         with _dask():
             from storagelab.run import joining
         reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
@@ -53,7 +55,7 @@ class Elsewhere(NamedTuple):
 
 @contextlib.contextmanager
 def _dask() -> Iterator[None]:
-    """While modules are loaded that need Dask."""
+    """Wraps the loading of modules that need Dask."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -65,7 +67,7 @@ def _dask() -> Iterator[None]:
 
 
 def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
-    """None for processes of this machine. Raises SpecError."""
+    """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
         hint = "Such as 90s or 10min."
         return Elsewhere(

@@ -1,4 +1,6 @@
-"""`storagelab run` on a fleet of hosts: which hosts there are, whether all can make the runs, and the runs themselves."""
+"""`storagelab run` on a fleet of hosts: which hosts there are, whether all can make the runs, and the runs
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ KEY = "--executor"
 
 
 def asked(experiment: Experiment, plan: Plan, elsewhere: Elsewhere | None) -> Elsewhere | None:
-    """The cluster whose hosts are to make the runs; None if runs are simulated, or made here. Raises PreflightError if that
-    can't be."""
+    """The cluster whose hosts are to make the runs; None if runs are simulated, or made here. Raises PreflightError
+    if hosts can't make them.
+    """
     simulated = loop.portable(plan)
     if experiment.fleet is not None and simulated:
         raise _refused("simulated runs come out the same on every host", "remove [fleet]", "fleet")
@@ -63,7 +66,7 @@ def _refused(problem: str, hint: str, key: str = KEY) -> PreflightError:
 def make(
     experiment: Experiment, plan: Plan, folder: Path, elsewhere: Elsewhere, *, again: bool, allow_commands: bool
 ) -> tuple[tuple[Run, ...], bool]:
-    """All runs of the experiment, and whether none has failed."""
+    """Makes all runs of the experiment; returns whether none has failed."""
     site = site_of(experiment, folder).model_copy(update={"spec_folder": Path()})
     before = _stored(experiment, plan, folder)
     with Interruptible() as stopping:
@@ -83,7 +86,9 @@ def make(
 
 
 def _stored(experiment: Experiment, plan: Plan, folder: Path) -> tuple[Run, ...]:
-    """What is stored of this experiment. Raises StoreError if it is another's, which is not set aside."""
+    """What is stored of this experiment. Raises StoreError if it belongs to another experiment; it is not moved
+    aside.
+    """
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         if not store.would_be_set_aside(experiment):
             store.refuse_another(experiment)
@@ -126,7 +131,7 @@ def _make_rounds(
 
 
 def _remove_templates(plan: Plan, site: Site, hosts: Discovered, say: Callable[[str], None]) -> None:
-    """On each host that is there at the end; workers may have been restarted meanwhile."""
+    """Removes templates on each host that is there at the end; workers may have been restarted meanwhile."""
     from storagelab.run import asking
 
     there = asking.present(hosts.reach, say, hosts.limit_s).address_of
@@ -141,7 +146,7 @@ def _remove_templates(plan: Plan, site: Site, hosts: Discovered, say: Callable[[
 
 
 def _shares_text(todo: Sequence[Round], hosts: Discovered) -> str:
-    """How many rounds each host makes of those that are left."""
+    """How many of the remaining rounds each host makes."""
     left = [one.host for one in todo if one.left]
     shares = ", ".join(f"{left.count(host)} on {host}" for host in hosts.address_of)
     turns = f"; {plural(hosts.at_once, 'host')} at a time" if hosts.at_once < len(hosts.address_of) else ""
@@ -152,7 +157,7 @@ def _shares_text(todo: Sequence[Round], hosts: Discovered) -> str:
 
 
 class Discovered(NamedTuple):
-    """The hosts that make a campaign, all of them looked at: what is `told` of each."""
+    """The hosts that make a campaign, after all of them were checked: what each reported."""
 
     address_of: dict[str, str]
     at_once: int
@@ -164,8 +169,9 @@ class Discovered(NamedTuple):
 def _discover(
     experiment: Experiment, plan: Plan, site: Site, elsewhere: Elsewhere, limit_s: float, *, allow_commands: bool
 ) -> Discovered:
-    """All hosts, each looked at and with a server started on it for a moment. Raises PreflightError if one is missing or
-    can't make the runs: then nothing has started anywhere."""
+    """All hosts, each checked, with a server started on it for a moment. Raises PreflightError if one is missing or
+    can't make the runs; nothing has started anywhere then.
+    """
     reach = elsewhere.reach(1, screen.say)
     if reach.address is None:
         hint = "name it: --scheduler tls://HOST:8786; without --executor, runs are made on this machine"

@@ -39,10 +39,10 @@ def show(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
-    """How small a difference the plan can tell, from the stored runs of an experiment; "" if they don't show it."""
+    """How small a difference the plan can show, from the stored runs of an experiment; "" if they don't tell."""
     if pilot is None or experiment.order == "cell-by-cell":
         return ""
-    from storagelab.findings import power  # statistics take long to load, and are not wanted before there are runs
+    from storagelab.findings import power  # statistics load slowly, and are not needed before there are runs
     from storagelab.report.text.plan import tells_text
     from storagelab.run import stored
 

@@ -1,5 +1,6 @@
-"""The first steps of every verb that takes a spec: where it lives on this machine, and whether it can run here; and what
-those that make runs say meanwhile."""
+"""The first steps of every verb that takes a spec: its place on this machine, and whether it can run here; and the
+messages of verbs that make runs.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from storagelab.stopping import Interruptible
 
 _SILENT_S = 1.0
-"""Checks that take no longer say nothing."""
+"""Checks that take no longer than this print no progress."""
 _EVERY_S = 5.0
-"""Between two lines where stderr is no terminal."""
+"""Time between two lines if stderr is not a terminal."""
 
 
 def site_of(experiment: Experiment, folder: Path) -> Site:
@@ -49,8 +50,9 @@ def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: 
 
 @contextlib.contextmanager
 def saying_how_far() -> Iterator[Tell]:
-    """Says on stderr how far checks have come that take more than a second: in one line that moves on a terminal, in a line
-    now and then elsewhere."""
+    """Prints the progress of checks that take more than a second on stderr: on a terminal in one line that changes,
+    elsewhere in a line now and then.
+    """
     shown = _Shown()
     try:
         yield shown.tell
@@ -59,7 +61,7 @@ def saying_how_far() -> Iterator[Tell]:
 
 
 class _Shown:
-    """How far the checks have come, as it is shown."""
+    """The progress of the checks, as it is shown."""
 
     def __init__(self) -> None:
         self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
@@ -85,7 +87,7 @@ class _Shown:
         if self._live is None:
             from rich.live import Live
 
-            # Without a thread that redraws it: programs are started meanwhile, by forks.
+            # Without a thread that redraws it: meanwhile, programs are started by forks.
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(text, refresh=True)
@@ -110,11 +112,11 @@ def tell_if_set_aside(store: Store, console: Console) -> None:
 def saying_what_is_stored(
     stopping: Interruptible, progress: RunProgress, before: int, most: str = ""
 ) -> Iterator[None]:
-    """If the runs are interrupted, say how many are stored, those `before` included."""
+    """If the runs are interrupted, says how many are stored, including those stored `before`."""
     try:
         yield
     except BaseException as error:
-        # Whatever goes wrong once it was asked to stop comes of stopping amid something.
+        # Any error after a request to stop follows from stopping in the middle of something.
         if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
             raise
         if not isinstance(error, KeyboardInterrupt):

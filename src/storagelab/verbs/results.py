@@ -1,4 +1,4 @@
-"""`storagelab report`, `waits` and `export`: what is stored, judged anew and written."""
+"""`storagelab report`, `waits` and `export`: judge what is stored anew, and write it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report(
 
 
 def _say_where(folder: Path, name: str) -> None:
-    """Where everything else lies, beside the page."""
+    """Names the places of everything else beside the page."""
     screen.say(f"raw data: {folder / FILE_NAME}; as JSON: storagelab export {name}")
     screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
 
@@ -61,7 +61,7 @@ def export(name: str, results: Path, format_: str, output: Path | None, fit: Fit
 
 
 def _salvaged(name: str, results: Path) -> stored.Stored:
-    """Reads what is left of a damaged store, and says what is lost."""
+    """Reads what is left of a damaged store, and reports what is lost."""
     of, lost = stored.salvage(name, results)
     screen.say(f"{len(of.runs)} runs can be read of the {len(of.plan.runs)} that the spec asks for")
     for one in lost:

@@ -1,4 +1,4 @@
-"""`storagelab run`, and `gather`, which concludes from the runs of several."""
+"""`storagelab run`; and `gather`, which judges the runs of several campaigns together."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Asked(NamedTuple):
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
-    """Whether no run has failed."""
+    """Makes the runs; returns whether none has failed."""
     experiment = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     plan, folder = matrix.expand(experiment), results / experiment.name
     here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
-    here.racing(())  # refused before anything is touched
+    here.racing(())  # refused before anything is changed
     if (hosts := fleet.asked(experiment, plan, asked.elsewhere)) is not None:
         runs, all_well = fleet.make(
             experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands
@@ -71,15 +71,15 @@ class _Here(NamedTuple):
     asked: Asked
 
     def racing(self, runs: Sequence[Run]) -> Racing | None:
-        """The race after these runs, if it is one. Raises SpecError if the experiment can't be raced."""
+        """The race that follows these runs, if it is one. Raises SpecError if the experiment can't be raced."""
         if self.experiment.race is None:
             return None
-        from storagelab.run.race import Racing  # statistics take long to load, and most experiments are no race
+        from storagelab.run.race import Racing  # statistics take long to load, and most experiments are not races
 
         return Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """All runs of the experiment, and whether none has failed."""
+        """Makes all runs of the experiment; returns whether none has failed."""
         with self._ready(), Store.writing(self.folder, self.experiment) as store:
             race = self.racing(self._stored(store, 0))  # or the store is damaged
             self._make_pending(store, found, race)
@@ -92,7 +92,9 @@ class _Here(NamedTuple):
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
-        """If there are runs to make: holds the volumes, and refuses a server that does not start. Nothing is stored yet."""
+        """If there are runs to make, holds the volumes, and refuses a server that does not start. Nothing is stored
+        yet.
+        """
         if not self._pending():
             yield
             return
@@ -103,7 +105,7 @@ class _Here(NamedTuple):
                     with saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
-                    stopping.check()  # a server that is stopped as it starts does not come up, either
+                    stopping.check()  # a server that is stopped while it starts does not come up, either
                     raise error.of(self.experiment.source) from error
                 stopping.check()
             yield
@@ -121,7 +123,7 @@ class _Here(NamedTuple):
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: Racing | None) -> None:
-        """Make the runs that are left, of a race as many rounds as it takes."""
+        """Makes the runs that are left; for a race, as many rounds as it takes."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.course.plan
         pending = scheduling.pending(plan, store.attempts(), again=again)
@@ -165,7 +167,7 @@ def _tell_of_round(progress: RunProgress, course: RaceState) -> None:
 
 def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
     """Print the findings, and write the report."""
-    # Statistics and charts take as long to load as all else, and are not wanted while runs are made.
+    # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
     from storagelab.report.text import terminal
@@ -177,7 +179,7 @@ def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fold
 
 
 def gather(folders: Sequence[Path], results: Path) -> None:
-    """Writes one campaign of several, and its report. Raises StoreError."""
+    """Writes one campaign made of several, and its report. Raises StoreError."""
     if len({folder.resolve() for folder in folders}) < 2:
         raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
     parts = [stored.read(folder.resolve().name, folder.resolve().parent, whole=True) for folder in folders]

@@ -28,7 +28,7 @@ def validate(
     asked = making.Asked(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
-    # Looked up before the runs: they may take long, and what is shown must be what was simulated.
+    # Read before the runs, which may take long: what is shown must be what was simulated.
     model = table.parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
@@ -42,6 +42,6 @@ def validate(
 
 
 def _ready_made_specs() -> Path:
-    """The folder `experiments` here, else that of the checkout which storagelab runs from."""
+    """The folder `experiments` here, else that of the checkout that storagelab runs from."""
     here = Path("experiments")
     return here if here.is_dir() else Path(__file__).resolve().parents[3] / here

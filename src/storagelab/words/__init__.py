@@ -1,1 +1,1 @@
-"""How names and figures read, for everything that writes sentences: findings, reports and verbs. Pure."""
+"""Names and figures as text, for everything that writes sentences: findings, reports and verbs. Pure."""

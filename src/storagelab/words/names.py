@@ -1,7 +1,7 @@
 """Factors, levels and cells in plain words. Pure.
 
-A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of the
-spec can be a factor. A free name is shown unchanged, with its dots.
+A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of
+the spec can be a factor. A user's own name is shown unchanged, with its dots.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def factor_text(name: str) -> str:
 
 
 def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
-    """Each factor's name in a spec -> in words."""
+    """Maps each factor's name in a spec to its name in words."""
     return {factor.name: factor_text(factor.name) for factor in factors}
 
 
@@ -97,7 +97,7 @@ def _quoted(value: JsonValue) -> str:
 
 
 def level_text(levels: Mapping[str, JsonValue]) -> str:
-    """Levels one by one: "data files = 4, log volume = b"; "" for a cell of no factors."""
+    """Levels one by one: "data files = 4, log volume = b"; "" for a cell without factors."""
     return ", ".join(f"{factor_text(name)} = {_quoted(value)}" for name, value in levels.items())
 
 
@@ -148,8 +148,8 @@ def cell_entry(cell_id: object, text: object) -> str:
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
     """Several cells in as few words as possible.
 
-    Where the cells are all combinations of some levels, each factor is named once ("4 and 8 data files with log on b")
-    and a factor with all its levels there is "any"; otherwise the first `shown` cells are listed and the rest counted.
+    If the cells are all combinations of some levels, each factor is named once ("4 and 8 data files with log on b"),
+    and a factor with all of its levels reads "any". Otherwise the first `shown` cells are listed and the rest counted.
     """
     if len(cells) == 1:
         return cell_text(cells[0])
@@ -186,7 +186,7 @@ def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonVal
 
 
 def is_plural(cell: str) -> bool:
-    """Whether a phrase of `cell_text` takes "were"."""
+    """Whether a phrase from `cell_text` takes "were"."""
     return cell.split(" with ")[0].endswith(tuple(many for _, many in _COUNTED.values()))
 
 
@@ -198,12 +198,12 @@ def noun(factors: Sequence[Factor], number: int = 1) -> str:
 
 
 def repetition_text(repetition: int) -> str:
-    """ "repetition 3"; those of a burn-in, which count from 0 down, "burn-in run 1" and on."""
+    """The text "repetition 3". Burn-in runs, whose repetitions count down from 0, read "burn-in run 1" and so on."""
     return f"repetition {repetition}" if repetition > 0 else f"burn-in run {1 - repetition}"
 
 
 def unmet_text(run: Run) -> str:
-    """The checks that a run failed: what was asked and what it got."""
+    """The checks that a run failed: what was asked for and what was found."""
     checks = run.measurement.unverified if run.measurement is not None else ()
     return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
 

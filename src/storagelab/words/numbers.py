@@ -1,7 +1,7 @@
 """Numbers as text, with their units. Pure.
 
-Every formatter gives "" for None: unknown figures stay empty, never 0. An interval, if there is one, decides
-the digits, so that the runs support every digit shown.
+Every formatter returns "" for None: unknown figures stay empty and never show as 0. The interval, if there is one, sets
+the number of digits, so that the runs support every digit shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
 _FAR_TOO_WIDE = 1e6
 MANY_TIMES = 9.0
-"""A change of a time from which on it is told as a multiple."""
+"""From this ratio on, a change of a time reads as a multiple."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -37,7 +37,7 @@ def keep_together(text: str) -> str:
 def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
     """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one.
 
-    Without an interval, `significant` digits of the largest value. Never fewer than two digits of the value itself.
+    Without an interval, `significant` digits of the largest value. The value itself always has at least two digits.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0:
@@ -68,7 +68,7 @@ def _second_unit(value: float) -> tuple[float, str]:
 
 
 def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
-    """Seconds as "2.41 s", "83 ms" or "5.2 µs"; `half_width_s` of its interval decides the digits."""
+    """Seconds as "2.41 s", "83 ms" or "5.2 µs"; the `half_width_s` of the interval sets the digits."""
     if value_s is None or not math.isfinite(value_s):
         return ""
     factor, unit = _second_unit(value_s)
@@ -84,7 +84,9 @@ def seconds_range(low_s: float, high_s: float) -> str:
 
 
 def seconds_number(value_s: float | None, decimals: int) -> str:
-    """Bare seconds for a table column whose heading names the unit; a value too small for it is "<0.01", not 0."""
+    """Bare seconds for a table column whose heading names the unit. A value too small for the column is "<0.01", not
+    0.
+    """
     if value_s is None or not math.isfinite(value_s):
         return ""
     smallest = 10.0**-decimals
@@ -139,7 +141,9 @@ def signed_estimate(ratio: Estimate | None) -> str:
 
 
 def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
-    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` = " per row"."""
+    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` is added,
+    such as " per row".
+    """
     if ratio is None or not math.isfinite(ratio):
         return ""
     if ratio >= 2:
@@ -150,7 +154,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 
 
 def slower_by(ratio: Estimate) -> str:
-    """How much slower, worded to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+    """How much slower, to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = (
         f"a factor of {significant(ratio.value, 2)}"
@@ -161,7 +165,7 @@ def slower_by(ratio: Estimate) -> str:
 
 
 def _share_of_change(share: float, half_width: float | None) -> str:
-    """|share| in percent, with the digits that its interval supports, but never rounded to nothing."""
+    """|share| in percent, with the digits that its interval supports, but never rounded to 0."""
     if half_width is None:
         return percent(abs(share))
     decimals = _change_decimals(half_width)
@@ -188,7 +192,7 @@ def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
 
 
 def limit_text(rate: str, limit: float) -> str:
-    """The most that a volume does: "600 writes/s", "20 MB/s read"."""
+    """The highest figure that a volume reaches: "600 writes/s", "20 MB/s read"."""
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
         return f"{significant(limit)} {what}s/s"
@@ -196,7 +200,7 @@ def limit_text(rate: str, limit: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A count with thousands separated; a mean count between 0 and 10 keeps one decimal."""
+    """A count with thousands separated. A mean count between 0 and 10 keeps one decimal."""
     if value is None or not math.isfinite(value):
         return ""
     if value != round(value) and abs(value) < 9.95:
@@ -221,7 +225,7 @@ def bytes_(value: float | None) -> str:
 
 
 def capacity(value: float | None) -> str:
-    """Room on a drive, in makers' units (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
+    """Space on a drive, in makers' units (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
     if value is None or not math.isfinite(value):
         return ""
     power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
@@ -239,9 +243,10 @@ def _level(estimate: Estimate) -> str:
 
 
 def share_estimate(estimate: Estimate | None) -> str:
-    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone if too few runs allow no interval.
+    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; only the share if too few runs allow no
+    interval.
 
-    A share whose whole interval is too small to show reads "less than 0.1 % (95 % CI, too)".
+    If the whole interval is too small to show, the share reads "less than 0.1 % (95 % CI, too)".
     """
     if estimate is None:
         return ""
@@ -258,7 +263,7 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 
 def seconds_interval(estimate: Estimate | None) -> str:
-    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
+    """The interval of a time by itself: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     if estimate.high > _FAR_TOO_WIDE * abs(estimate.value):
@@ -270,7 +275,7 @@ def seconds_interval(estimate: Estimate | None) -> str:
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; says so if there are too few runs for one."""
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; it says so if there are too few runs for one."""
     if estimate is None:
         return ""
     interval = seconds_interval(estimate)
@@ -291,10 +296,10 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
 def ratio_interval(ratio: Estimate | None) -> str:
     """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
 
-    Joint: it holds together with the intervals of all other ratios of its kind. The interval of a mean holds by itself.
-    An end that can't be told from no change reads 0 if the interval includes no change, and never if it doesn't.
+    Joint: it holds together with the intervals of all other ratios of its kind; the interval of a mean holds by itself.
+    An end that rounds to no change reads 0 if the interval includes no change, and more than 0 if it doesn't.
 
-    If the ends are a hundred times apart, only the informative end is given, or else "too wide to say".
+    If one end is a hundred times the other, only the informative end is given, or else "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
@@ -327,7 +332,7 @@ def _change_to_times(low: float, high: float) -> str:
 
 
 def _less_to_more(low: float, high: float) -> str:
-    """ "2 % less to 8 % more", or "0 to 8 % more"; of changes on both sides of none."""
+    """The text "2 % less to 8 % more", or "0 to 8 % more", for an interval that includes no change."""
     decimals = _change_decimals((high - low) / 2)
     ends = [
         f"{percent(abs(end), decimals)} {way}"
@@ -338,10 +343,10 @@ def _less_to_more(low: float, high: float) -> str:
 
 
 def _change_to_change(low: float, high: float) -> str:
-    """ "17 to 27 %", of changes in one direction."""
+    """The text "17 to 27 %", for changes in one direction."""
     decimals = _change_decimals((high - low) / 2)
     small, large = sorted((abs(low), abs(high)))
-    # An interval that excludes no difference must not read as if it began there.
+    # An interval that excludes no change must not read as if it began there.
     while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
@@ -363,7 +368,7 @@ def _wide_interval(low: float, high: float) -> str:
 
 
 def change_estimate(ratio: Estimate | None, per: str = "") -> str:
-    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per` = " per row"."""
+    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per` is added, such as " per row"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio)

@@ -1,4 +1,4 @@
-"""Parts of sentences that come from elsewhere, made to fit. Pure."""
+"""Adapts parts of sentences that come from elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def without_stop(text: str) -> str:
 
 
 def in_brackets(*texts: str) -> str:
-    """What is known of `texts`, in brackets after a space."""
+    """`texts` in brackets, after a space; unknown ones are left out."""
     known = ", ".join(text for text in texts if text)
     return f" ({known})" if known else ""
 

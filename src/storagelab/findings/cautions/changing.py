@@ -1,4 +1,4 @@
-"""Times that drifted or jumped on the way, whatever ran."""
+"""Times that drifted or jumped during the experiment, whatever ran."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _so(found: Drift | Step, findings: Findings) -> str:
 
 
 def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
-    """A note for one block in random order: its rounds absorb it."""
-    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
+    """Finds drifts and steps. For one block in random order they are only a note: its rounds absorb them."""
+    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower host is not a change over time
     left_out = set(evidence.basis.left_out)
     rows = [
         (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
@@ -126,8 +126,9 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """The length of a block, from its first run made to its last, in places of the order. What a campaign that was stopped
-    has still to do is no part of it: nobody knows whether times go on as they began."""
+    """The length of a block in places of the order, from its first run made to its last. Runs that a stopped
+    campaign has still to make don't count: nobody knows whether times will continue as they began.
+    """
     places: dict[int, list[int]] = defaultdict(list)
     for run in evidence.runs:
         places[run.block].append(run.sequence)

@@ -39,8 +39,9 @@ class BusyMachine(Caution):
 
 
 class Throttled(Caution):
-    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the worst of
-    `runs` that took `throttled_s`, summed over CPUs, a `share` of the run."""
+    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the
+    worst of `runs`, it took `throttled_s`, summed over CPUs: a `share` of the run.
+    """
 
     kind, place, weight = "throttled", 150, 70
     who: str
@@ -83,10 +84,10 @@ class CpuSaturated(Caution):
 
 
 def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
-    """Others, or the hypervisor, took CPU time from the runs.
+    """Finds runs from which others, or the hypervisor, took CPU time.
 
-    A load average would not do: it can't separate others from the server under test. The share is of the time in the same
-    counters, because they are read over a little more than the run.
+    A load average would not do: it can't separate others from the server under test. The share is of the time in the
+    same counters, because they are read over slightly more than the run.
     """
     shares: dict[str, float] = {}
     checked = runs = 0
@@ -108,7 +109,7 @@ def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
 
 
 def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
-    """One for each that a control group held back."""
+    """One caution for each that a control group held back."""
     found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         for who, (held_s, share) in held_back(m.counters.get("cpu", {}), m.elapsed_s).items():

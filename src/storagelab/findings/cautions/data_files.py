@@ -1,4 +1,4 @@
-"""What to know where numbers of data files are compared."""
+"""What readers should know when numbers of data files are compared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AllocationLatches(Caution):
 class FilesOnDisks(Caution):
     """Simulated: numbers of data files are compared on disks, up to `data_files` of them on fewer `volumes`.
 
-    What that costs rests on one article, and on the `order` in which the disks serve their queues.
+    The cost is known from one article only, and depends on the `order` in which the disks serve their queues.
     """
 
     kind, place, weight = "files-on-disks", 210, 270
@@ -53,7 +53,7 @@ class FilesOnDisks(Caution):
 
 
 def check_allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
-    """One for each server version that decides what more data files can gain."""
+    """One caution for each server version that decides what more data files can gain."""
     servers = [table_in(m.environment, "server") for _, _, m in evidence.measurements()]
     for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
         of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == name]

@@ -1,4 +1,4 @@
-"""Devices that are no drives of their own: virtual disks, and one for several volumes."""
+"""Devices that are not drives of their own: virtual disks, and one device for several volumes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class SharedDevice(Caution):
 
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:
-    """One for each reason, and one for each device. Volumes that are throttled apart are apart, whatever is below them."""
+    """One caution for each reason, and one for each device. Volumes that are throttled separately count as separate,
+    whatever is below them.
+    """
     virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
     shared: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():

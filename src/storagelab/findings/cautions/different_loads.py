@@ -34,7 +34,7 @@ class DifferentLoads(Caution):
 
 
 def check_loads(evidence: Evidence) -> Iterator[DifferentLoads]:
-    """If a factor sets only conditions, each condition has its own verdict."""
+    """Finds different loads. If a factor sets only conditions, each condition has its own verdict."""
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]
     groups: dict[str, set[tuple[str, float]]] = defaultdict(set)

@@ -46,7 +46,7 @@ class DurabilityOff(Caution):
 
 
 def check_durability(evidence: Evidence) -> Iterator[DurabilityOff]:
-    """One for each setting that gives up safety."""
+    """One caution for each setting that gives up safety."""
     cells: dict[tuple[str, str, Loss], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         for setting in m.durability.settings if m.durability is not None else ():

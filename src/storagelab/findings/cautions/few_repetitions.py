@@ -28,7 +28,9 @@ class SingleRepetition(Caution):
 
 
 class FewRepetitions(Caution):
-    """Some cell has few runs: `repetitions` is the fewest of any cell that has some, `sound` what a sound verdict takes."""
+    """Some cell has few runs. `repetitions` is the fewest of any cell that has some; `sound` is how many a sound
+    verdict needs.
+    """
 
     kind, place, weight = "few-repetitions", 41, 160
     repetitions: int

@@ -46,7 +46,7 @@ class OddRun(Caution):
         )
 
     def joined(self, findings: Findings) -> str:
-        """How many, the farthest, and what becomes of them."""
+        """One text: how many there are, the farthest, and whether they count."""
         found = self.alike(findings)
         farthest = max(found, key=lambda one: abs(math.log(one.ratio)))
         number, left_out = sum(one.runs for one in found), sum(one.left_out for one in found)
@@ -71,7 +71,7 @@ class OddRun(Caution):
 
 
 def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
-    """One for each cell."""
+    """One caution for each cell."""
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
     for outlier in evidence.basis.odd:
         of_cell[outlier.cell].append(outlier)

@@ -1,4 +1,4 @@
-"""What an order that is not random, or blocks of runs, do to the answer."""
+"""The consequences of an order that is not random, and of runs in blocks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class NotRandomised(Caution):
 
 
 def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
-    """None for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
+    """Not for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
     blocks = blocks_of(plan)
@@ -84,7 +84,7 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
 
 
 def check_not_randomised(evidence: Evidence) -> Iterator[NotRandomised]:
-    """None if the drives start anew before every run: then runs don't affect each other."""
+    """Not if the drives start anew before every run: then runs don't affect each other."""
     order, provenance = evidence.experiment.order, evidence.provenance
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
     if order == "randomised" or len(evidence.plan.cells) < 2 or (provenance == "simulated" and fresh):

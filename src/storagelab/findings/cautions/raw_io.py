@@ -1,4 +1,6 @@
-"""Raw I/O: a drive that is not steady, that others use, or that answers too fast; measured beside simulated."""
+"""Raw I/O on a drive that is not steady, that others use, or that answers too fast; and measured runs beside
+simulated ones.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from storagelab.words.numbers import count, percent, plural, seconds, significan
 
 OTHERS_MOST = 0.02
 FASTEST_READ_S = 8e-6
-"""Flash takes 50 µs and the fastest media 8 µs to read a block; anything less came from memory."""
+"""Flash takes 50 µs and the fastest media 8 µs to read a block; a faster answer came from memory."""
 FASTEST_BYTES_PER_S = 16e9
-"""What the four lanes of PCI Express 5 of a drive carry."""
+"""The highest rate of a drive with four lanes of PCI Express 5."""
 
 
 class TwoProvenances(Caution):
@@ -34,7 +36,7 @@ class TwoProvenances(Caution):
 
 
 class TooFast(Caution):
-    """A drive answered faster than one can: the smallest median latency, and the largest rate."""
+    """A drive answered faster than drives can: the smallest median latency, and the largest rate."""
 
     kind, place, weight = "too-fast", 240, 290
     short = "a drive answered faster than drives can"
@@ -51,7 +53,7 @@ class TooFast(Caution):
 
 
 class NotSteady(Caution):
-    """Drives that did not end in steady state over the last `rounds`; not `judged` = there were fewer."""
+    """Drives that did not end in steady state over the last `rounds`. Not `judged`: there were fewer rounds."""
 
     kind, place, weight = "not-steady", 250, 300
     rounds: int
@@ -76,7 +78,9 @@ class NotSteady(Caution):
 
 
 class OthersOnDrive(Caution):
-    """Others used the drive of raw I/O: up to `share` of its own bytes on top. Of `checked` runs, `runs` exceed the limit."""
+    """Others used the drive of raw I/O: up to `share` of the run's own bytes in addition. Of `checked` runs, `runs`
+    exceed the limit.
+    """
 
     kind, place, weight = "others-on-drive", 260, 310
     share: float
@@ -103,7 +107,7 @@ def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:
 
 
 def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
-    """Answers that no drive gives: the medium was not asked."""
+    """Finds answers that no drive gives: they did not come from the medium."""
     found: list[tuple[str, float, float]] = []
     for cell_id, _, measurement in evidence.measurements():
         figures = measurement.counters.get(RAW_IO)
@@ -122,7 +126,9 @@ def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
 
 
 def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
-    """Cells that did not end in steady state. Simulated drives have no series, so few repetitions say nothing about them."""
+    """Finds cells that did not end in steady state. Simulated drives have no series, so few repetitions say nothing
+    about them.
+    """
     raw = [cell for cell in evidence.cells if cell.raw_io]
     moving = [cell.cell_id for cell in raw if cell.steady is False]
     unknown = [cell.cell_id for cell in raw if cell.steady is None and cell.provenance == "measured"]
@@ -133,7 +139,7 @@ def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
 
 
 def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
-    """Bytes that the kernel counted at the drive beyond fio's."""
+    """Finds bytes that the kernel counted at the drive in addition to fio's."""
     shares: list[tuple[float, str]] = []
     checked = 0
     for cell_id, _, measurement in evidence.measurements():

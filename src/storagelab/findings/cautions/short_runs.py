@@ -1,4 +1,4 @@
-"""Runs too short to say much of the drive."""
+"""Runs too short to say much about the drive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ShortRuns(Caution):
 
 
 def length_key(findings: Findings) -> str:
-    """The key of a spec that makes runs longer."""
+    """The spec's key that makes runs longer."""
     if findings.compared in ("elapsed", "time-per-row") and findings.unit == "rows":
         return "workload.rows_per_connection"
     return "workload.duration"

@@ -20,9 +20,9 @@ HOST = (
 SERVER = ("version",)
 VOLUME = ("filesystem", "device_model", "device_vendor", "device_driver", "virtual", "in_memory")
 QUEUE = ("rotational", "scheduler", "write_cache")
-"""What a manifest says of each part that another host should share. Names and places of devices are a host's own."""
+"""The facts in a manifest that hosts should have in common, by part. Names and places of devices differ in any case."""
 MEMORY_UNIT = 2**30
-"""Hosts with as much memory built in differ by what their firmware keeps."""
+"""Hosts with equal memory differ by what their firmware keeps."""
 _FACTS_NAMED = 3
 _PLAIN = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory"}
 
@@ -68,7 +68,7 @@ class UnlikeHosts(Caution):
 
 
 def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
-    """One for all that differs, if runs were made on several hosts."""
+    """One caution for everything that differs, if runs were made on several hosts."""
     facts_of: dict[str, dict[str, str]] = {}
     for _, run, measurement in evidence.measurements():
         name = host_of(run)

@@ -45,8 +45,9 @@ class Unverified(Caution):
 
 
 class Unsettled(Caution):
-    """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how
-    far it was bound to move in one of them, and `asked` what counts as settled."""
+    """Throughput had not settled when `runs` began to count, though the warm-up was to last until then. `got` says
+    how much it would still have changed in one of them, and `asked` what counts as settled.
+    """
 
     kind, place, weight = "unsettled", 31, 50
     asked: str
@@ -85,7 +86,7 @@ class BehindRate(Caution):
 
 
 def check_settings(evidence: Evidence) -> Iterator[Unverified]:
-    """One for each setting that differs from what was asked."""
+    """One caution for each setting that differs from what was asked for."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
@@ -107,7 +108,7 @@ def check_settings(evidence: Evidence) -> Iterator[Unverified]:
 
 
 def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate]:
-    """One for all runs that failed a check; it quotes the first."""
+    """One caution for all runs that failed a check; it quotes the first."""
     for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate)):
         found = [(id_, check) for id_, _, m in evidence.measurements() for check in m.unverified if check.name == name]
         if found:

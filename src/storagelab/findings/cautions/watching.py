@@ -1,4 +1,4 @@
-"""What watching the waits costs, and what it did not see."""
+"""The cost of watching the waits, and what watching did not see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 
 
 class ObserverDear(Caution):
-    """Observing costs much: the sampler and its session took `core_share` of one core over all runs."""
+    """Observing is expensive: the sampler and its session took `core_share` of one core over all runs."""
 
     kind, place, weight = "observer-cost", 100, 110
     short = "watching the waits cost CPU time"
@@ -37,7 +37,7 @@ class ObserverDear(Caution):
 
 
 class FewWaitSamples(Caution):
-    """Waits rest on few samples. `passes` is the smallest median of a cell."""
+    """Wait figures come from few samples. `passes` is the smallest median of a cell."""
 
     kind, place, weight = "few-wait-samples", 110, 170
     short = "few samples of waits"
@@ -53,7 +53,9 @@ class FewWaitSamples(Caution):
 
 
 class Unexplained(Caution):
-    """Waits and CPU explain too little or too much of connections x elapsed: mean shares, in cells outside the limits."""
+    """Waits and CPU time explain too little or too much of connections x elapsed: mean shares, in cells outside the
+    limits.
+    """
 
     kind, place, weight = "conservation", 120, 120
     short = "waits don't add up to the time"

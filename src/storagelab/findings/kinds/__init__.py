@@ -1,8 +1,8 @@
-"""What the runs show beside verdicts, effects and waits: each module has one kind of finding.
+"""What the runs show besides verdicts, effects and waits: each module has one kind of finding.
 
 A new finding is a new module here: its class (the value with its fields in the export, its short and long words, its
-weight in the answer), and its check: a function `find` of an experiment, or `find_in_cell` of a cell's runs. The package is
-the list.
+weight in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. Modules
+are found by being here.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ def _by_kind(found: Iterable[Finding]) -> _Found:
     return {kind: tuple(those) for kind, those in of_kind.items()}
 
 
-kinds()  # so that findings that were written down are read as what they are
+kinds()  # so that findings read from a file get their classes

@@ -1,6 +1,7 @@
-"""How a drive changed along the order of runs. Pure.
+"""How a drive changed over the order of runs. Pure.
 
-A drive that was formatted once remembers every run since. If its state changes along the order of runs, times may change too.
+A drive that was formatted once is affected by every run since. If its state changes over the order of runs, times may
+change, too.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _MOVES_TOGETHER = 0.5
 
 
 class DriveTrend(Finding):
-    """How a drive changed from the first runs on one formatting to the last; `blocks` = formattings looked at.
+    """How a drive changed from the first runs on one formatting to the last. `blocks`: how many formattings were
+    analysed.
 
-    `rank_correlation` of the quantity with the place in the order; `with_time` of the quantity with the time, both of
-    single runs and within blocks.
+    `rank_correlation` relates the quantity to the place in the order, `with_time` relates it to the time; both are from
+    single runs, within blocks.
     """
 
     kind, about = "drive_trends", "gains"
@@ -50,7 +52,7 @@ class DriveTrend(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """The drive that changed most, if any did."""
+        """A sentence on the drive that changed most, if any did."""
         of_drive: dict[str, list[DriveTrend]] = {}
         for trend in cls.of(findings):
             of_drive.setdefault(trend.drive, []).append(trend)
@@ -89,7 +91,7 @@ def find(evidence: Evidence) -> Iterator[DriveTrend]:
 
 
 def trends(runs: Iterable[Run], randomised: bool) -> Iterator[DriveTrend]:
-    """What changed along the order of runs, on each drive, over all blocks together; `runs` in any order."""
+    """What changed over the order of runs, on each drive, over all blocks together; `runs` may be in any order."""
     blocks: dict[int, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.sequence):
         if run.measurement is not None and not run.config.between_runs.format_drives:
@@ -139,7 +141,7 @@ def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ranks(values: Sequence[float]) -> stats.Matrix:
-    """Ranks from 0, ties at their mean."""
+    """Ranks from 0; ties get their mean rank."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts + 1) / 2)[place], dtype=float)

@@ -1,4 +1,4 @@
-"""How an experiment was raced: what that spent, which layouts left, and what it leaves open. Pure."""
+"""How an experiment was raced: what that took, which layouts left, and what it leaves open. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LeftRace(Frozen):
 
 
 class RaceSummary(Finding):
-    """What a race spent and decided."""
+    """What a race took and decided."""
 
     kind, about, weight, alone = "race", "use", 10, True
     meaning = "How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."
@@ -39,7 +39,7 @@ class RaceSummary(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """What it spent and saved, who left, and what it leaves open."""
+        """What the race took and saved, which layouts left, and what it leaves open."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
 
 

@@ -1,8 +1,8 @@
-"""What share of its volumes a database reached, from raw I/O beside its load. Pure.
+"""What share of its volumes' I/O a database reached, measured against raw I/O beside its load. Pure.
 
-A drive is limited by bytes and by requests. The share of each is what the database did in a second over what the drive takes:
-bytes against those of requests in order, requests against those at random. Reads and writes are added, as they share the
-drive's time. The larger share counts.
+A drive is limited in bytes and in requests. Each share is what the database did in a second over what the drive can do:
+bytes against those of requests in order, requests against those at random. Reads and writes are added, as they share
+the drive's time. The larger share counts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from storagelab.words.numbers import percent, significant
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8
-"""From this share of what a drive takes, it is the limit; below the other one it is not."""
+"""From this share of what a drive can do, the drive is the limit; below the other one it is not."""
 
 
 class Reached(Finding):
-    """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
-    reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
+    """What a database did on a volume in a second of its load, and what the volume can do by raw I/O. `share` is
+    that of the volume, reads and writes together. The other figures are those of the operation, and the unit, that
+    used most of it.
+    """
 
     kind, about, weight, of_cells = "reached", "why", -10, True
     meaning = (
@@ -42,7 +44,7 @@ class Reached(Finding):
 
     @classmethod
     def line(cls, findings: Findings) -> Sequence[str]:
-        """The most used volume of the fastest cell."""
+        """A line on the most used volume of the fastest cell."""
         for one in cls._of_the_fastest(findings)[:1]:
             takes = _number(one, one.takes_per_s)
             did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
@@ -55,7 +57,7 @@ class Reached(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """Every volume of the fastest cell."""
+        """A sentence on every volume of the fastest cell."""
         of = cls._of_the_fastest(findings)
         if not of:
             return []
@@ -95,7 +97,7 @@ def _so(one: Reached) -> str:
 
 
 def find_in_cell(runs: Sequence[Measurement], config: Config) -> list[Reached]:
-    """Each volume that carries raw I/O, the most used one first; means over the runs."""
+    """Each volume with raw I/O, the most used one first; means over the runs."""
     of_runs = [list(_of_run(run, config.target.engine)) for run in runs if run.elapsed_s > 0]
     volumes = dict.fromkeys(one.volume for found in of_runs for one in found)
     means = [_mean([one for found in of_runs for one in found if one.volume == volume]) for volume in volumes]
@@ -103,7 +105,7 @@ def find_in_cell(runs: Sequence[Measurement], config: Config) -> list[Reached]:
 
 
 def _mean(parts: Sequence[Reached]) -> Reached:
-    """That of all runs, in the terms in which most of them are limited."""
+    """The mean over all runs, in the unit in which most of them are limited."""
     terms = [(one.operation, one.unit) for one in parts]
     term = max(terms, key=terms.count)
     alike = [one for one in parts if (one.operation, one.unit) == term]

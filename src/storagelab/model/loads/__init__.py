@@ -1,1 +1,1 @@
-"""The loads: a file for each, which `model.workload` finds."""
+"""The loads, one file for each; `model.workload` finds them."""

@@ -1,7 +1,7 @@
-"""What all loads have: the amount of work of a run, what connects them to engines, and their rules.
+"""What all loads have: the amount of work of a run, their interface to engines, and their rules.
 
-A load is one file of this folder: its keys, its rules between keys, and its words. An engine has a module of the same name in
-its folder `loads`, which makes the load's tables and says who works on them.
+A load is one file in this folder: its keys, the rules between them, and its words. An engine has a module of the same
+name in its folder `loads`, which makes the load's tables and says who works on them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
 
 _WARM_UP_DURATIONS, _LEAST_LIMIT_S = 5, 60.0
-"""A warm-up that is to be found may take this many times the counted part, and at least this time."""
+"""If the end of the warm-up is to be found, the warm-up may take this many times the counted part, and at least this
+time.
+"""
 
 
 class Work(NamedTuple):
@@ -34,8 +36,9 @@ class Work(NamedTuple):
 
 
 class Data(NamedTuple):
-    """How much data a load makes before a run. `units` of it have the size that the engine's module says; None where the
-    user's own files make it. `text` says how much, or who makes it."""
+    """How much data a load makes before a run. One of its `units` has the size that the engine's module says; None
+    if the user's own files make the data. `text` says how much it is, or who makes it.
+    """
 
     units: float | None
     text: str
@@ -47,9 +50,10 @@ def as_tuple(value: object) -> object:
 
 
 class Rule(NamedTuple):
-    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * is each volume's name, and
-    `is_broken` then takes the volume, too. Texts may have fields of the {config}, of its {load}, the volume's
-    {name}, and the spec's first {drive}."""
+    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * stands for each
+    volume's name, and `is_broken` then takes the volume, too. Texts may contain fields of the {config}, of its
+    {load}, the volume's {name}, and the spec's first {drive}.
+    """
 
     key: str
     is_broken: Callable[..., bool]
@@ -77,23 +81,23 @@ class Load(Described, ABC):
 
     kind: str
     engines: ClassVar[tuple[str, ...]] = ()
-    """The engines that it is for; empty for every database."""
+    """The engines that can run it; empty means every database."""
     module: ClassVar[str]
     """The module in an engine's folder `loads` that makes its tables."""
     generated: ClassVar[bool] = False
-    """Whether a load generator sends its transactions."""
+    """Whether a load generator sends the transactions."""
     raw_io: ClassVar[bool] = False
     """Whether it sends requests to a volume, without a database."""
     page_a_row: ClassVar[bool] = False
     """Whether each row takes a page of its own."""
     less_data: ClassVar[str] = "lower workload.rows_per_connection"
-    """How to make it take less space."""
+    """Words that say how the load could take less space."""
     of_runs: ClassVar[tuple[str, ...]] = ()
-    """Its keys that say what a run does with its data, and nothing about the data."""
+    """Keys that say what a run does with its data, and nothing about the data."""
     rules: ClassVar[tuple[Rule, ...]] = ()
-    """What contradicts itself with its own keys."""
+    """Contradictions among the load's own keys."""
     rows_made_per_s: ClassVar[int] = 1
-    """How many of the rows that it finds are made in a second."""
+    """How many rows are made in a second before a run."""
 
     @property
     @abstractmethod
@@ -102,17 +106,17 @@ class Load(Described, ABC):
 
     @property
     def sessions(self) -> int:
-        """The server's sessions that work for it."""
+        """The server's sessions that work for the load."""
         return 0
 
     @property
     def rows_made(self) -> int:
-        """The rows that are made before a run; 0 where that is not known."""
+        """The number of rows that are made before a run; 0 if unknown."""
         return 0
 
     @property
     def longest_s(self) -> float | None:
-        """The time of a run and its warm-up at most, if that is set."""
+        """The longest time of a run with its warm-up, if that is set."""
         return None
 
     @property
@@ -139,7 +143,7 @@ L = TypeVar("L", bound=Load)
 
 
 def of_class(load: Load, wanted: type[L]) -> L:
-    """The load of a cell that is known to have one of this class."""
+    """The load of a cell, which must be of this class."""
     assert isinstance(load, wanted), f"{load.kind} is no {wanted.__name__}"
     return load
 
@@ -164,29 +168,32 @@ class GeneratedLoad(DatabaseLoad):
         "latency_limit_s", "protocol", "scripts", "transactions",
     )  # fmt: skip
     own_database: ClassVar[bool] = False
-    """Whether it needs a database of its own on a server that already runs, because it makes whatever it likes."""
+    """Whether it needs its own database on a server that already runs, because it can make anything there."""
     threads: int = Field(1, ge=1, le=1024)
     """Threads of the generator, which share its connections."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
     """Length of the part of a run that counts. A warm-up comes before it."""
     warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
-    """Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take `"auto"`:
-    until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`."""
+    """Time in which the generator already works, but nothing counts yet. pgbench and sql loads also take `"auto"`:
+    the warm-up lasts until throughput has no trend any more, at least 10 s. A run that never settles is
+    `unverified`.
+    """
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
     ] = None
-    """With `warm_up = "auto"`: the run begins to count after this time, settled or not."""
+    """With `warm_up = "auto"`: the counted part begins after this time at the latest, settled or not."""
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
     """Transactions of each connection, instead of a set time. All of them count."""
     rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(None, gt=0, le=1e9)
-    """Transactions a second that the generator begins, over all connections, at random moments whether or not earlier
-    ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a standstill
-    counts. A run that falls behind its rate is `unverified`."""
+    """Transactions a second that the generator begins, over all connections, at random moments, whether or not
+    earlier ones have ended. Latency then begins at a transaction's scheduled moment, so that a standstill counts. A
+    run that falls behind its rate is `unverified`.
+    """
 
     @property
     def longest_warm_up_s(self) -> float:
-        """How long the warm-up may take; it takes exactly that if it is not to be found."""
+        """The longest time that the warm-up may take; exactly this time if its end is not to be found."""
         if self.warm_up_s != "auto":
             return self.warm_up_s
         return self.warm_up_at_most_s or max(_WARM_UP_DURATIONS * self.duration_s, _LEAST_LIMIT_S)
@@ -206,7 +213,7 @@ class GeneratedLoad(DatabaseLoad):
     @property
     @abstractmethod
     def data(self) -> Data:
-        """What is made before a run."""
+        """The data that is made before a run."""
 
     @property
     def work(self) -> Work:
@@ -221,7 +228,7 @@ class GeneratedLoad(DatabaseLoad):
         yield from _layout_conflicts(config)
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - each load has its own
-        """What else contradicts itself with the keys of this kind."""
+        """Further contradictions among the keys of this kind."""
         yield from ()
 
 
@@ -258,7 +265,7 @@ _OF_GENERATORS = (
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
-    """Where the things of a layout may lie."""
+    """Refuses places for parts of a layout where they can't lie."""
     for what, volume in config.extra_volumes.items():
         if config.target.engine == "mariadb":
             hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."

@@ -25,7 +25,7 @@ _ROWS_PER_SCALE = 100_000
 
 
 class Script(NamedTuple):
-    """A script by its name or file, and how often it is picked against the others."""
+    """A script by its name or file, and its weight among the others."""
 
     name: str
     weight: int
@@ -63,20 +63,23 @@ class Pgbench(GeneratedLoad):
     rows_made_per_s = 150_000  # measured on two slow cores: 1.5 million in 10 to 15 s
     kind: Literal["pgbench"] = "pgbench"
     scale: int = Field(1, ge=1, le=100_000)
-    """The size of pgbench's tables: 100,000 accounts, 15 MB, for each."""
+    """The size of pgbench's tables, in units of 100,000 accounts (15 MB)."""
     scripts: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = ("tpcb-like",)
-    """What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, each with
-    its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec's folder."""
+    """What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files in pgbench's own language, each
+    with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative paths start at the spec's folder.
+    """
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: transactions that would begin later than this after their moment are skipped, and counted."""
+    """With a rate: transactions that would begin later than this after their scheduled moment are skipped, and
+    counted.
+    """
     protocol: Literal["simple", "extended", "prepared"] = "simple"
-    """How queries reach the server, as pgbench's option of that name."""
+    """How queries reach the server: the same values as pgbench's option of that name."""
     fillfactor: int = Field(100, ge=10, le=100)
-    """Share of a table's page that is filled at first, in per cent."""
+    """How much of a table's page is filled at first, in per cent."""
     partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
         None, ge=1, le=1024
     )
-    """Hash partitions of pgbench_accounts. They go round robin over the data files."""
+    """Hash partitions of pgbench_accounts, placed in turn on the data files."""
 
     @property
     def rows_made(self) -> int:

@@ -20,7 +20,8 @@ def _counted_s(config: Config) -> float:
 class RawIo(Load):
     """Requests of one size to one volume, without a database."""
 
-    # At the largest scale, the simulated world lives a thousandth of a run. fio needs a second to be worth its start.
+    # At the largest scale, the simulated world lives for a thousandth of a run. For fio, less than a second is not
+    # worth its start.
     rules = (
         Rule("workload.warm_up_s", lambda config: config.simulated and _counted_s(config) < 0.001,
              "leaves less than 0.001 s to count", "Raise duration ({load.duration_s:g} s), which includes it."),
@@ -38,7 +39,7 @@ class RawIo(Load):
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
     operation: Literal["read", "write", "mixed"]
-    """What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."""
+    """What each request does. Mixed: it reads or writes, at random. Simulated drives don't take a mix."""
     read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
     """Mixed requests only: the share of reads."""
     pattern: Literal["random", "sequential"]

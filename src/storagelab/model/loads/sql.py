@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class WeightedFile(Described):
-    """A file with one kind of transaction, and how often it is picked against the others."""
+    """A file with one kind of transaction, and its weight among the others."""
 
     file: str = Field(min_length=1)
-    r"""A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where sysbench runs
-    it, only `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER` may stand in it besides SQL."""
+    r"""A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where sysbench
+    runs it, the only other lines allowed are `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER`.
+    """
     weight: int = Field(1, ge=1, le=10**9)
-    """How often it is picked against the others."""
+    """The weight of the file: how often it is picked compared with the others."""
 
 
 class Sql(GeneratedLoad):
@@ -40,17 +41,19 @@ class Sql(GeneratedLoad):
     setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field((), examples=[["schema.sql"]])
     """Files of SQL that make and fill the tables, run by psql or mariadb in this order."""
     restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(None, min_length=1)
-    """A dump to restore before `setup`: of pg_dump in its custom, directory or tar format or as SQL, or of
-    mariadb-dump."""
+    """A dump to restore before `setup`: from pg_dump in its custom, directory or tar format or as SQL, or from
+    mariadb-dump.
+    """
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
         examples=[[{"file": "order.sql", "weight": 9}]]
     )
     """What transactions do: files of SQL, as pgbench runs them, with weights."""
     protocol: Literal["simple", "extended", "prepared"] = "simple"
-    """How queries reach the server, as pgbench's option of that name. PostgreSQL only."""
+    """How queries reach the server: the same values as pgbench's option of that name. PostgreSQL only."""
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: transactions that would begin later than this after their moment are skipped, and counted.
-    PostgreSQL only."""
+    """With a rate: transactions that would begin later than this after their scheduled moment are skipped, and
+    counted. PostgreSQL only.
+    """
 
     @property
     def data(self) -> Data:

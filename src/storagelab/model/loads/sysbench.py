@@ -1,4 +1,4 @@
-"""sysbench: its OLTP transactions on tables of its own, or a Lua script of the user's."""
+"""sysbench: its OLTP transactions on its own tables, or the user's Lua script."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Sysbench(GeneratedLoad):
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
-    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
-    or another of sysbench's own, or a Lua file. A relative file starts at the spec's folder."""
+    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`,
+    `oltp_insert` or another script of sysbench, or a Lua file. A relative path starts at the spec's folder.
+    """
     tables: int = Field(1, ge=1, le=1024)
     """Number of tables."""
     table_size: int = Field(10_000, ge=1, le=10**10)
@@ -31,7 +32,7 @@ class Sysbench(GeneratedLoad):
 
     @property
     def is_own(self) -> bool:
-        """Whether it runs a Lua file of the user's."""
+        """Whether it runs a Lua file of the user."""
         return "." in self.script or "/" in self.script
 
     @property

@@ -36,7 +36,9 @@ def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
 
 
 def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """Those of a page: of several quantities over time only the first, as the page shows all of them of any two cells."""
+    """The charts of a page: of the quantities over time only the first, as the page shows all of them for any two
+    cells.
+    """
     drawn = drawn_charts(findings, runs)
     over = [name for name, one in drawn.items() if one.chart.part == "over-time"]
     left_out = over[1:] if len(findings.cells) > 1 else []

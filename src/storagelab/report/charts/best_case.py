@@ -1,6 +1,7 @@
-"""The best case: at each level of the axis the fastest of all that was tried there, beside the first that the spec lists.
+"""The best case: at each level of the axis, the fastest of all cells tried there, beside the first that the spec
+lists.
 
-Drawn if there is too much for one panel: with a few lines, the lowest is obvious.
+Drawn only if there is too much for one panel: among a few lines, the lowest is obvious.
 """
 
 from __future__ import annotations
@@ -79,14 +80,15 @@ def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, 
 
 
 def _name(cell: CellSummary, places: Arrangement) -> str:
-    """All levels except the axis's; a single factor by its level alone."""
+    """All levels except the axis's; a single other factor by its level alone."""
     others = (*places.lines, *places.panels)
     return value_text(cell.levels[others[0].name]) if len(others) == 1 else places.others_of(cell)
 
 
 def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> Effect | None:
-    """The speed-up of the one factor beside the axis, against its first level at the same place. Intervals hold together
-    over all of them, so they also hold for one picked for its speed."""
+    """The speed-up of the only factor beside the axis, against its first level at the same place. Intervals hold
+    together over all of these, so they also hold for one picked for its speed.
+    """
     others = (*places.lines, *places.panels)
     if len(others) != 1 or places.x is None:
         return None
@@ -117,7 +119,7 @@ def _caption(data: Figure, _findings: Findings) -> str:
 
 
 def _values(data: Figure, texts: Sequence[str]) -> list[str | int]:
-    """Levels as they were given, so that one file is "1 data file"."""
+    """Levels as they were given, so that one file reads "1 data file"."""
     known = data.arrangement.x.levels if data.arrangement.x is not None else ()
     by_text = {value_text(level.value): level.value for level in known}
     return [value if isinstance(value := by_text.get(text), int) else text for text in texts]

@@ -64,7 +64,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def time_domain(data: Figure) -> tuple[list[float], bool]:
-    """The axis and whether it starts at zero: it does unless the times are too close to read."""
+    """The axis, and whether it starts at zero: it does, unless that would put the times too close together to read."""
     values = [float(value) for row in data.rows for key in _FIELDS if (value := row[key]) is not None]
     values += [float(row["elapsed_s"] or 0) for row in data.points]
     low, high = max(0.0, min(values)), max(values)

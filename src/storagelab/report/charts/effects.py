@@ -1,4 +1,4 @@
-"""Effects: what each level of a factor does to the completion time, all else the same."""
+"""Effects: how each level of a factor changes the completion time, all else the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from storagelab.words.names import factor_text, level_text, value_text
 
 MAX_EFFECTS = 32
 LONGEST_EFFECT = 60
-"""The most characters of a comparison. If one is longer, none names its baseline; the chart names it once instead."""
+"""The most characters of a comparison. If one is longer, no label names its baseline, and the chart names it once
+instead.
+"""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _CHARACTERS_OF_A_NARROW_LABEL = 26
 
@@ -103,7 +105,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _effect_lines(name: str, form: Form) -> list[str]:
-    """A comparison as the lines of its label: one if there is room, else the factor's name and its levels below it."""
+    """The lines of a comparison's label: one if there is space, else the factor's name with its levels below."""
     if form is WIDE:
         return [name]
     return [line for part in name.split(": ") for line in textwrap.wrap(part, _CHARACTERS_OF_A_NARROW_LABEL) or [""]]
@@ -120,7 +122,7 @@ def _caption(data: Figure, findings: Findings) -> str:
 
 
 def _baselines(findings: Findings) -> str:
-    """The baselines of the levels, if their own names leave no room for them in the chart."""
+    """The baselines of the levels, if the chart has no space for them in each label."""
     first = {effect.factor: effect.baseline for effect in findings.effects if not effect.at}
     if all(len(effect_text(effect)) <= LONGEST_EFFECT for effect in findings.effects):
         return ""

@@ -27,20 +27,22 @@ from storagelab.words.names import cell_entry, cell_text
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
-"""The most runs drawn thin, beside the one of median time."""
+"""The most runs drawn as thin lines, in addition to the run of median time."""
 MAX_RUNS = 10
 DOTTED_POINTS = 30
-"""Up to this many points are each marked and show their value when pointed at."""
+"""Up to this many points, each has a mark and shows its value when pointed at."""
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
-"""Each line over time has its own dashes as well as its colour."""
+"""Each line over time has its own dashes as well as its own colour."""
 _MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What one chart shows: `line_of` names the line of a column, None if it belongs elsewhere; `unit` fits a small axis."""
+    """What one chart shows. `line_of` names the line of a column, None if the column belongs elsewhere; `unit` fits
+    a small axis.
+    """
 
     name: str
     title: str
@@ -55,7 +57,7 @@ def _column(name: str, line: str) -> Callable[[Run, str], str | None]:
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
-    """A line per volume and way. Counters are of the whole disk, so volumes on one device share a line."""
+    """A line per volume and direction. Counters cover the whole disk, so volumes on one device share a line."""
 
     def line(run: Run, column: str) -> str | None:
         match = _VOLUME.fullmatch(column)
@@ -70,7 +72,7 @@ def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
 
 
 def _on_one_device(run: Run, volume: str) -> list[str]:
-    """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
+    """`volume` and every other volume with a series on the same device, by name; only `volume` if that is unknown."""
     if run.measurement is None:
         return [volume]
     drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME.fullmatch(column))}
@@ -105,7 +107,7 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series; the run of median time (of two, the faster) first."""
+    """The runs of each cell that have a series; the run of median time comes first (of two, the faster)."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
@@ -130,7 +132,9 @@ def _elapsed_s(run: Run) -> float:
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
-    """Rows `at_s`, `value` per `panel` = cell, `line`, and `series` = one line of one run; `median` marks its run."""
+    """Rows `at_s`, `value` per `panel` = cell, `line`, and `series` = one line of one run; `median` marks the median
+    run.
+    """
     chosen = runs_of(findings, runs)
     panels = arrange.short_names([cell for cell, _ in chosen])
     rows: list[Row] = []
@@ -165,7 +169,7 @@ def steps_text(data: Figure) -> str:
     for row in data.rows:
         if row["median"]:
             ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
-    # The last interval of a run is its remainder.
+    # The last interval of a run is only its remainder.
     steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
     ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
     ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
@@ -175,7 +179,7 @@ def steps_text(data: Figure) -> str:
 def _stretches(
     series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
 ) -> list[Row]:
-    """A long series is drawn as means over equal stretches, so that peaks shrink but no stretch is left out."""
+    """A long series is drawn as means over equal stretches. Peaks shrink, but no stretch is left out."""
     rows: list[Row] = []
     for part in stretches(series.at_s, values, most):
         value = None if part.mean is None else part.mean / quantity.divisor
@@ -189,7 +193,7 @@ def _stretches(
 
 
 class Stretch(NamedTuple):
-    """Neighbouring samples: when the last of them ends, and what they came to; None where nothing was known."""
+    """Neighbouring samples: the end of the last one, and their mean; None if nothing is known."""
 
     at_s: float
     mean: float | None
@@ -237,7 +241,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
         }  # fmt: skip
         encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
         colour = {}
-    # The page's script adds the point under the pointer to a line's words.
+    # The page's script adds the value under the pointer to a line's words.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
     layers = [
         only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
@@ -245,7 +249,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
         only("datum.dotted", {"type": "point", "size": 14, "filled": True, "opacity": 1} | colour, encoding | TIP),
     ]
     height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
-    # A single line has no legend to name it in.
+    # A single line has no legend that could name it.
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
     note = f"; thick: the run of median time, thin: the others{of}"
     return finished(sheet, note, layers, data.rows, data.panels, height_px)
@@ -271,7 +275,7 @@ def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
-    """Every line in a few figures: thousands of points would tell a reader nothing."""
+    """Every line in a few figures; thousands of points would tell a reader nothing."""
     headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}

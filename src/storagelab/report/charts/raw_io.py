@@ -1,4 +1,4 @@
-"""Raw I/O: requests, and megabytes, a second of every cell."""
+"""Raw I/O: requests and megabytes a second of every cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = ("mean", "low", "high")
 
 
 def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Chart:
-    """A chart of a run's `counter`, in a unit that is `divisor` of the counter's own."""
+    """A chart of a run's `counter`. The unit of the chart is `divisor` times the counter's own."""
 
     def row(cell: CellSummary) -> Row:
         mean = cell.raw_io[counter].mean

@@ -19,7 +19,7 @@ _FIELDS = ("speed_up", "low", "high")
 
 
 def compared_factors(findings: Findings) -> list[str]:
-    """The factors with a chart of speed-ups, those with the largest effects first."""
+    """The factors with a chart of speed-ups, the largest effects first."""
     size: dict[str, float] = {}
     for effect in findings.speed_ups:
         size[effect.factor] = max(size.get(effect.factor, 0.0), abs(math.log(effect.ratio.value)))
@@ -27,8 +27,9 @@ def compared_factors(findings: Findings) -> list[str]:
 
 
 def _figure(findings: Findings, factor: str) -> Figure:
-    """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
-    so that 2 is twice as fast. Each level is a line; of many, those that differ most."""
+    """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over time
+    of this one, so that 2 is twice as fast. Each level is a line; if there are many, those that differ most.
+    """
     places = arrange(findings)
     effects = [effect for effect in findings.speed_ups if effect.factor == factor]
     moves: dict[str, float] = {}
@@ -84,7 +85,7 @@ def _title(findings: Findings, factor: str) -> str:
 
 
 def _averaged(findings: Findings, factor: str) -> str:
-    """The factors that a chart of speed-ups averages over, in words; "" for none."""
+    """The factors over which a chart of speed-ups averages, in words; "" for none."""
     axis = arrange(findings).x
     left = [
         one.name for one in findings.factors if len(one.levels) > 1 and one.name not in (factor, axis and axis.name)
@@ -134,7 +135,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 
 
 def _chart(place: int) -> Chart:
-    """The chart of the factor at this place, counted from 0 in order of effect."""
+    """The chart of the factor with this rank by effect, counted from 0."""
 
     def factor(findings: Findings) -> str:
         return compared_factors(findings)[place]

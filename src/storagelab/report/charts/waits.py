@@ -1,4 +1,4 @@
-"""Waits: all the time that each cell's connections had, by what they spent it on."""
+"""Waits: how each cell's connections spent all of their time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEW_PX_PER_LABEL = 36
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1.
 
-    If engines are compared, the parts are classes of waits: no native name would appear in two engines' stacks.
+    If engines are compared, the parts are classes of waits: no native name occurs in the stacks of two engines.
     """
     places = arrange(findings)
     cells = [cell for cell in findings.cells if cell.waits and cell.available_s]
@@ -53,10 +53,9 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 
 
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
-    """Parts of the stack from the bottom up with their colours.
+    """Parts of the stack from the bottom up, with their colours.
 
-    The largest waits are named. Those that change most from cell to cell are at the bottom, where heights can be
-    compared.
+    The largest waits are named. Those that differ most between cells are at the bottom, where heights can be compared.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -95,7 +94,7 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
                 "part": name, "order": order, "low": low, "high": high, "share": parts[name],
                 "middle": (low + high) / 2,
                 "label": numbers.percent(parts[name]) if parts[name] >= 0.06 else "",
-                # The remainder's ground turns dark in dark mode, and the page's own ink with it.
+                # The remainder's ground turns dark in dark mode, and its text takes the page's own ink.
                 "ink": palette.INK if name == REMAINDER else palette.ink_on(colours[name]),
                 "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
                        f"{numbers.percent(parts[name])} of connections × elapsed; {cell_text(cell.levels)}",

@@ -1,4 +1,4 @@
-"""The waterfall: where each second of a connection goes, from the best cell's time to the worst's.
+"""The waterfall: how the time of a connection changes, step by step, from the best cell to the worst.
 
 waterfall_rows(waterfall, before, after)   the rows, for any two cells
 """
@@ -28,8 +28,9 @@ _CHARACTERS_OF_A_NARROW_LABEL = 20
 
 
 def waterfall_rows(waterfall: Waterfall, before: str, after: str) -> list[Row]:
-    """A bar for each of the two times, and between them one for each step, from where the step before it ended: `from_s` to
-    `to_s`. The last step ends where the second time does."""
+    """A bar for each of the two times, and between them one for each step, from where the step before it ended:
+    `from_s` to `to_s`. The last step ends at the second time.
+    """
     steps, rest = folded(waterfall, MOST_STEPS)
     rows = [_row(before, 0.0, waterfall.before_s, palette.INK, f"{before}: {numbers.seconds(waterfall.before_s)}")]
     at_s = waterfall.before_s

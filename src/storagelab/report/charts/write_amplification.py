@@ -1,4 +1,6 @@
-"""Write amplification: what a drive wrote for each page it was given, in the places of the completion times."""
+"""Write amplification: how much a drive wrote for each page that it was given, with the same axes and panels as the
+completion times.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ from storagelab.words.names import cell_entry, cell_text
 
 MAX_DRIVES = 2
 STATE_MOVES_LEAST = 0.02
-"""A drive whose write amplification differs by less between cells needs no chart."""
+"""If a drive's write amplification differs by less than this between cells, it needs no chart."""
 _FIELDS = ("mean", "low", "high")
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Rows `mean`, `low`, `high` per cell; with several drives, of the one that changes most. None if all cells are alike."""
+    """Rows `mean`, `low`, `high` per cell; with several drives, of the one that differs most between cells. None if
+    all cells are alike.
+    """
     drive = _drive_that_moves(findings)
     cells = [cell for cell in findings.cells if drive and state_of(cell, drive, "write_amplification") is not None]
     return figure_of_cells(findings, cells, partial(_row, drive))

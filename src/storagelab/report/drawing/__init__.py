@@ -1,1 +1,1 @@
-"""What all charts share: layout, look and drawing."""
+"""What all charts share: layout, appearance and drawing."""

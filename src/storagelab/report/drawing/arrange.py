@@ -1,8 +1,8 @@
-"""Decides which factor is the axis, which the lines and which the panels. Pure.
+"""Decides which factor is the axis, which ones make the lines, and which the panels. Pure.
 
-The axis is the number of data files if it varies, else the numeric factor with the most levels, else the first factor. A
-few combinations of the other factors are the lines of one panel; more are spread over a few panels, the ends of the
-experiment among them. What does not fit is counted, never dropped silently.
+The axis is the number of data files if it varies, else the numeric factor with the most levels, else the first factor.
+A few combinations of the other factors are the lines of one panel. More are spread over a few panels, and the fastest
+and slowest cells are always shown. What does not fit is counted, never dropped silently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storagelab.words.names import cell_text, factor_text, level_text, value_tex
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
 MAX_PANELS = 4
-"""More are a wall in which nobody finds anything: the page's block shows any cell, and any two side by side."""
+"""Nobody finds anything among more panels. The page's table of all cells shows any cell, and any two side by side."""
 CHOSEN_CELLS = 4
 
 
@@ -45,7 +45,7 @@ class Arrangement:
         return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
 
     def line_of(self, cell: CellSummary) -> str:
-        """Levels alone where one factor makes the lines (the legend's title names it), else names and levels."""
+        """Levels alone if one factor makes the lines (the legend's title names it), else names and levels."""
         if len(self.lines) == 1:
             return value_text(cell.levels[self.lines[0].name])
         return _levels(cell, self.lines)
@@ -54,8 +54,9 @@ class Arrangement:
         return _levels(cell, self.panels)
 
     def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
-        """The labels along the axis for `cells`: numbers from small to large. If all are powers of two, the powers between
-        them are included, so that equal steps are equal ratios."""
+        """The labels along the axis for `cells`: numbers from small to large. If all are powers of two, the powers
+        between them are included, so that equal steps are equal ratios.
+        """
         there = in_order(map(self.x_of, cells))
         if self.x is None:
             return there
@@ -100,7 +101,7 @@ def arrange(findings: Findings) -> Arrangement:
 
 
 def _has_more_than(limit: int, texts: Iterable[str]) -> bool:
-    """Whether there are more different ones than that; reads no further than it takes."""
+    """Whether there are more different ones than that; stops reading as soon as it knows."""
     met: set[str] = set()
     for text in texts:
         met.add(text)
@@ -115,7 +116,7 @@ def in_order(texts: Iterable[str]) -> list[str]:
 
 
 def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
-    """At most `limit` of `texts`, in their order: those named in `first`, the two ends, then evenly spread ones."""
+    """At most `limit` of `texts`, in their order: those in `first`, the two ends, then evenly spread ones."""
     if len(texts) <= limit:
         return list(texts)
     wanted = in_order([*(text for text in first if text in set(texts)), texts[0], texts[-1]])
@@ -126,12 +127,14 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
 
 
 def must_show(findings: Findings) -> list[CellSummary]:
-    """The ends of the experiment, which no chart may leave out."""
+    """The cells that no chart may leave out: the fastest and the slowest."""
     return [cell for cell in findings.cells if cell.cell_id in ends(findings)]
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, as listed: fastest, slowest, at each factor's extremes, then a spread."""
+    """At most `limit` cells with figures, as listed: the fastest, the slowest, those at each factor's extremes, then
+    a spread.
+    """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     first = [cell_id for cell_id in ends(findings) if cell_id]
     first += [cell_id for factor in findings.factors for cell_id in _extremes(cells, factor)]
@@ -146,8 +149,9 @@ def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
-    """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell; all
-    cells if there are few."""
+    """The cells to look at first: the axis's first, best and last level beside the fastest cell, and the slowest
+    cell; all cells if there are few.
+    """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
     x = arrange(findings).x
@@ -165,7 +169,7 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
 
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:
-    """The cells in words, without the levels that all of them share; complete if nothing else is left."""
+    """The cells in words, without the levels that all of them share; in full if nothing else would be left."""
     shared = {
         name for name, value in (cells[0].levels.items() if cells else ())
         if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)

@@ -1,4 +1,4 @@
-"""Defines a chart: its rows, drawing and caption, and the same as a table and in words.
+"""Defines a chart: its rows, drawing and caption, and its content as a table and in words.
 
 Chart(...)                  one chart, in a module of `charts`
 chart.of(findings, runs)    the chart of one experiment, or None if it has no data
@@ -22,7 +22,7 @@ from storagelab.words.numbers import plural
 Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
 Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
-"""Where a chart stands on the page, in reading order."""
+"""The position of a chart on the page, in reading order."""
 MAX_ROWS_IN_WORDS = 8
 
 
@@ -54,9 +54,10 @@ class Figure:
 class Chart:
     """One chart, for any experiment.
 
-    `place`: among the charts of its part, the smallest comes first. `rows` gives no rows if the chart does not apply. `words`
-    describes it for readers who can't see it. `is_headed`: it has its own heading on the page. A chart over time says where
-    its axes end and what it counts, so that the page's script can read its lines off at any point.
+    `place`: within the charts of its part, the smallest comes first. `rows` returns no rows if the chart does not
+    apply. `words` describes it for readers who can't see it. `is_headed`: it has its own heading on the page. A chart
+    over time says where its axes end and what it counts, so that the page's script can read values at any point of its
+    lines.
     """
 
     name: str
@@ -124,7 +125,9 @@ class Drawn:
 
 
 def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Callable[[CellSummary], Row]) -> Figure:
-    """A row for each of `cells`, in its place. If there are too many lines and panels, the ends are kept."""
+    """A row for each of `cells`, in its place. If there are too many lines and panels, the fastest and slowest cells
+    are kept.
+    """
     places = arrange(findings)
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
@@ -151,7 +154,7 @@ def place_of(cell: CellSummary, places: Arrangement) -> Row:
 
 
 def rows_in_words(data: Figure, _findings: Findings) -> str:
-    """A chart's marks in words: all if they are few, else the extremes."""
+    """A chart's marks in words: all if there are few, else the extremes."""
     if len(data.rows) <= MAX_ROWS_IN_WORDS:
         return "; ".join(str(row["tip"]) for row in data.rows) + "."
     low, high = (pick(data.rows, key=_value) for pick in (min, max))

@@ -12,7 +12,7 @@ TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 
 
 def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
-    """The range of everything drawn, with `also` inside it and a margin."""
+    """The range of everything drawn, extended by a margin; it includes `also`."""
     values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
     margin = 0.06 * (max(values) - min(values)) or 0.05 * also
     return [min(values) - margin, max(values) + margin]
@@ -29,7 +29,7 @@ def means_with_intervals(
     height: int | None = None,
     below: Sequence[Spec] = (),
 ) -> Spec:
-    """A whole chart of means; `also` is a value that its axis holds, and `below` layers that are drawn first."""
+    """A whole chart of means. Its axis includes the value `also`; the layers `below` are drawn first."""
     y = {"type": "quantitative", "scale": {"domain": domain(data, fields, also), "zero": not also}}
     layers = [*below, *means(data, sheet, fields, y, f"{y_title} ({sheet.where})")]
     return finished(
@@ -62,8 +62,9 @@ def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_t
 
 
 def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str, object]]:
-    """Means, intervals and runs in one list, distinguished by `kind`, because panels can split only one list. A line has two
-    slots side by side: its runs, then its mean."""
+    """Means, intervals and runs in one list, distinguished by `kind`, because panels can split only one list. A line
+    has two slots side by side: its runs, then its mean.
+    """
     rows: list[Mapping[str, object]] = []
     for row in data.rows:
         place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
@@ -75,7 +76,7 @@ def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str,
 
 
 def _dodged(data: Figure, sheet: Sheet) -> Spec:
-    """Places along the axis and, if there are several lines, what distinguishes them."""
+    """Places along the axis and, if there are several lines, what distinguishes the lines."""
     x = level_axis(data, sheet.form)
     kinds = ("run", "mean") if data.points else ("mean",)
     slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
@@ -130,4 +131,4 @@ def legend_layout(labels: Sequence[str], form: Form) -> Spec:
 
 _LETTER_PX = 6.4
 _WIDER = 1.2
-"""A browser may draw text that much wider than it was measured for the drawing, as their fonts differ."""
+"""A browser may draw text wider than it was measured, by this factor at most, as fonts differ."""

@@ -1,7 +1,7 @@
 """Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
 
-Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral inks, and
-`on_dark` says what becomes of the hues.
+Based on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral colours,
+and `on_dark` converts the hues.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CATEGORY: dict[Category, str] = {
 }
 LINES = ("#0068a8", "#d55e00", "#00795a", "#cc79a7", "#e69f00", "#56b4e9", "#7a4fa3", "#6b7480")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""Each line has its own mark as well as its colour."""
+"""Each line has its own mark as well as its own colour."""
 
 
 def shades(categories: list[Category]) -> list[str]:
-    """One colour per wait type, given their categories: the second of a category is lighter, the third darker."""
+    """One colour per wait type, by its category: the second type of a category is lighter, the third darker."""
     seen: dict[Category, int] = {}
     colours = []
     for category in categories:
@@ -49,18 +49,18 @@ def shades(categories: list[Category]) -> list[str]:
 
 
 DARK_GROUND = "#12161b"
-"""The page's ground in dark mode."""
+"""The page's background in dark mode."""
 
 
 def on_dark(colour: str, least: float) -> str:
-    """`colour` on a dark ground: with as much white in it as gives it a contrast of `least` there (WCAG 2.1)."""
+    """`colour` on a dark background: with as much white as gives it a contrast of `least` there (WCAG 2.1)."""
     ground = luminance(DARK_GROUND) + 0.05
     steps = (mix(colour, "#ffffff", share / 50) for share in range(51))
     return next(lighter for lighter in steps if (luminance(lighter) + 0.05) / ground >= least)
 
 
 def mix(colour: str, other: str, share: float) -> str:
-    """`share` (0..1) of `other` in `colour`, both "#rrggbb"."""
+    """`colour` with a `share` (0..1) of `other`, both "#rrggbb"."""
     pairs = zip(_channels(colour), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
@@ -86,12 +86,12 @@ def _channels(colour: str) -> tuple[int, int, int]:
 
 
 LINES_LEAST, WAITS_LEAST = 5.5, 3.4
-"""Contrast with the ground: of lines and points, and of bars, on which white numbers have to be read as well."""
+"""Contrast with the background: of lines and points; and of bars, which carry white numbers that must be readable."""
 _LINES = (*LINES, FASTER, SLOWER)
 
 
 def dark_style(waits: Iterable[str]) -> str:
-    """Rules for the colours of lines and, in the chart of waits, for `waits`."""
+    """Rules for the colours of lines and, in the chart of waits, of `waits`."""
     rules = [*_rules(".chart svg", _LINES, LINES_LEAST), *_rules("#figure-waits svg", {*waits}, WAITS_LEAST)]
     return "\n".join(["@media screen and (prefers-color-scheme: dark) {", *rules, "}"])
 

@@ -1,7 +1,7 @@
-"""Vega-Lite's own runtime for a page, so that its charts can be chosen from and pointed at without a network.
+"""Vega-Lite's own runtime for a page, so that its charts work interactively without a network.
 
-vl-convert carries it and takes seconds to put it together, so the result is kept beside this module's bytecode, for as long
-as the versions are the same. Where that folder can't be written, it is made each time.
+vl-convert contains it and takes seconds to build it. So the result is kept beside this module's bytecode, as long as
+the versions stay the same. If that folder can't be written, it is built each time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def runtime() -> Runtime:
 
 
 def _made() -> bytes:
-    import vl_convert  # here, because loading it takes time that most verbs don't need
+    import vl_convert  # here, since it loads slowly and most verbs don't need it
 
     return str(vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)).encode()
 
@@ -59,7 +59,7 @@ def _kept_in() -> Path:
 
 
 def _keep(file: Path, packed: bytes) -> None:
-    """Written whole or not at all, as several reports may be written at once."""
+    """Writes the runtime whole or not at all, as several reports may write it at once."""
     if sys.dont_write_bytecode:
         return
     file.parent.mkdir(parents=True, exist_ok=True)

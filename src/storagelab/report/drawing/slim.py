@@ -1,8 +1,9 @@
-"""Makes drawings as small as possible without changing their look: a page of many cells is mostly drawings. Pure.
+"""Makes drawings as small as possible without changing their appearance: a page of many cells consists mostly of
+drawings. Pure.
 
-It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing; fonts,
-which the page's style sets; frames of no size; and digits beyond a hundredth of a pixel. The texts of marks stay, for the
-page's script. Of the two widths, only the first carries them: a mark in the other has its number.
+It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing;
+fonts, which the page's style sets; empty frames; and digits beyond a hundredth of a pixel. The texts of marks stay, for
+the page's script. Of the two widths, only the first carries them: a mark in the other has its number.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def framed(svgs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _framed(name: str, svg: str) -> str:
-    """A drawing that fills the available width but no more than its drawn width; its ids are unique on the page."""
+    """A drawing that fills the available width, but no more than its own width; its ids are unique on the page."""
     form = name.rpartition("-")[2]
     box = _VIEW_BOX.search(svg)
     width, height = (box["width"], box["height"]) if box else ("800", "400")
@@ -61,7 +62,7 @@ def _short(number: re.Match[str]) -> str:
 
 
 def said_once(first: str, other: str) -> str:
-    """`other` with the number of each mark that has the same text in `first`; unchanged if the texts differ."""
+    """`other`, with numbers instead of the texts of its marks if `first` has the same texts; otherwise unchanged."""
     if _said(first) != _said(other):
         return other
     numbers = itertools.count()

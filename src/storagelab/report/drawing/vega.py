@@ -1,4 +1,4 @@
-"""What all charts share: their look, their two widths, panels, and Vega-Lite drawn without a browser."""
+"""What all charts share: their appearance, their two widths, panels, and Vega-Lite drawn without a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 """A Vega-Lite v5 specification as a plain dict."""
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
-"""Fonts of equal width on every system, because room for labels is computed here, not by the browser."""
+"""Fonts with equal widths on every system, because the space for labels is computed here, not by the browser."""
 VEGA_LITE = "5.21"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _AXIS_WIDTH_PX = 58
@@ -25,7 +25,7 @@ _IN_EXPRESSION = re.compile(r"\bdatum\.(\w+)")
 
 @dataclass(frozen=True)
 class Form:
-    """The paper a chart is drawn on: `WIDE` for pages and files, `NARROW` for phones."""
+    """The width of a chart: `WIDE` for pages and files, `NARROW` for phones."""
 
     width_px: int
     height_px: int
@@ -50,7 +50,7 @@ NARROW = Form(width_px=336, height_px=270, panel_height_px=190, max_columns=1, l
 
 
 def config(form: Form) -> Spec:
-    """The quiet look: no frame, faint grid, one family of type."""
+    """The appearance: no frame, faint grid, one font family."""
     text = {"labelColor": palette.MUTED, "titleColor": palette.INK, "labelFontSize": form.font_px - 1,
             "titleFontSize": form.font_px - 1, "titleFontWeight": 500}  # fmt: skip
     return {
@@ -83,7 +83,7 @@ def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Map
              panels: Sequence[str], height_px: int | None = None) -> Spec:  # fmt: skip
     """One chart of `layers` over `rows`, split into panels by the rows' `panel` if there are several.
 
-    `note` continues its subtitle. It contains only the columns that are drawn; the others are for tables and words.
+    `note` continues its subtitle. Only columns that are drawn are included; the others are for tables and words.
     """
     form, count = sheet.form, len(panels)
     size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
@@ -107,7 +107,9 @@ def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Map
 
 
 def _drawable(spec: Spec) -> Spec:
-    """The spec with its texts escaped: a control character in a label, as in old stores, would kill the drawing process."""
+    """The spec with its texts escaped: a control character in a label, as in old stores, would crash the drawing
+    process.
+    """
     return {escaped(name): _drawable_part(part) for name, part in spec.items()}
 
 
@@ -160,14 +162,14 @@ def quoted(text: str) -> str:
 
 
 def to_png(spec: Spec, scale: float = 2.0) -> bytes:
-    """The chart as a PNG, `scale` pixels per unit."""
-    import vl_convert  # here, because loading it takes time that most verbs don't need
+    """The chart as a PNG with `scale` pixels per unit."""
+    import vl_convert  # here, since it loads slowly and most verbs don't need it
 
     return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 
 
 def to_svg(spec: Spec) -> str:
-    """The chart as an SVG document. Each mark with a `tip` carries it as its aria-label."""
+    """The chart as an SVG document. Each mark with a `tip` has it as its aria-label."""
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))

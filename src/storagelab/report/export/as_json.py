@@ -1,8 +1,8 @@
 """Makes the export: a whole experiment as one JSON document, in the form of `document`. Pure.
 
-A field of a form that a value has under the same name is that of the value; only the others are made here. Waits are uncut,
-CPU and its queue included, so that the nine columns and the audit can be made again from the export. What is not known is
-null; NaN never appears.
+A form's field takes the value's field of the same name, if there is one; only the others are made here. Waits are
+uncut, including CPU time and its queue, so that the nine columns and the audit can be recomputed from the export.
+Unknown values are null; NaN never appears.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: F
 
 
 def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Iterator[str]:
-    """The export's text, a cell at a time, for those who may not need all of it."""
+    """The export's text, a cell at a time, for callers that may not need all of it."""
     yield _text(_opening(experiment, findings)).removesuffix("}") + ',"cells":['
     summaries = {summary.cell_id: summary for summary in findings.cells}
     by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
@@ -60,14 +60,18 @@ def _text(value: Mapping[str, object]) -> str:
 
 
 def _filled(form: type, value: object, first: tuple[str, ...] = (), **made: Any) -> Json:
-    """A form in its order, or with some fields `first`: those `made`, and those that `value` has by the same name."""
+    """A form in its order, or with the fields `first` in front: those `made`, and those that `value` has under the
+    same name.
+    """
     names = _fields(form, first)
     assert made.keys() <= names.keys(), f"{form.__name__} has no field {made.keys() - names.keys()}"
     return {name: made[name] if name in made else plain(getattr(value, name)) for name in names}
 
 
 def _copied(form: type, value: object, **made: Any) -> Json:
-    """`_filled`, of a value whose fields are in JSON's terms already: a large export has most of its time in these."""
+    """Does the same as `_filled` for a value whose fields are JSON already: a large export spends most of its time
+    on these.
+    """
     return {name: made[name] if name in made else getattr(value, name) for name in _fields(form, ())}
 
 
@@ -78,7 +82,7 @@ def _fields(form: type, first: tuple[str, ...]) -> dict[str, None]:
 
 def plain(value: object) -> Any:
     """Any value in JSON's terms: no NaN or infinity (null instead), no password, no custom type."""
-    if isinstance(value, float):  # first what there is most of: millions of these in a large export
+    if isinstance(value, float):  # most frequent first: a large export has millions of these
         return value if math.isfinite(value) else None
     if isinstance(value, str):
         return masked(value)
@@ -104,7 +108,7 @@ def _plain_list(values: Iterable[Any]) -> list[object]:
 
 
 def _opening(experiment: Experiment, findings: Findings) -> Json:
-    """What stands before the cells."""
+    """The fields before the cells."""
     spec = {"source": masked(experiment.source), "sha256": experiment.sha256, "text": masked(experiment.text)}
     factors = [
         {"name": factor.name, "levels": [plain(level.value) for level in factor.levels]}
@@ -142,7 +146,9 @@ _WORKLOAD: Json = {
     },
     "kind": "random-insert",
 }
-"""Schema 1 has one table for all kinds of workload. A key that a kind lacks has its default; raw I/O has no own kind."""
+"""Schema 1 has one table for all kinds of workload. A key that a kind lacks has its default; raw I/O has no kind of
+its own.
+"""
 
 
 def _config(config: Config) -> Json:
@@ -199,7 +205,7 @@ def _interval(estimate: Estimate | None) -> list[float] | None:
 
 
 def _summary(summary: CellSummary | None) -> Json:
-    """Figures of elapsed time; null while nothing is measured, `ci95_s` null if there are too few runs."""
+    """Figures of elapsed time; null while nothing is measured; `ci95_s` is null if there are too few runs."""
     sample = summary.elapsed_s if summary else None
     fitted, mean = (sample.mean, sample.arithmetic or sample.mean) if sample else (None, None)
     latency = summary.latency.items() if summary else ()
@@ -232,7 +238,7 @@ def _rate(sample: Sample | None) -> Json | None:
 
 
 def _findings(findings: Findings) -> Json:
-    """What is concluded. Kinds that an experiment has at most once stand before `fleet`, lists of the others at the end."""
+    """The findings. Kinds that an experiment has at most once stand before `fleet`, lists of the others at the end."""
     found = {kind: _plain_list(kind.of(findings)) for kind in kinds() if not kind.of_cells}
     one = {kind.kind: next(iter(those), None) for kind, those in found.items() if kind.alone}
     made: Json = {}

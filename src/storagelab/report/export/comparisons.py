@@ -24,7 +24,7 @@ def pair_json(
     paper: Paper,
     gate: str | None = None,
 ) -> str:
-    """Two cells: every step uncut, the devices, the crowds, the reasons, and the sentence."""
+    """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence."""
     document: dict[str, object] = {
         "schema": SCHEMA,
         "experiment": findings.experiment,
@@ -61,7 +61,9 @@ def _step(step: Step) -> dict[str, object]:
 
 
 def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
-    """Campaigns against the first: every matched layout, what has no match, and what differs in how they were made."""
+    """Campaigns against the first: every matched layout, the layouts without a match, and how the campaigns were
+    made differently.
+    """
     return _text(
         {
             "schema": SCHEMA,

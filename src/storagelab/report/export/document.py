@@ -1,7 +1,7 @@
 """The export's form, field by field: the only place that names them. Pure.
 
 `as_json` fills these forms. From them, `make docs` writes the JSON schema beside this file and the tables of
-docs/reference/export.md. Within schema 1 fields may be added; none is renamed, removed or changed in meaning.
+docs/reference/export.md. Within schema 1, fields may be added, but none is renamed, removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SCHEMA: Literal[1] = 1
 
 class Spec(Form):
     source: str
-    """The spec's file, as it was named."""
+    """The spec's file, as the user named it."""
     sha256: str
-    """The digest of its content, without comments and blanks."""
+    """The hash of its content, without comments and blanks."""
     text: str
     """The spec as it was written."""
 
 
 class FactorForm(Form):
     name: str
-    """The path of a key, or the name of labelled levels."""
+    """The path of a key, or the name given to labelled levels."""
     levels: Annotated[list[Level], Field(min_length=1)]
     """Values or labels, in the spec's order."""
 
@@ -54,11 +54,11 @@ class Opening(Form):
     spec: Spec
     """The spec."""
     repetitions: Annotated[int, Field(ge=1)]
-    """As the spec says."""
+    """As in the spec."""
     order: Order
-    """As the spec says."""
+    """As in the spec."""
     seed: Annotated[int, Field(ge=0)]
-    """As the spec says."""
+    """As in the spec."""
     factors: list[FactorForm]
     """The factors, in the spec's order."""
 
@@ -67,11 +67,11 @@ class Document(Opening):
     cells: list[CellForm]
     """Every planned cell, in the spec's order, with its runs ([below](#a-cell))."""
     findings: FindingsForm
-    """What is concluded ([below](#findings))."""
+    """What the runs show ([below](#findings))."""
 
 
 class _Plain(GenerateJsonSchema):
-    """Without titles, which only repeat names, and without the line ends of docstrings."""
+    """Writes a schema without titles, which only repeat names, and without the line ends of docstrings."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
@@ -97,14 +97,16 @@ def _schema_of(form: Any) -> dict[str, Any]:
 
 
 def _describe_inherited(form: Any, schema: dict[str, Any]) -> None:
-    """Fields that a form inherits get the description that they have there: pydantic reads only the form's own."""
+    """Describes inherited fields as in the class that declares them: pydantic reads only the form's own
+    descriptions.
+    """
     for base in get_original_bases(form):
         for name, field in _schema_of(base)["properties"].items():
             schema["properties"][name].setdefault("description", field.get("description", ""))
 
 
 def _add_field(schema: dict[str, Any], form: str, kind: type[Finding]) -> None:
-    """The field of a kind of finding, which no form names."""
+    """Adds the field of a kind of finding, which no form names."""
     field = _schema_of(kind | None if kind.alone else list[kind])  # type: ignore[valid-type]
     schema["$defs"] |= field.pop("$defs")
     schema["$defs"][form]["properties"][kind.kind] = {**field, "description": kind.meaning}

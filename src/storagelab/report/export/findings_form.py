@@ -1,4 +1,4 @@
-"""The export's form of what is concluded. Pure."""
+"""The export's form of the findings. Pure."""
 
 from __future__ import annotations
 
@@ -29,24 +29,26 @@ class LeftOutForm(Form):
 
 
 class Concluded(Form):
-    """What is concluded of the layouts under one load."""
+    """The verdict on the layouts under one load."""
 
     verdict: Verdict
     """`by-load`: the load, or another condition, is varied too, see `loads`. `one-layout`: only loads are varied.
-    `untested`: enough runs, but each cell's runs are in a stretch of time of their own."""
+    `untested`: enough runs, but each cell ran in a separate stretch of time.
+    """
     best: list[str]
     """The best cell and those that can't be told apart from it; empty without a verdict. With several loads, those of
     each."""
     tied: list[str]
     """The cells that can't be told apart from the best of their load."""
     worst: str | None
-    """The slowest cell; with several loads, under the load where layouts are furthest apart."""
+    """The slowest cell; with several loads, under the load where layouts differ most."""
     not_compared: NotRequired[list[str]]
     """Cells that share fewer than two rounds with the fastest, or have no run: neither tied nor slower. While there is one,
     nothing is a winner."""
     at_most_slower: NotRequired[float | None]
-    """The ratio that the time of the nominally fastest cell over that of the truly fastest does not exceed, at 95 %. `null`
-    where nothing is tied with it, or if there are several loads."""
+    """With 95 % confidence, the time of the nominally fastest cell over that of the truly fastest is at most this
+    ratio. `null` if nothing is tied with it, or if there are several loads.
+    """
 
 
 class LoadForm(Concluded):
@@ -75,8 +77,9 @@ class ComparisonForm(Form):
     across_blocks: NotRequired[bool]
     """The best of a block against the best of all: not tested."""
     at_most_slower: NotRequired[float | None]
-    """The ratio that its time over that of the truly fastest does not exceed, at 95 %, for all tied cells at once. `null`
-    where it is told apart, or where not all can be compared."""
+    """With 95 % confidence, its time over that of the truly fastest is at most this ratio, for all tied cells at
+    once. `null` if it is told apart, or if not all can be compared.
+    """
 
 
 class EffectForm(Form):
@@ -104,7 +107,7 @@ class CautionForm(Form):
     kind: str
     """The kind of caution ([below](#cautions))."""
     severity: Literal["note", "caution"]
-    """How grave it is."""
+    """How serious it is."""
     cells: list[str]
     """The cells that it concerns; empty = all."""
     figures: Table
@@ -121,23 +124,25 @@ class AnswerForm(Form):
     runs: Annotated[int, Field(ge=0)]
     """Usable runs, without those of a burn-in."""
     runs_planned: Annotated[int, Field(ge=0)]
-    """Runs asked for, without those of a burn-in."""
+    """Runs that the spec asks for, without those of a burn-in."""
     layouts: Annotated[int, Field(ge=0)]
-    """How many layouts were compared, loads apart."""
+    """How many layouts were compared (each counted once, whatever its loads)."""
     compared: Compared
     """As in the findings."""
     unable: list[Fact]
     """Facts that keep the runs from answering, or from answering all. `not-compared`: a layout has no result.
-    `shared-device`: places are varied, and they are on one device. The first line names them."""
+    `shared-device`: places vary, but they are on one device. The first line names them.
+    """
     choices: Annotated[list[Any], dumped(list[Choice])]
-    """What to use: one if some layout is among the best under every load, else one for each group of loads. Empty if
-    nothing is judged."""
+    """What to use: one choice if some layout is among the best under every load, else one for each group of loads.
+    Empty if nothing is judged.
+    """
     gains: Annotated[list[Any], dumped(list[Gain])]
     """What each factor saves, the largest first."""
     causes: Annotated[list[Any], dumped(list[Cause])]
-    """Which wait changed with a factor, or which volume stood at its limit."""
+    """Which wait changed with a factor, or which volume was at its limit."""
     doubts: list[str]
-    """Kinds of cautions that are not in `unable`, the gravest first."""
+    """Kinds of cautions that are not in `unable`, the most serious first."""
     indifferent: float | None
     """The margin that the spec sets, as a share, or `null`."""
 
@@ -155,8 +160,9 @@ class FindingsForm(Concluded):
     fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
     """The hosts of the campaign; `null` if all runs were made on one."""
     fit: NotRequired[FitKind]
-    """`robust`: the runs in `left_out` are far from all others of a steady cell, and no mean and no verdict rests on them.
-    `least-squares`: all runs count."""
+    """`robust`: the runs in `left_out` are far from all others of a steady cell, and no mean and no verdict uses
+    them. `least-squares`: all runs count.
+    """
     left_out: NotRequired[list[LeftOutForm]]
     """The runs that a robust fit leaves out."""
     loads: NotRequired[list[LoadForm]]
@@ -166,15 +172,16 @@ class FindingsForm(Concluded):
     effects: list[EffectForm]
     """Each level against its factor's first."""
     cautions: list[CautionForm]
-    """Why to trust the findings less, or what they hold for."""
+    """Reasons to trust the findings less, and their limits."""
     wait_changes: Annotated[list[Any], dumped(list[WaitChange])]
     """Waits in the best and the worst cell: seconds, and shares of connections x elapsed."""
     wait_trends: Annotated[list[Any], dumped(list[WaitTrend])]
     """A wait's share of connections x elapsed along a factor."""
     wait_names: NotRequired[dict[str, list[str]]]
-    """Where engines are compared, waits in `wait_changes` and `wait_trends` are joined by category: category -> the
-    engines' own names, longest wait first. Empty for one engine."""
+    """If engines are compared, waits in `wait_changes` and `wait_trends` are joined by category: category -> the
+    engines' own names, longest wait first. Empty for one engine.
+    """
     dependences: NotRequired[Annotated[list[Any], dumped(list[Dependence])]]
     """How the best level of a factor depends on another factor, all else averaged."""
     speed_ups: NotRequired[list[EffectForm]]
-    """As `effects`; `at` has a level of the axis alone, and all else is averaged."""
+    """Like `effects`; `at` has only a level of the axis, and all else is averaged."""

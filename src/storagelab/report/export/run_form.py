@@ -38,15 +38,15 @@ class WaitingTask(Form):
     at_s: float
     """Seconds since the start."""
     wait_type: str
-    """What they waited for."""
+    """What the sessions waited for."""
     resource: str
-    """On which page, file or lock."""
+    """Which page, file or lock they waited for."""
     sessions: int
     """How many sessions waited for it."""
     data_file: int | None
     """The data file, from 1, or `null`."""
     held_by: str
-    """Who held it, or empty."""
+    """What the holder was doing, or empty."""
 
 
 class SeriesForm(Form):
@@ -79,14 +79,14 @@ class Observer(Form):
     late_ticks: int
     """Samples taken too late."""
     blind_s: float
-    """For how long nothing could be seen."""
+    """For how long nothing could be observed."""
 
 
 class DurabilityForm(Form):
     commits: Commits
     """What happens to commits."""
     settings: Annotated[list[Any], dumped(list[Deciding])]
-    """The settings that decide it, and what each `loses`."""
+    """The settings that decide it, and what each one `loses`."""
     whole_pages: bool
     """Whether half-written pages are repaired."""
 
@@ -108,29 +108,29 @@ class Wait(Form):
     wait_type: Annotated[str, Field(min_length=1)]
     """The engine's own name."""
     wait_s: Annotated[float, Field(ge=0)]
-    """Summed over all connections: `resource_s` + `signal_s` where the two are known."""
+    """Summed over all connections: `resource_s` + `signal_s` if the two are known."""
     resource_s: Amount
-    """Waiting for the resource; `null` where it can't be separated from the rest."""
+    """Waiting for the resource; `null` if it can't be separated from the rest."""
     signal_s: Amount
-    """The resource is there, but no CPU is free; `null` likewise."""
+    """The resource is available, but no CPU is free; `null` as above."""
     wait_count: Amount
-    """The number of waits: a rough share of a total where waits are sampled, `null` if unknown."""
+    """The number of waits: a rough share of a total if waits are sampled, `null` if unknown."""
     counted: bool
-    """True only for the engine's own exact counter."""
+    """True only if the engine itself counts it exactly."""
     method: Method
     """How it is known."""
     category: Annotated[Category, Field(description=_CATEGORY)]
     analogue: str
     """The SQL Server wait type that a DBA would look for, or empty."""
     is_wait: bool
-    """False for CPU time, which is here for the audit."""
+    """False for CPU time, which is included for the audit."""
 
 
 class Planned(Form):
     """Which run it is, and how it ended."""
 
     repetition: int
-    """From 1; repetitions of a burn-in count from 0 down."""
+    """From 1; repetitions of a burn-in count down from 0."""
     attempt: Annotated[int, Field(ge=1)]
     """From 1; a failed run that is made again has the next attempt."""
     status: Status
@@ -138,7 +138,7 @@ class Planned(Form):
     reason: str
     """Why it is not `ok`."""
     sequence: int
-    """Its place in the order of runs."""
+    """The run's place in the order."""
     block: int
     """The block: runs on one formatting of the drives."""
     seed: int
@@ -148,16 +148,16 @@ class Planned(Form):
     finished_at: str
     """ISO 8601, UTC."""
     wall_s: Annotated[float, Field(ge=0)]
-    """How long it took, with set-up and teardown."""
+    """How long it took, including set-up and clean-up."""
 
 
 class Measured(Form):
-    """What a run measured; of a failed run, `null` and empty lists."""
+    """What a run measured; `null` and empty lists for a failed run."""
 
     provenance: Provenances | None
     """Where the figures come from."""
     elapsed_s: Amount
-    """First start to last finish of the connections, by the server's clock."""
+    """From the first start to the last finish of the connections, by the server's clock."""
     rows: Count
     """Rows inserted and counted; requests or transactions of other loads."""
     rows_per_s: Amount
@@ -165,11 +165,11 @@ class Measured(Form):
     checkpoint_s: Amount
     """The checkpoint after the run, which is not part of `elapsed_s`."""
     cpu_s: Amount
-    """CPU time of the connections' sessions; `null` where it is not known."""
+    """CPU time of the connections' sessions; `null` if unknown."""
     available_s: Amount
     """Connections x elapsed."""
     explained: Amount
-    """The share of `available_s` that waits and CPU account for."""
+    """The share of `available_s` that waits and CPU time add up to."""
     connection_s: list[float]
     """From start to finish of each connection."""
     latency_s: dict[str, float]
@@ -187,21 +187,22 @@ class Measured(Form):
         }),
     ]  # fmt: skip
     """Differences over the run: group -> name -> value, units last in names. The group `cpu` of a measured run has
-    CPU seconds. `server_throttled_s`, `load_throttled_s` (a load generator, fio) and `storagelab_throttled_s` are the
-    time, summed over CPUs, for which the CPU quota of a control group held each of them back; `server_group_cpu_s`
-    and so on are the CPU time that this group got, where it is counted. In a simulated run, the group `stored in
-    part` says how many points of the series and samples of waiting tasks were taken, and how many of them the export
-    has."""
+    CPU seconds. `server_throttled_s`, `load_throttled_s` (a load generator, fio) and `storagelab_throttled_s` are
+    the time, summed over CPUs, for which the CPU quota of a control group held each of them back.
+    `server_group_cpu_s` and so on are the CPU time that this group got, if it is counted. In a simulated run, the
+    group `stored in part` says how many points of the series and samples of waiting tasks were taken, and how many
+    of them the export has.
+    """
     series: SeriesForm
     """Time series."""
     environment: Table
     """Host, volumes, server with its settings, and storagelab's version, as found at this run."""
     checks: list[CheckForm]
-    """What was asked for and read back."""
+    """What was asked for and what was read back."""
     observer: Observer | None
     """What observing cost."""
     durability: DurabilityForm | None
-    """What survives a crash of the server; `null` where no server was measured."""
+    """What survives a crash of the server; `null` if no server was measured."""
 
 
 @with_config(
@@ -285,12 +286,12 @@ class CellForm(Form):
     levels: Levels
     """Factor -> value or label."""
     provenance: Provenances | None
-    """As above, of this cell."""
+    """The same as above, for this cell."""
     config: Table
-    """The spec's tables with this cell's levels put in and defaults filled in."""
+    """The spec's tables with this cell's levels, and with defaults filled in."""
     runs: list[RunForm]
-    """Every stored run by repetition and attempt, failed ones too, without those of a burn-in."""
+    """Every stored run by repetition and attempt, including failed ones, without those of a burn-in."""
     burn_in: NotRequired[list[RunForm]]
-    """Only if the spec has a burn-in: its runs, from which nothing is concluded."""
+    """Only if the spec has a burn-in: its runs, which no finding uses."""
     summary: Summary
     """Figures over the usable runs ([below](#its-summary))."""

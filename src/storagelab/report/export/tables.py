@@ -1,8 +1,8 @@
-"""What is stored, and what is concluded from it, as tidy tables: a row for each thing, a column for each factor; and
-these as CSV and as a SQLite file. Pure.
+"""What is stored and found, as tidy tables: a row for each thing, a column for each factor; also as CSV and as a
+SQLite file. Pure.
 
 Every table begins with `cell_id` and a column for each factor under its own name, so that any two can be joined and
-grouped. Unknown is None. Times are seconds; the ends of names say other units.
+grouped. Unknown is None. Times are seconds; other units stand at the end of names.
 """
 
 from __future__ import annotations
@@ -55,12 +55,14 @@ class Table:
 
 
 def of_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each stored run, failed ones and those of a burn-in too. `rows` are requests where the load is raw I/O."""
+    """A row for each stored run, including failed ones and those of a burn-in. `rows` are requests if the load is
+    raw I/O.
+    """
     return _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
 
 
 def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each run and wait type, uncut, CPU and its queue included; runs without waits have none."""
+    """A row for each run and wait type, uncut, including CPU time and its queue; runs without waits have none."""
     return _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields))
 
 
@@ -195,7 +197,7 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """best: the fastest of its load; tied: can't be told apart from it; slower: surely; None: not judged."""
+    """best: the fastest under its load; tied: can't be told apart from it; slower: surely; None: not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"
@@ -209,12 +211,12 @@ def _verdict(findings: Findings, cell_id: str) -> str | None:
 
 
 def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per stored run, failed ones too; a column per factor under its own name. Unknown = empty."""
+    """One row per stored run, including failed ones; a column per factor under its own name. Unknown = empty."""
     return _csv(of_runs(experiment, plan, runs))
 
 
 def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per run and wait type, uncut, CPU and its queue included; runs without waits have no row."""
+    """One row per run and wait type, uncut, including CPU time and its queue; runs without waits have no row."""
     return _csv(of_waits(experiment, plan, runs))
 
 
@@ -233,7 +235,9 @@ def _field(value: Value) -> str:
 
 
 def sqlite_file(tables: Mapping[str, Table]) -> bytes:
-    """A database with these tables by their names. Columns have no declared type: a factor's levels may be of several."""
+    """A database with these tables by their names. Columns have no declared type, since a factor's levels may have
+    several.
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for name, table in tables.items():
             connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(map(_quoted, table.columns))})")

@@ -28,7 +28,7 @@ from storagelab.words import numbers
 from storagelab.words.names import cell_entry, cell_text
 
 MAX_CELLS_SHOWN = 110
-"""As many cells as the largest of the articles' experiments has, so that each of them has its wait table."""
+"""As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 MAX_TASKS = 8
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
@@ -47,15 +47,16 @@ _HEADINGS = [
 
 
 def cells_with_parts(findings: Findings) -> list[CellSummary]:
-    """All cells or, if there are very many, those that deserve a section."""
+    """All cells or, if there are very many, those that most deserve a section."""
     if len(findings.cells) <= MAX_CELLS_SHOWN:
         return list(findings.cells)
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
 def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
-    """A part for each cell: those to look at first are open, the others folded away. `colours` are those that the chart
-    gave to wait types."""
+    """A part for each cell: those to look at first are open, the others folded. `colours` are those that the chart
+    gave to wait types.
+    """
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
@@ -109,12 +110,14 @@ def _part(
 
 
 def cell_anchor(cell: CellSummary) -> str:
-    """The id of a cell's section. Content ids are storagelab's own, but may hold anything."""
+    """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
 
 
 def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:
-    """Wait tables as DBAs know them, then the analogue and the method. Unknown figures stay empty, never 0."""
+    """Wait tables as DBAs know them, then the analogue and the method. Unknown figures stay empty and never show as
+    0.
+    """
     texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
     return [
         [
@@ -142,7 +145,7 @@ class _Kind:
 
     tasks: list[WaitingTask] = field(default_factory=list)
     sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
-    """The sort key of a moment: number of the run, seconds from its start."""
+    """The sort key of a moment: number of the run, seconds since its start."""
 
 
 def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
@@ -169,14 +172,18 @@ def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
 
 
 def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
-    """The largest crowd seen on one thing, the kind of that thing, and the moments in which anyone waited for the kind."""
+    """The largest number of sessions seen on one thing, the kind of that thing, and the moments in which any session
+    waited for the kind.
+    """
     crowds = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
     task, key = max(crowds, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
     return task, key[1], len(kinds[key].sessions)
 
 
 def _crowd(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, on any thing."""
+    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, whatever
+    the thing.
+    """
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
     sessions = kind.sessions

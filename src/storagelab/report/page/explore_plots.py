@@ -1,7 +1,8 @@
-"""The three charts of the page's block, as Vega-Lite that the browser draws: all cells, and the waits and series of two.
+"""The three interactive charts of the page, as Vega-Lite that the browser draws: all cells, and the waits and series
+of two.
 
-They are sent without rows: the page's script fills them with the cells that its filters show and its pins name. What is
-chosen for the axis, the colour and the panels are Vega-Lite's own parameters, bound to lists.
+They are sent without rows: the page's script fills them with the cells that its filters show and the two that the user
+selected. The choices for axis, colour and panels are Vega-Lite's own parameters, bound to lists.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from storagelab.words.names import factor_text
 
 VERDICT, NO_PANELS = "verdict", "none"
 MAX_RUNS = 600
-"""The most runs that are drawn one by one: more would be a cloud, and slow."""
+"""The most runs that are drawn one by one: more would be unreadable and slow."""
 PIN_COLOURS = (palette.LINES[0], palette.LINES[1])
 _RANK: Spec = {
     "window": [{"op": "dense_rank", "as": "rank"}],
@@ -39,13 +40,13 @@ def plots(findings: Findings) -> dict[str, Spec]:
 def _sheet(spec: Spec, rows: str) -> Spec:
     look = config(WIDE)
     for part in ("axis", "legend", "header"):
-        look[part] = look[part] | {"aria": False}  # the figure has a name, and its marks have theirs
+        look[part] = look[part] | {"aria": False}  # the figure has a name, and so have its marks
     shown = {"background": None, "padding": 4, "config": look}
     return shown | {"data": {"name": rows}} | spec
 
 
 def _all_cells(findings: Findings, where: str) -> Spec:
-    """Every cell in its place, those of one place side by side from the shortest to the longest."""
+    """Every cell in its place; those at the same place side by side, from the shortest to the longest."""
     names = [factor.name for factor in findings.factors]
     fields = {name: f"f{place}" for place, name in enumerate(names)}
     places = arrange(findings)
@@ -68,7 +69,7 @@ def _all_cells(findings: Findings, where: str) -> Spec:
               "axis": {"labelAngle": 0, "labelLimit": 110, "labelOverlap": "parity"}},
         "xOffset": {"field": "rank", "type": "ordinal"},
     }  # fmt: skip
-    # Only the means have colours and shapes: with the same rows behind both, they share a legend.
+    # Only the means have colours and shapes: since both use the same rows, they share a legend.
     kinds = {
         "color": key | {"scale": {"range": list(palette.LINES)}},
         "shape": key | {"scale": {"range": list(palette.SHAPES)}},
@@ -98,7 +99,7 @@ def _all_cells(findings: Findings, where: str) -> Spec:
 
 
 def _first_colour(places: Arrangement, fields: dict[str, str]) -> str:
-    """The factor that charts draw as lines; the verdicts where there is none."""
+    """The factor that charts draw as lines; the verdicts if there is none."""
     first = next(iter(places.lines), None)
     return fields[first.name] if first is not None else VERDICT
 
@@ -135,8 +136,9 @@ def _waits(where: str) -> Spec:
 
 
 def _series(where: str) -> Spec:
-    """One quantity of two cells over time: means of stretches, and from the least to the most of each. A rule that can't be
-    seen stands at each moment and says what both did then."""
+    """One quantity of two cells over time: means of stretches, and the range of each from least to most. An
+    invisible rule at each moment says what both cells did then.
+    """
     pins = {"domain": ["A", "B"], "range": list(PIN_COLOURS)}
     dashes = {"range": [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]}
     x = {"field": "at_s", "type": "quantitative", "title": f"seconds since the start ({where})"}

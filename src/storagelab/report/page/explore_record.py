@@ -1,7 +1,7 @@
-"""What the page's block of all cells knows of each: its figures, waits, series, counters, and what it was set up with.
+"""What the page's interactive table knows of each cell: its figures, waits, series, counters, and its set-up.
 
-The page's script reads it as JSON to sort, filter, and put two cells side by side. Numbers are as short as a chart can show,
-and series are thinned, so that it stays small however many cells there are.
+The page's script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can
+show, and series are thinned, so that the record stays small however many cells there are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_STRETCHES, MIN_STRETCHES = 60, 12
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]
 _Figures = list[list[object]]
-"""Rows of a cell: a place, then figures."""
+"""The rows of a cell: a place, then figures."""
 
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
@@ -56,7 +56,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         for factor in findings.factors
     ]
     facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
-    # Rows of figures hold no text of others, and there are too many of them to look through for passwords.
+    # Rows of figures contain no text of others, and there are too many of them to search for passwords.
     return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.figure_unit(findings),
@@ -82,7 +82,7 @@ def short(value: float | None, digits: int = 4) -> float | int | None:
 
 
 def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
-    """`orders` = each factor's levels with their places."""
+    """`orders` maps each factor's levels to their positions."""
     figure = compared.figure(findings, cell)
     mark = verdict_mark(findings, cell.cell_id)
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
@@ -103,8 +103,9 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
 
 
 def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
-    """The wait types, and of each cell its seconds per connection: all of it, resource, signal; the last two are None where
-    there is no split."""
+    """The wait types, and for each cell its seconds per connection: in total, resource, signal; the last two are
+    None if there is no split.
+    """
     names: dict[str, Json] = {}
     of_cells: list[_Figures] = []
     for cell in cells:
@@ -129,8 +130,9 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
-    """The counters, and of each cell their means over its runs, as numbers and in words; those that are always 0 are left
-    out."""
+    """The counters, and for each cell their means over its runs, as numbers and in words; those that are always 0
+    are left out.
+    """
     places: dict[tuple[str, str], int] = {}
     of_cells: list[_Figures] = []
     for runs in runs_of_cells:
@@ -150,12 +152,14 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What cells were set up with
+# How cells were set up
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
-    """The facts that differ between cells and not between the runs of one: what was asked for, and what was read back."""
+    """The facts that differ between cells but not between the runs of one: what was asked for, and what was read
+    back.
+    """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     read: dict[str, dict[str, str]] = {}
     of_cells: list[dict[str, str]] = []
@@ -185,7 +189,7 @@ def _different(runs: Sequence[Run]) -> list[Mapping[str, object]]:
 
 
 def _read(environment: Mapping[str, object], known: dict[str, dict[str, str]]) -> dict[str, str]:
-    """An environment as flat facts. Thousands of runs share a few environments, so each part is laid out once."""
+    """An environment as flat facts. Thousands of runs share a few environments, so each part is flattened once."""
     found: dict[str, str] = {}
     for name, part in environment.items():
         key = json.dumps((name, part), default=str)
@@ -247,7 +251,7 @@ def _part(value: float | None, divisor: float) -> float | int | None:
 
 
 def _lines(run: Run) -> dict[_Line, str]:
-    """The lines of a run's charts over time -> their columns; those that are always 0 are left out."""
+    """The lines in a run's charts over time -> their columns; those that are always 0 are left out."""
     assert run.measurement is not None
     found: dict[_Line, str] = {}
     for column, values in run.measurement.series.columns.items():

@@ -1,11 +1,11 @@
-"""Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
+"""Findings -> one self-contained HTML page: reading it needs no network, no server, and no script.
 
-Charts are drawn here, as SVG, not by the browser, so they also appear on paper and without scripts. The script only adds
-tooltips and unpacks the raw data, which the page carries compressed unless they would make it too large to open or to
-send. The page's own policy forbids every request.
+Charts are drawn here, as SVG, not by the browser, so they also appear on paper and without scripts. The script only
+adds tooltips and unpacks the raw data. The page carries the raw data compressed, unless they would make it too large to
+open or to send. The page's own policy forbids every request.
 
-The templates escape all text and remove any password that a message quotes. Only what is made here goes in unescaped: the
-style, the script and the drawings.
+The templates escape all text and remove any password that a message quotes. Only the style, the script and the
+drawings, which are made here, go in unescaped.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from storagelab.report.words.table import Paper
 from storagelab.words import numbers
 
 _GZIP_LEVEL = 5
-"""Level 6 takes half as long again for 1.5 % less."""
+"""The gzip level: level 6 takes half as long again for 1.5 % less."""
 _AS_GZIP = 31
-"""What zlib calls the largest window with gzip's header."""
+"""zlib's name for the largest window with gzip's header."""
 LARGEST_PAGE = 3_000_000
-"""Letters of a page that carries its raw data, unless it is asked to carry them anyway."""
+"""The largest page, in letters, that carries its raw data without being asked to."""
 
 
 def page(
@@ -57,11 +57,11 @@ def page(
 ) -> str:
     """The page as text, to be written in UTF-8.
 
-    `exported` is what `storagelab export --format json` gives, in pieces, and is made here if missing. The page offers it as
-    its download, byte for byte, if the page stays below `LARGEST_PAGE` with it or `embed_data` asks for it. Else it is made
-    only as far as it takes to know that. `embed_data` needs `runs` that were read whole.
-    `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
-    scalars are fine. The same input gives the same page.
+    `exported` is what `storagelab export --format json` returns, in pieces; it is made here if missing. The page offers
+    it as a download, byte for byte, if the page stays below `LARGEST_PAGE` with it or if `embed_data` asks for it.
+    Otherwise, making it stops as soon as it is too large. `embed_data` needs `runs` that were read whole. `manifest`
+    holds facts of the campaign that no run carries (such as the version that made the report); nested tables of scalars
+    are fine. The same input gives the same page.
     """
     drawn = page_charts(findings, runs)
     svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
@@ -95,7 +95,7 @@ def page(
 
 
 def page_of(paper: Paper) -> str:
-    """A short report as a page without a script, in the same look."""
+    """A short report as a page without a script, with the same appearance."""
     tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
     return templates().get_template("paper.html").render(paper=paper, tables=tables, style=asset("page.css"))
 
@@ -122,7 +122,7 @@ class _Carried(NamedTuple):
 
 
 def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
-    """None if that takes more than `most` letters; no more pieces are made once this is sure."""
+    """None if the data take more than `most` letters; no more pieces are made once this is sure."""
     if most <= 0:
         return None
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)

@@ -22,14 +22,14 @@ MAX_RUNS_LISTED = 60
 _FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
-"""If the server is on another machine, this one's CPUs and memory did not run it."""
+"""If the server is on another machine, these facts of this machine say nothing about it."""
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
 def manifest_view(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> View:
-    """All of it, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
+    """All parts, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
     troubles = (_checks(runs), _runs_gone_wrong(runs))
     return {
         "campaign": PageTable("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
@@ -89,7 +89,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
-    # Thousands of runs share a few servers and volumes: each is laid out once, with a count.
+    # Thousands of runs share a few servers and volumes: each is flattened once, with a count.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
         for path, text in flat({name: json.loads(part)}):
@@ -163,7 +163,7 @@ def _leading_number(text: str) -> float:
 
 
 def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The volumes on virtual or caching disks, which are no drives, and the reasons."""
+    """The volumes on virtual or caching disks, which are not real drives, and the reasons."""
     named: dict[str, str] = {}
     for run in runs:
         volumes = run.measurement.environment.get("volumes") if run.measurement is not None else None

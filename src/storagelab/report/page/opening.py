@@ -1,4 +1,4 @@
-"""The first things a page says: what was run, the verdict with the figures to remember, and the cautions."""
+"""The beginning of a page: what was run, the verdict with the main figures, and the cautions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storagelab.words.names import cell_text
 from storagelab.words.numbers import keep_together
 
 _FAR = 0.1
-"""A mean this share away from the median is marked."""
+"""A mean that differs from the median by more than this share is marked."""
 
 
 def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
@@ -45,13 +45,13 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
 
 
 def verdict_view(findings: Findings) -> View:
-    """The answer, each line with its evidence folded in, and the figures to remember."""
+    """The answer, each line with its evidence folded under it, and the main figures."""
     of = answer(findings)
     head, *lines = answer_lines(findings, of)
     found = evidence(findings, of)
-    # Each line's first mention of a subject has its evidence.
+    # The first line about a subject has its evidence.
     folded = [found.pop(line.about, []) for line in lines]
-    # What no line is about.
+    # Evidence that belongs to no line.
     rest = [text for about, texts in found.items() if about != "caution" for text in texts]
     return {
         "headline": keep_together(head.text),
@@ -65,7 +65,7 @@ def verdict_view(findings: Findings) -> View:
 
 
 def _tiles(findings: Findings) -> list[View]:
-    """The fastest and the slowest cell side by side; none where each load has its own and no verdict picks one."""
+    """The fastest and the slowest cell side by side; none if each load has its own fastest and no verdict picks one."""
     if findings.loads and findings.verdict == "untested":
         return []
     fastest, slowest = ends(findings)
@@ -124,7 +124,9 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
 
 
 def _far_from_the_median(sample: Sample) -> str:
-    """A note beside a mean that is far from the median: a run or two made it, though none stands apart by the test."""
+    """A note beside a mean that is far from the median: one or two runs shifted it, though no run stands apart by
+    the test.
+    """
     if abs(sample.mean.value / sample.median - 1) < _FAR:
         return ""
     farthest = max(sample.points, key=lambda point: abs(point.value - sample.median))
@@ -133,7 +135,7 @@ def _far_from_the_median(sample: Sample) -> str:
 
 
 def cautions_view(findings: Findings) -> View:
-    """Why to trust the measurement less, the most serious first."""
+    """Reasons to trust the measurement less, the most serious first."""
     return {"cautions": [(severity, keep_together(text)) for severity, text in caution_sentences(findings)]}
 
 

@@ -1,4 +1,6 @@
-"""What the page's templates lay out: tables, their special cells, and charts. Plain values; the templates escape them."""
+"""The parts that the page's templates lay out: tables, their special cells, and charts. Plain values; the templates
+escape them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from storagelab.report.words.table import Align, Heading
 from storagelab.words import numbers
 
 View = dict[str, object]
-"""What the template of a section lays out."""
+"""What a section's template lays out."""
 MAX_TABLE_ROWS = 400
 _CLASSES: dict[Align, str] = {"text": "", "prose": "p", "number": "n"}
 
@@ -45,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval as a line and its mean as a dot, each as a place from 0 to 100; "" for an end that is not known."""
+    """An interval as a line and its mean as a dot, at positions from 0 to 100; "" for an unknown end."""
 
     kind: ClassVar[str] = "bar"
     mean: str
@@ -55,7 +57,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict in colour, and the interval it rests on."""
+    """A verdict in colour, and the interval on which it is based."""
 
     kind: ClassVar[str] = "mark"
     text: str
@@ -67,8 +69,9 @@ Content = str | Link | Swatch | Bar | Mark
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its caption; `folded`: the words it is folded under, to be opened there; `name`: its id on the
-    page, if the script needs one."""
+    """A table with its caption. `folded`: the words under which it is folded; `name`: its id on the page, if the
+    script needs one.
+    """
 
     caption: str
     headings: Sequence[Heading]

@@ -1,4 +1,4 @@
-"""Completion times on the page: every cell in a table, its drives' state beside it; and the final checkpoint."""
+"""Completion times on the page: every cell in a table, with the state of its drives; and the final checkpoint."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from storagelab.words.names import cell_entry, cell_text, factor_text, value_tex
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
 Key = float | str | None
-"""What a column is sorted by; None goes last."""
+"""The sort key of a column; None goes last."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table of all cells: what it shows of a cell, and what it is sorted by."""
+    """A column of the table of all cells: what it shows of a cell, and the key for sorting by it."""
 
     heading: Heading
     content: Callable[[CellSummary], Content]
@@ -52,7 +52,7 @@ def times_view(charts: list[PageChart], drives: list[PageChart]) -> View:
 
 
 def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
-    """Every cell as a row: its levels, its time and interval, its verdict, and what goes with it."""
+    """Every cell as a row: its levels, its time and interval, its verdict, and related figures."""
     cells = findings.cells[:MAX_ROWS]
     columns = _columns(findings, cells, runs)
     verdicts = findings.loads or (findings,)
@@ -89,7 +89,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
 
 
 def _id_column(findings: Findings) -> Column:
-    """The ids by which the verbs take cells; each leads to the cell's own section, where it has one."""
+    """The ids by which verbs take cells; each links to the cell's own section, if it has one."""
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
 
     def content(cell: CellSummary) -> Content:
@@ -151,7 +151,7 @@ def _top_wait_column() -> Column:
 
 
 def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
-    """What a drive's format leaves of it, where the runs say so and cells differ in it."""
+    """The capacity that a drive's format leaves, if the runs say so and cells differ in it."""
     usable: dict[str, dict[str, float]] = {}
     for run in runs:
         drives = run.measurement.environment.get("drives") if run.measurement is not None else None
@@ -169,7 +169,7 @@ def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
 
 
 def _run_columns(findings: Findings, decimals: int) -> list[Column]:
-    """The rate, and how the runs lie about the mean."""
+    """The rate, and how the runs scatter about the mean."""
     return [
         Column(Heading(compared.rate_unit(findings)),
                lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
@@ -188,7 +188,7 @@ def _spread(cell: CellSummary) -> float | None:
 
 
 def _provenance_column(findings: Findings) -> list[Column]:
-    """Only where both stand in one table."""
+    """Only if measured and simulated cells are in one table."""
 
     def text(cell: CellSummary) -> str:
         return cell.provenance or ""
@@ -250,7 +250,7 @@ def _span(samples: Sequence[Sample]) -> tuple[float, float]:
 
 
 def _bar(mean: Estimate, span: tuple[float, float]) -> Bar:
-    """The mean and its interval on the scale of the whole column; the numbers stand beside it."""
+    """The mean and its interval on the scale of the whole column, beside the numbers."""
     low, high = span
     width = (high - low) or 1.0
 
@@ -294,7 +294,7 @@ def _against(findings: Findings, cell: CellSummary) -> Content:
 
 
 def checkpoint_view(findings: Findings) -> View | None:
-    """The checkpoint after each run, timed apart: work that the load left behind."""
+    """The checkpoint after each run, timed separately: work that the load left behind."""
     cells = [cell for cell in findings.cells if cell.checkpoint_s is not None and cell.elapsed_s is not None]
     if not cells:
         return None

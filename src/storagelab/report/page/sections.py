@@ -87,8 +87,9 @@ def _glossary() -> View:
 
 
 def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
-    """Every cell in a table to sort and filter, a chart of them, and any two side by side; without scripts the table alone.
-    The script reads the cells as JSON. There is none for a single cell."""
+    """Every cell in a table to sort and filter, a chart of them, and any two side by side; without scripts only the
+    table. The script reads the cells as JSON. There is none for a single cell.
+    """
     found = cells_table(findings, runs)
     known = None
     if len(found.cells) > 1 and findings.factors:
@@ -98,7 +99,7 @@ def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
 
 
 def _script_text(value: object) -> Markup:
-    """JSON in which nothing can end the script element that it stands in, or begin anything else."""
+    """JSON in which nothing can end the script element around it, or begin another one."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - escaped here
 
@@ -111,7 +112,9 @@ def _hosts(findings: Findings) -> View | None:
 
 
 def _effects(findings: Findings, charts: list[PageChart]) -> View | None:
-    """What each level does against its factor's baseline: all else the same, then at single levels of others."""
+    """What each level does against its factor's baseline: first with all else the same, then at single levels of
+    other factors.
+    """
     tables = [*_best_levels(findings), *_effects_at_levels(findings)]
     return view(charts=charts, tables=tables) if charts or tables else None
 
@@ -145,7 +148,7 @@ def _effects_at_levels(findings: Findings) -> Iterator[PageTable]:
 
 
 def _waits(findings: Findings, charts: list[PageChart], colours: Mapping[str, str]) -> View:
-    """The stacked chart, and what changed between best and worst."""
+    """The stacked chart, and the waits that differ between the best and the worst cell."""
     if not charts:
         return view(no_waits_anywhere_sentence(findings) or "The connections waited for nothing.")
     return view(charts=charts, tables=_wait_changes(findings, colours))
@@ -180,7 +183,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Pa
 
 
 def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[PageChart]) -> View | None:
-    """Small multiples of the chosen cells, one chart for each quantity that the runs tell."""
+    """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
     if not charts:
         return None
     data = drawn[charts[0].name].data

@@ -1,7 +1,7 @@
-"""Text tables that fit: the least important columns go before anything wraps, and numbers keep their units.
+"""Text tables that fit: the least important columns are dropped before anything wraps, and numbers keep their units.
 
-Rich's own tables shorten what does not fit, separate numbers from their units and end lines in spaces, so only its styles
-are used here.
+Rich's own tables shorten what does not fit, separate numbers from their units and end lines with spaces, so only its
+styles are used here.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from storagelab.words.numbers import keep_together
 GAP = 2
 _INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
-"""Where a column has less, others are dropped."""
+"""If this column gets less width than this, others are dropped."""
 _NARROWEST = 8
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 """With its unit."""
 _LONG_LEVEL = 16
 _WORDS = 32
-"""Characters of a line that names of levels may take before other columns are dropped."""
+"""How many characters of a line the names of levels may take before other columns are dropped."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: its lines may wrap, and other
-    columns are dropped before it has fewer than `least` characters."""
+    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: its lines may wrap;
+    other columns are dropped before it gets fewer than `least` characters.
+    """
 
     heading: str
     cells: Sequence[str]
@@ -49,7 +50,7 @@ class Column:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit in `width`, the least important dropped; rank 0 always stays."""
+    """The columns that fit in `width`, with the least important dropped; rank 0 always stays."""
     kept = list(columns)
     while _width(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
@@ -103,7 +104,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _longest_word(column: Column) -> int:
-    """The width that keeps a figure beside its name."""
+    """The width that keeps a figure on one line with its name."""
     words = (word for text in column.cells for word in _unbroken(text).split(" "))
     return min(_NARROWEST_WRAPPED, max(map(cell_len, words), default=0))
 
@@ -131,8 +132,9 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "", hanging: int = 0) -> None:
-    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far, or by
-    `hanging`."""
+    """Print a sentence, wrapped to the console. `first` stands before its first line; the others are indented by as
+    much, or by `hanging`.
+    """
     width = max(20, console.width)
     lines = textwrap.wrap(
         keep_together(text), width, initial_indent=first, subsequent_indent=" " * (len(first) or hanging),
@@ -143,7 +145,7 @@ def print_paragraph(console: Console, text: str, *, first: str = "", style: str 
 
 
 def emit(console: Console, line: Text) -> None:
-    """One unchanged line: rich neither wraps nor colours it further."""
+    """Print one line unchanged: rich neither wraps nor colours it further."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -152,7 +154,9 @@ def blank(console: Console) -> None:
 
 
 def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
-    """The columns of factors if they are too wide: up to two with long words wrap, more become one column."""
+    """The columns of factors if they are too wide: up to two of them wrap, if they have long words; more become one
+    column.
+    """
     long = [column for column in factors if column.width > _LONG_LEVEL]
     if not 1 <= len(long) <= 2 or sum(column.width for column in factors if column not in long) > _WORDS:
         return [together]

@@ -1,4 +1,4 @@
-"""What the doctor found and the promises that a server kept, on a terminal."""
+"""What the doctor found, and the promises that a server kept, on a terminal."""
 
 from __future__ import annotations
 

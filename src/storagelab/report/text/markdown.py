@@ -177,7 +177,7 @@ def _backticks(text: str) -> list[str]:
 
 
 def markdown_of(paper: Paper) -> str:
-    """A short report: all of it."""
+    """A short report, complete."""
     lines = [f"# {escaped(paper.title)}", "", f"**{escaped(paper.verdict)}**", ""]
     lines += [f"- {escaped(note)}" for note in paper.notes]
     for part in paper.parts:

@@ -1,4 +1,4 @@
-"""A plan on a terminal, with the facts of this machine that `plan` finds before anything is touched."""
+"""A plan on a terminal, with the facts of this machine that `plan` finds before anything is changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_RUNS_SHOWN = 6
 
 
 class VolumeFacts(NamedTuple):
-    """One volume: where it is, what it is, and the bytes it needs and has. None = unknown."""
+    """One volume: where it is, what it is, and the bytes that it needs and has. None = unknown."""
 
     name: str
     path: str
@@ -35,9 +35,11 @@ class VolumeFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`server`: the server that would be used, in words. `estimate_s`: time for the runs still to make, None = unknown;
-    `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`: what survives a
-    crash, a line for each engine that is compared. `tells`: how small a difference the runs can tell, "" = unknown."""
+    """`server`: the server that would be used, in words. `estimate_s`: time for the runs that are still to be made,
+    None = unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped.
+    `durability`: what survives a crash, a line for each engine that is compared. `tells`: how small a difference the
+    runs can show, "" = unknown.
+    """
 
     server: str
     volumes: tuple[VolumeFacts, ...] = ()
@@ -50,9 +52,9 @@ class PlanFacts:
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
-    """What `run` would do: cells, runs and their order, server, disk space, time. It touches nothing.
+    """What `run` would do: cells, runs and their order, server, disk space, time. Changes nothing.
 
-    Shows the first of many cells, and the first few runs; `whole` shows all cells, and every run in its order.
+    Shows the first of many cells, and the first few runs; with `whole`, all cells and every run in its order.
     """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")
@@ -174,7 +176,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """A row for each of `cells`: the columns `before`, then its levels, wrapped where they are too wide."""
+    """A row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
     factors = [
         Column(factor_text(factor.name), texts, right=are_numbers(texts))
         for factor in experiment.factors
@@ -208,7 +210,7 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
 
 
 def tells_text(tells: Tells) -> str:
-    """How small a difference the plan can tell, and how many repetitions a smaller one takes."""
+    """How small a difference the plan can show, and how many repetitions a smaller one needs."""
     basis = f"{plural(tells.scatter.runs, 'run')} that scatter by {_two_digits(tells.scatter.sd)}"
     times = plural(tells.repetitions, "repetition")
     if tells.smallest is None:

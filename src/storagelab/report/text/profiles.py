@@ -31,7 +31,7 @@ def print_title(console: Console, profile: Profile) -> None:
 
 
 def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
-    """Every figure of one profile with its label; its source below it on request, as that is two lines more of each."""
+    """Every figure of one profile with its label; on request its source below it, which takes two more lines each."""
     console.print()
     print_paragraph(console, "Figures", style="bold")
     figures = list(profile.figures())
@@ -89,7 +89,7 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
 
 
 def _value(name: str, value: str | int | float | bool) -> str:
-    """A figure as it stands in the file: a size in bytes, as makers count in thousands."""
+    """A figure as in the profile's file; a size in bytes, as makers count in thousands."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return quantity_text(name, value)

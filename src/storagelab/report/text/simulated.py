@@ -14,7 +14,9 @@ from storagelab.words.numbers import count, rate, seconds
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
-    """The core's outcome at life-size. A simulated second and row of the world stand for as many as its scale says."""
+    """The core's outcome at life-size. A second and a row of the simulated world stand for as many as its scale
+    says.
+    """
     scale = cell.config.target.world_scale
     print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")
     if outcome["failure"]:

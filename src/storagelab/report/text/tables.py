@@ -21,7 +21,7 @@ NINE_COLUMNS = (
 )  # fmt: skip
 CELL_ID = "cell"
 """The heading of the column of ids, by which other verbs take cells."""
-# Which columns a narrow terminal drops, the highest first; those not named always stay.
+# Which columns a narrow terminal drops, the highest first; unnamed ones always stay.
 CELL_RANKS = {
     "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
     "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1, "max ms": 4,
@@ -32,7 +32,7 @@ WAIT_RANKS = {
 
 
 def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
-    """The cells by data files (or the first factor), and how many were left out: the slowest beyond `most`."""
+    """The cells by data files (or the first factor), and how many were left out: the slowest ones beyond `most`."""
     cells = list(findings.cells)
     if len(cells) > most:
         cells = sorted(cells, key=lambda cell: _slowness(findings, cell))[:most]
@@ -93,7 +93,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
 
 
 def _provenance_column(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
-    """Only where both stand in one table."""
+    """Only if measured and simulated cells are in one table."""
     return [("provenance", [cell.provenance or "" for cell in cells])] if compared.of_both_kinds(findings) else []
 
 
@@ -136,7 +136,7 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
 
 
 def _decimals(samples: Sequence[Sample]) -> int:
-    """The decimals of a whole column, so that its points line up: as many as the narrowest interval needs."""
+    """The decimals of a whole column, so that its decimal points line up: as many as the narrowest interval needs."""
     asked = [decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples]
     return max(asked, default=2)
 
@@ -158,7 +158,7 @@ def _spread(sample: Sample | None) -> str:
 
 
 def runs_text(cell: CellSummary) -> str:
-    """Runs with figures of runs planned, and what went wrong: "5", "4/5", "4/5 1 failed"."""
+    """Runs with figures out of runs planned, and what went wrong: "5", "4/5", "4/5 1 failed"."""
     usable = cell.runs_ok + cell.runs_unverified
     text = str(usable) if usable == cell.runs_planned else f"{usable}/{cell.runs_planned}"
     return text + (f" ({cell.runs_failed} failed)" if cell.runs_failed else "")

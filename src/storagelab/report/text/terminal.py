@@ -31,15 +31,15 @@ from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, 
 from storagelab.words.names import level_text
 
 _CELLS_SHOWN = 40
-_WIDE = 140  # from here on the SQL Server names stand in the table, not below it
+_WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
 _LEFT = (CELL_ID, "verdict", "against the best (joint 95 % CI)", "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """The answer, then what it rests on: sentences, the table of cells, waits of best and worst, cautions.
+    """The answer, then its evidence: sentences, the table of cells, waits of best and worst, cautions.
 
-    A screen ends with what is printed last. So where all this is longer than the screen, the answer comes again at the end.
+    A screen shows what is printed last. So if all this is longer than the screen, the answer comes again at the end.
     """
     found = answer(findings)
     lines = answer_lines(findings, found)
@@ -70,7 +70,7 @@ def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) 
     if compared.of_raw_io(findings):
         _print_cautions(console, findings)
         return
-    # With several loads, use the ends of the load under which layouts are furthest apart.
+    # With several loads, use the fastest and slowest cells of the load under which layouts differ most.
     best = () if findings.loads else findings.best[:1]
     ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
@@ -104,7 +104,7 @@ def _print_hosts(console: Console, findings: Findings) -> None:
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column is right-aligned: every column except a factor with words as levels."""
+    """Whether a column is right-aligned: every column is, except a factor with words as levels."""
     return name in CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 

@@ -1,8 +1,8 @@
 """The answer in at most eight lines of at most a hundred characters, whatever the experiment. Pure.
 
-Lines are ranked by what they are worth to a decision: what this rests on, what to use, how sure that is, which to take of
-those that tie, what each factor gains, why, and the cautions. Each result is a list of forms, the longest first: the answer
-takes the first that fits, and the evidence has the longest of those that had to be shortened.
+Lines are ranked by their worth for a decision: what the answer is based on, what to use, how sure that is, which of the
+tied layouts to take, what each factor gains, why, and the cautions. Each result is a list of forms, the longest first.
+The answer takes the first form that fits, and the evidence has the longest form of those that were shortened.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ About = Literal["head", "use", "gains", "why", "caution"]
 
 
 class Line(NamedTuple):
-    """A line, and what it is about: a report puts the evidence of that under it."""
+    """A line, and its subject: a report puts the evidence on that subject under it."""
 
     about: About
     text: str
@@ -78,7 +78,7 @@ def in_full(findings: Findings, found: Answer | None = None) -> Iterator[Line]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What it rests on
+# What the answer is based on
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -128,8 +128,9 @@ def _first_gains(found: Answer, number: int, style: str, error: bool, names: Nam
 
 
 def _gain(found: Answer, gain: Gain, names: Names, style: str, *, error: bool) -> str:
-    """`style`: the levels that are good "instead" of another, the change "against" that, or the change alone; `error`: how
-    far it may be off."""
+    """The gain of a factor. `style`: the good levels "instead" of another, the change "against" that, or only the
+    change. `error`: with its uncertainty.
+    """
     name, needed = names.factor(gain.factor), _is_needed(found, gain.factor)
     if gain.same and found.indifferent is not None:
         return f"{name}: the same within {percent(found.indifferent)}"
@@ -149,7 +150,9 @@ def _is_needed(found: Answer, factor: str) -> bool:
 
 
 def _change(gain: Gain, *, error: bool) -> str:
-    """ "-16 ± 1 %", "-7 to -8 %"; where not all is told apart from chance, how far it may go: "-4 to -9 % (-15 to +2 %)"."""
+    """Such as "-16 ± 1 %", "-7 to -8 %"; if not all is distinguished from chance, with the range: "-4 to -9 % (-15 to +2
+    %)".
+    """
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
@@ -162,7 +165,7 @@ def _change(gain: Gain, *, error: bool) -> str:
 
 
 def _reach(gain: Gain) -> str:
-    """How much there may be nevertheless: " (-2 to +4 %)"."""
+    """How large the gain may still be: " (-2 to +4 %)"."""
     low, high = gain.best.low, gain.worst.high
     if low is None or high is None or high >= 2:
         return ""

@@ -13,9 +13,9 @@ from storagelab.words import numbers
 from storagelab.words.names import cell_text, listed
 
 _LONGEST = 70
-"""Characters of a value that tables quote."""
+"""The most characters of a value in tables."""
 NAMED = 3
-"""Layouts that a sentence names; it counts the others."""
+"""The most layouts that a sentence names; it counts the others."""
 
 
 def verdict_sentence(found: Compare) -> str:
@@ -61,7 +61,7 @@ def gate_sentence(result: Gate, margin: float) -> str:
 
 
 def provenance_sentence(found: Compare) -> str:
-    """Where the figures of both come from."""
+    """Where the figures of both campaigns come from."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
         return f"Both are {first}."
@@ -141,7 +141,9 @@ def _cut(text: str) -> str:
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
-    """(fact, first, second) of what is the same in all runs of a layout in each campaign, and differs between the two."""
+    """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, and differs
+    between the two.
+    """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:
         facts = [_constant(of, cell_id) for of, cell_id in zip(runs, (one.first_id, one.second_id), strict=True)]
@@ -174,7 +176,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Paper:
-    """One or several campaigns against the first, as a short report; `differences` = what differs in how each was made."""
+    """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
     first = found[0].first
     verdict = " ".join([*([gated] if gated else []), *(verdict_sentence(one) for one in found)])
     notes: list[str] = []
@@ -197,6 +199,6 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
 
 
 def _ranks(found: Compare) -> dict[str, int]:
-    """The times go first: their ratio says most of them."""
+    """The times are dropped first: their ratio tells most of what they do."""
     first_s, second_s = (heading.text for heading in matched_table(found).headings[-2:])
     return {first_s: 3, second_s: 3, "cells": 2, "verdict": 1}

@@ -1,4 +1,4 @@
-"""Cautions in a report's sentences, and in the few words that an answer has for them. Pure."""
+"""Cautions as sentences in reports, and in a few words in the answer. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
 
 
 def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
-    """All cautions, the graver ones first; several of a kind in one text, if the kind has one for them."""
+    """All cautions, the most serious first; several of one kind in one text, if the kind has one for them."""
     told = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
         alike = one.alike(findings)
@@ -32,14 +32,14 @@ def caution_text(kind: str, findings: Findings) -> str:
 
 
 def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
-    """Why the experiment can't answer, or not all of its question."""
+    """Why the experiment can't answer its question, or not all of it."""
     if any(one.kind == fact for one in findings.cautions):
         return caution_text(fact, findings)
     match fact:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(findings.layout_factors)})"
         case "untested" if of_both_kinds(findings):
-            return "not tested together"  # provenances, as the line begins with both
+            return "not tested together"  # both provenances, as at the beginning of the line
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-compared":

@@ -1,4 +1,4 @@
-"""What to use, how sure that is, and which of the layouts that tie: each result with its forms, the longest first. Pure."""
+"""What to use, how sure that is, and which of the tied layouts: each result with its forms, the longest first. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storagelab.words.numbers import (
 )
 
 _LEAST = 1.0011
-"""A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % slower"."""
+"""A bound closer to 1 is reported as this, which is true and has a figure: "at most 0.1 % slower"."""
 _REASONS = {
     "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
     "baseline": "listed first", "fastest": "fastest",
@@ -30,7 +30,7 @@ _REASONS = {
 
 
 def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[Form]]:
-    """Of choices for different loads, the first `most` (or one more, if that is all)."""
+    """The first `most` of the choices for different loads (or one more, if that is all)."""
     choices = found.choices
     if not choices:
         yield from _no_choice(findings)
@@ -80,7 +80,7 @@ def _use(findings: Findings, choice: Choice) -> list[Form]:
         lambda names: f"{start(names, full=True)}.",
         lambda names: f"{start(names)}.",
     ]
-    # What to use is worth more than what else there is to say, so its names are cut last.
+    # What to use is the most important part, so its names are cut last.
     return [*(_uncut(form, items) for items in (4, 2, 1) for form in forms), *forms]
 
 
@@ -109,7 +109,7 @@ def _pattern(choice: Choice, names: Names, *, full: bool = False) -> str:
 
 
 def _rest(findings: Findings, choice: Choice, names: Names) -> str:
-    """What there is to say of the layouts to use: that they are faster, or that other factors don't matter."""
+    """What else there is to say about the layouts to use: that they are faster, or that other factors don't matter."""
     if choice.verdict == "winner":
         return f": faster than {'the other' if choice.layouts == 2 else 'every other'} {_noun(findings, 1)}"
     if not choice.pattern.needed:
@@ -177,12 +177,12 @@ def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
 
 
 def _more(ratio: float) -> str:
-    """ "8 % slower", "2.4 times slower"; a bound too small to show is rounded up."""
+    """Such as "8 % slower", "2.4 times slower"; a bound too small to show is rounded up."""
     return f"{significant(ratio, 2)} times slower" if ratio >= 2 else f"{percent(max(ratio, _LEAST) - 1)} slower"
 
 
 def _saved(ratio: float) -> str:
-    """How much less time the faster one takes, in percent, of the ratio of the slower one's to its."""
+    """How much less time the faster one takes, in percent, from the ratio of the slower one's time to its time."""
     return f"{100 * (1 - 1 / ratio):.0f}"
 
 
@@ -204,7 +204,7 @@ def _figure(findings: Findings, estimate: Estimate) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which of those that tie
+# Which of the tied layouts
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -223,7 +223,7 @@ def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
 
 
 def _capacities(pick: Pick) -> list[str]:
-    """The capacity that the drives keep with it, and with the other levels of the factor that decides it."""
+    """The capacity that the drives keep with this layout, and with the other levels of the factor that decides it."""
     own = pick.capacity_bytes
     if own is None or not pick.capacities:
         return []
@@ -236,7 +236,7 @@ def _capacities(pick: Pick) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A choice of its own for some loads
+# A separate choice for some loads
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +261,7 @@ def _under(findings: Findings, choice: Choice) -> list[Form]:
 
 
 def _lead(choice: Choice) -> str:
-    """How far behind the next layout is that is told apart."""
+    """How far behind the next layout is that can be told apart."""
     if not choice.leads:
         return ""
     if choice.leads[-1].value < 2:

@@ -1,5 +1,6 @@
-"""Words the quantity that cells are compared by: their time, their work a second where all runs last equally long, or a
-figure of their latency. Pure."""
+"""Words for the quantity by which cells are compared: their time, their work a second if all runs last equally long,
+or a figure of their latency. Pure.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def set_time(findings: Findings) -> bool:
 
 
 def spender(findings: Findings) -> str:
-    """What the seconds of waits add up to the time of."""
+    """Whose time the seconds of waits add up to."""
     each = any(cell.each_s is not None for cell in findings.cells)
     return "transaction" if each else "connection"
 
@@ -81,7 +82,7 @@ def figure_unit(findings: Findings) -> str:
 
 
 def figure_name(findings: Findings) -> str:
-    """What the figure of a cell's row is, for the title of an axis."""
+    """The name of the figure in a cell's row, for the title of an axis."""
     if by_latency(findings):
         return f"{findings.compared.removeprefix('latency-')} latency"
     return "mean rate" if set_time(findings) else "completion time"
@@ -95,19 +96,19 @@ def title(findings: Findings) -> str:
 
 
 def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The figure of a cell's row: its time, its rate where all runs last equally long, or its latency."""
+    """The figure in a cell's row: its time, its rate if all runs last equally long, or its latency."""
     if by_latency(findings):
         return cell.judged
     return cell.rows_per_s if set_time(findings) else cell.elapsed_s
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The sample by which a cell is compared: its rate also where cells do different amounts of work."""
+    """The sample by which a cell is compared; it is the rate also if cells do different amounts of work."""
     return cell.rows_per_s if by_rate(findings) else figure(findings, cell)
 
 
 def figure_text(findings: Findings, cell: CellSummary) -> str:
-    """The same with its interval, in words."""
+    """The figure in a cell's row with its interval, in words."""
     found = figure(findings, cell)
     return "" if found is None else estimate_text(findings, found.mean, rate=set_time(findings))
 
@@ -144,8 +145,10 @@ def _in_milliseconds(latency: Estimate) -> str:
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:
-    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval if there are enough runs."""
-    # Cells are compared by their requests a second, so that mean comes from the comparison.
+    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval if there are enough
+    runs.
+    """
+    # Cells are compared by their requests a second, so that mean is the one from the comparison.
     sample = cell.rows_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
     if sample is None:
         return ""
@@ -158,6 +161,6 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:
-    """Ids of the cells with the smallest and the largest time, judged or not; None if there is none."""
+    """Ids of the cells with the smallest and the largest time, judged or not; None if no cell has one."""
     fastest = findings.fastest or next(iter(findings.best), None)
     return fastest, findings.worst if findings.worst != fastest else None

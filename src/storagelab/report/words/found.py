@@ -1,4 +1,4 @@
-"""Kinds of findings among the lines of the answer, and among the sentences of the evidence. Pure."""
+"""The text of kinds of findings, among the lines of the answer and the sentences of the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storagelab.report.words.short import fitting
 
 
 def lines_among(findings: Findings, about: str, own: Iterable[str]) -> Iterator[str]:
-    """The lines of one part of the answer: its `own`, and one of each kind of finding that belongs to it."""
+    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it."""
     lines = [
         (kind.weight, fitting(texts)) for kind in kinds() if kind.about == about and (texts := kind.line(findings))
     ]

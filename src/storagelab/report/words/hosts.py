@@ -1,4 +1,4 @@
-"""What several hosts say together, in words: how many agree, which is odd, what differs between them. Pure."""
+"""The findings on several hosts, in words: how many agree, which is odd, what differs between them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def host_lines(findings: Findings) -> Iterator[str]:
 
 
 def host_sentences(findings: Findings) -> list[str]:
-    """What the verdict is for, and how hosts compare; [] if there was one host."""
+    """What the verdict applies to, and how hosts compare; [] if there was one host."""
     fleet = findings.fleet
     if fleet is None:
         return []

@@ -16,14 +16,14 @@ def change_text(findings: Findings, ratio: Estimate) -> str:
 
 
 def untested_text(findings: Findings, found: Comparison | Effect) -> str:
-    """A change between blocks or between stretches of time, or one of too few runs."""
+    """A change that is not tested: between blocks, between stretches of time, or with too few runs."""
     apart = "run at another time" if findings.order == "cell-by-cell" else "in another block"
     why = apart if found.across_blocks else "too few runs"
     return f"{change(found.ratio.value, per=compared.per(findings))} (not tested: {why})"
 
 
 def in_blocks(findings: Findings) -> bool:
-    """Whether layouts of different blocks stand side by side, which are not compared."""
+    """Whether the table has layouts of different blocks, which are not compared."""
     return any(comparison.across_blocks for comparison in findings.comparisons)
 
 

@@ -8,7 +8,9 @@ from storagelab.words.names import value_text
 
 
 def quantity_text(name: str, value: JsonValue | None) -> str:
-    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` as its maker counts."""
+    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` in its maker's
+    units.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""How a race stands, in words."""
+"""The state of a race, in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The evidence: the findings in full, sentence by sentence. Pure.
 
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
-with ordinary spaces; `keep_together` puts no-break spaces between numbers and units where lines are wrapped.
+with ordinary spaces; `keep_together` puts no-break spaces between numbers and units if lines are wrapped.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _SLOWER_SHOWN = 3
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2
 _LEAST = 1.0011
-"""A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % more time"."""
+"""A bound closer to 1 is reported as this, which is true and has a figure: "at most 0.1 % more time"."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
-    """All evidence but the cautions; [] while nothing is measured."""
+    """All evidence except the cautions; [] while nothing is measured."""
     return [text for about, texts in evidence(findings, found).items() if about != "caution" for text in texts]
 
 
 def evidence(findings: Findings, found: Answer | None = None) -> dict[About, list[str]]:
-    """What lies one step below the lines of the answer, by what they are about; each list with the largest first.
+    """The evidence for the lines of the answer, by their subject; within each list, the largest first.
 
-    What a line says already is not said again.
+    It does not repeat what a line says already.
     """
     if not any(cell.elapsed_s is not None for cell in findings.cells):
         return {}
@@ -97,7 +97,7 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
 
 
 def _on_latency(findings: Findings) -> list[str]:
-    """Where throughput and the 99th percentile of latency surely disagree about the fastest cell, under each load."""
+    """The loads under which throughput and the 99th percentile of latency surely disagree about the fastest cell."""
     groups = [[findings.cell(cell_id) for cell_id in load.cells] for load in findings.loads] or [list(findings.cells)]
     found = [one for cells in groups if (one := disagreement(cells)) is not None]
     return [_disagreement(findings, one) for one in found[:_DISAGREEMENTS_SHOWN]]
@@ -148,7 +148,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
-    """The largest difference that may remain undetected among cells that are not told apart."""
+    """The largest difference that may remain hidden among cells that are not told apart."""
     if findings.loads and findings.verdict != "by-load":
         return []
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
@@ -174,7 +174,7 @@ def _on_the_slower(findings: Findings) -> list[str]:
 
 
 def _slower_cells(findings: Findings) -> list[Comparison]:
-    """Cells that differ from the best for sure, nearest first."""
+    """Cells that surely differ from the best, nearest first."""
     told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
     return sorted(told, key=lambda comparison: comparison.ratio.value)
 
@@ -192,8 +192,9 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the comparisons,
-    unless it is a load."""
+    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the
+    comparisons, unless it is a load.
+    """
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
     found = []
@@ -221,7 +222,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """The extremes of very many levels: of those that take less time, and of those that take more."""
+    """The extremes among very many levels: of those that take less time, and of those that take more."""
     tied = sum(effect.tested and not effect.distinguishable for effect in effects)
     judged = [effect for effect in effects if effect.distinguishable or not effect.tested]
     for way, those in (

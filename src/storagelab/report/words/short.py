@@ -1,7 +1,7 @@
 """Names and lines of limited width: factors, levels, layouts, and the form of a result that fits in a line. Pure.
 
-A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not "format of
-drive ssd".
+A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not
+"format of drive ssd".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LINE = 100
 
 
 class Width(NamedTuple):
-    """How many characters a name may have; of a list of names, `items` are written out."""
+    """How many characters a name may have, and how many `items` of a list of names are written out."""
 
     letters: int
     items: int
@@ -40,7 +40,7 @@ _ALONE = ("layout.log", "layout.data")
 
 
 def cut(text: str, most: int) -> str:
-    """`text` in at most `most` characters, cut between words if it can be, and marked where it is cut."""
+    """`text` in at most `most` characters, cut between words if possible, and marked where it is cut."""
     if len(text) <= most:
         return text
     start = text[: max(1, most - 3)]
@@ -58,7 +58,7 @@ def fitting(candidates: Iterable[str]) -> str:
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
-    """ "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" where items hold commas."""
+    """Such as "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" if items contain commas."""
     between = "; " if any(", " in item for item in items) else ", "
     return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
 
@@ -76,7 +76,7 @@ class Names:
         return cut(text, self._width.letters)
 
     def uncut(self, items: int) -> Names:
-        """The same without cutting names, of which `items` are written out; whole names stay as they are."""
+        """The same names uncut, with this many `items` written out."""
         return self if self._width == _WHOLE else Names(self._findings, Width(LINE, items))
 
     def factor(self, name: str) -> str:
@@ -84,7 +84,7 @@ class Names:
         return self.cut(self._label(self._factors[name], name) if name in self._factors else _short(name))
 
     def heading(self, name: str) -> str:
-        """A factor over its own column: "data files", "format"."""
+        """A factor as the heading of its column: "data files", "format"."""
         factor = self._factors[name]
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
 
@@ -108,7 +108,7 @@ class Names:
         return f"{label} {many}" if self._needs_its_factor(factor, many) else many
 
     def level(self, name: str, level: JsonValue) -> str:
-        """One level where its factor is named before: "1", "basic", and "1.2.7" if no other label begins with that."""
+        """One level whose factor is named before: "1", "basic"; and "1.2.7" if no other label begins with that."""
         text = value_text(level)
         factor = self._factors[name]
         head = text.rpartition(", ")[0]
@@ -137,7 +137,7 @@ class Names:
         return not _is_labelled(factor) or not text[:1].isalpha()
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
-        """Several levels in few words: numbers in a row as a range, most levels as "any but", of others the first ones."""
+        """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""
         most = self._width.items
         if len(levels) > 2 and _are_numbers([level.value for level in factor.levels]):
             row = sorted(float(str(level)) for level in levels)
@@ -154,8 +154,10 @@ class Names:
         return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
-        """The levels' texts, and what need not be said: labels that share their first part are one text if all of that
-        part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"), and what differs among them is returned by its name."""
+        """The levels' texts, and what they need not mention: labels that share their first part become one text if
+        all labels with that part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"). What differs among them
+        is returned by its name.
+        """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:
             return texts, []
@@ -181,7 +183,7 @@ class Names:
         return list(said), list(free)
 
     def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
-        """The short names of the paths that differ among labels of one family."""
+        """The short names of the paths that differ among labels with the same first part."""
         sets = [level.sets for level in factor.levels if value_text(level.value) in family]
         paths = dict.fromkeys(path for one in sets for path in one)
         return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]

@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Paper:
-    """The verdict comes first; `provenance` is part of every figure below it."""
+    """A short report. The verdict comes first; `provenance` is part of every figure below it."""
 
     title: str
     provenance: str

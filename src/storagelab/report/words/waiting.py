@@ -1,4 +1,4 @@
-"""Waits in words: which explain a difference, how they change, what a wait table holds. Pure.
+"""Waits in words: which ones explain a difference, how they change, and the notes on a wait table. Pure.
 
 Shares are of connection time: connections x elapsed.
 """
@@ -35,9 +35,10 @@ _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
-    """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's words)".
+    """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's
+    words)".
 
-    `named` collects the names already explained, over several sentences.
+    `named` collects the names that earlier sentences explained.
     """
     known = named is not None and wait_type in named
     if named is not None:
@@ -54,7 +55,7 @@ def method_text(method: Method) -> str:
 
 
 def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
-    """A sentence on which waits grew between the best cell and the worst, if the two can be told apart."""
+    """A sentence on the waits that grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
     # With more rows everything grows, which explains nothing.
@@ -80,7 +81,7 @@ def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
 
 
 def limit_sentence(limit: AtLimit, slower: str) -> str:
-    """What sets the pace of a layout, ahead of the waits that stand behind it."""
+    """The volume at its limit that sets the pace of a layout; the waits behind it stand in its queue."""
     return (
         f"Volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}, for {percent(limit.share)} of the "
         f"time of {slower}: waits there stand in its queue, whatever they are for. "
@@ -131,7 +132,7 @@ class _Move:
 
     @property
     def span(self) -> tuple[object, ...]:
-        """The span of the trend: two moves of the same span can share words."""
+        """The levels that the trend spans: two trends with the same span can share words."""
         return self.trend.factor, self.first[0], self.last[0], self.trend.at, self.turn
 
     @property
@@ -164,7 +165,7 @@ def _trend_sentence(move: _Move, named: set[str]) -> str:
 
 
 def _short_trend(move: _Move, named: set[str]) -> str:
-    """A shorter sentence, after one that named the same span."""
+    """A shorter sentence, after one with the same span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, named)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
@@ -183,7 +184,7 @@ def _second_phrase(factor: str, level: JsonValue) -> str:
 
 
 def _meaning(findings: Findings, move: _Move) -> str:
-    """What the completion time did meanwhile; "" unless the two ends were compared."""
+    """How the completion time changed meanwhile; "" unless the two ends were compared."""
     effect = _effect_between(findings, move)
     interval = ratio_interval(effect.ratio) if effect is not None else ""
     if effect is None or not interval:
@@ -196,7 +197,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """Whether the wait cost time. It says that it did not only if the runs would have shown a cost."""
+    """Whether the wait cost time. "No cost" is only said if the runs would have shown one."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
         return ": more runs are needed to say whether it costs time"
@@ -204,7 +205,7 @@ def _what_it_cost(effect: Effect, move: _Move) -> str:
 
 
 def _effect_between(findings: Findings, move: _Move) -> Effect | None:
-    """The last level against the first; inverted if the factor lists its levels the other way round."""
+    """The last level against the first; inverted if the factor lists its levels in the opposite order."""
     first, last = move.first[0], move.last[0]
     for effect in findings.effects:
         if effect.factor == move.trend.factor and effect.at == move.trend.at:
@@ -239,8 +240,8 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
 
 
 def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:
-    """The most crowded moment of a cell, and in how many of the sampled `moments` any session waited for that kind of thing:
-    "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
+    """The moment of a cell with most waiting sessions, and in how many of the sampled `moments` any session waited
+    for that kind of thing: "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
     """
     sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
     # A resource that is not a page names its file itself.

@@ -1,4 +1,4 @@
-"""Says what the best level depends on, which effects change, and whether the drive's past may explain it. Pure.
+"""Says what the best level depends on, which effects change, and whether the drives' history may explain it. Pure.
 
 Every sentence comes from `Findings.dependences` or a kind of finding; the largest come first.
 """
@@ -23,7 +23,7 @@ _TIED_SHOWN = 4
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
-    """At most three: dependences and changes by their size, and the drives' past; [] if the runs show none."""
+    """At most three: dependences and changes by their size, and the drives' history; [] if the runs show none."""
     past = found_sentences(findings, "gains")
     if findings.verdict == "too-few-runs":
         return past
@@ -66,7 +66,7 @@ def _depends(findings: Findings, found: Dependence) -> str:
 
 
 def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
-    """All of them, or of very many the ends and a few between."""
+    """All of them or, if there are very many, the ends and a few between."""
     if len(rows) <= _LEVELS_SHOWN:
         return list(rows)
     step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
@@ -108,7 +108,7 @@ def _averaged(found: Dependence) -> str:
 
 
 def _independent(findings: Findings) -> list[str]:
-    """Says that one level will do everywhere, for the factor of which this holds against the most others."""
+    """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
         if _is_the_verdict(findings, found):

@@ -36,8 +36,9 @@ SMALLER = "smaller changes"
 
 
 def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, per: str = "") -> str:
-    """Why `after` takes another time than `before`, with its evidence: "c08 against c01: 9 % less time (...).
-    Waits for page latches take 736 s less of each connection's time, ..."."""
+    """Why the time of `after` differs from that of `before`, with its evidence: "c08 against c01: 9 % less time
+    (...). Waits for page latches take 736 s less of each connection's time, ...".
+    """
     waterfall = case.waterfall
     shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
     if not waterfall.differs:
@@ -65,7 +66,9 @@ def _reason_text(reason: Reason, of_what: str) -> str:
 
 
 def _limit_text(reason: Reason, limit: AtLimit) -> str:
-    """What the volume did at the slower end, the least that its limit allows at both, and the waits in its queue."""
+    """The volume at its limit at the slower end: its requests' time, the least time that the limits allow at both
+    ends, and the waits in the queue.
+    """
     slower, faster = max(limit.before_s, limit.after_s), min(limit.before_s, limit.after_s)
     least = f"its requests alone take {numbers.seconds(slower)} at that limit"
     if faster > 0:
@@ -81,7 +84,7 @@ def _limit_text(reason: Reason, limit: AtLimit) -> str:
 
 
 def _subject(reason: Reason) -> str:
-    """ "waits for page latches (PAGELATCH_UP) take"; the wait types where they are not the kind's own name."""
+    """Such as "waits for page latches (PAGELATCH_UP) take"; the wait types are left out if they are the kind's own name."""
     name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
     named = f" ({types})" if types else ""
     return {
@@ -96,7 +99,7 @@ def _subject(reason: Reason) -> str:
 
 
 def _along(reason: Reason) -> str:
-    """What goes along with a step: of the device, or of the crowd."""
+    """What changed together with a step: at the device, or among the waiting sessions."""
     if reason.device is not None:
         one = reason.device
         before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
@@ -115,7 +118,7 @@ def _a_request(one: DeviceChange) -> str:
 
 
 def _against(case: Case, found: Sequence[Reason]) -> str:
-    """What moved the other way, if it is large; "" otherwise."""
+    """What changed in the opposite direction, if it is large; "" otherwise."""
     total = case.change_s
     back = [
         step for step in case.waterfall.steps
@@ -140,7 +143,9 @@ def thing_text(thing: Thing) -> str:
 
 
 def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> tuple[tuple[Step, ...], Step | None]:
-    """The steps to show, largest first, and the sum of the others, so that a table still adds up; None if there are none."""
+    """The steps to show, largest first, and the sum of the others, so that a table still adds up; None if there are
+    none.
+    """
     least = NEGLIGIBLE * max(waterfall.before_s, waterfall.after_s)
     shown = [step for step in waterfall.steps if abs(step.change.value) >= least][:most]
     rest = [step for step in waterfall.steps if step not in shown]
@@ -175,7 +180,7 @@ def figure_text(quantity: Quantity, value: float) -> str:
 
 
 def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
-    """What the devices did; a change inside its interval is marked as one that may be chance."""
+    """What the devices did. A change within its interval is marked: it may be chance."""
     headings = [Heading("devices", "text"), Heading("of", "text"), Heading(before), Heading(after),
                 Heading("change", "text")]  # fmt: skip
     rows = [
@@ -203,7 +208,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:
-    """The comparison of the cells `before` and `after`; `case` is None where a cell has no waits."""
+    """The comparison of the cells `before` and `after`; `case` is None if a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
         f"{cell_entry(cell.cell_id, cell_text(cell.levels))}: {compared.figure_text(findings, cell) or 'no time measured'}"

@@ -12,7 +12,7 @@ from storagelab.model.waits import conservation, normalise
 
 State = Literal["pass", "fail", "open"]
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
-"""Wider than the limits for a whole experiment: these runs are short, and few samples fall into one."""
+"""Wider than the limits of a whole experiment: these runs are short and have few samples."""
 _CLOCK_TOLERANCE_S = 0.001
 
 REACHED = "the server can be reached and allows what storagelab needs"
@@ -37,7 +37,7 @@ ALL = (
 
 
 class Promise(Frozen):
-    """One promise on one server. "open" = it could not be tried, or this server can't show it."""
+    """One promise on one server. "open": it could not be tried, or this server can't show it."""
 
     name: str
     state: State
@@ -45,7 +45,9 @@ class Promise(Frozen):
 
 
 class Outcome(Frozen):
-    """The outcome of one cell: a measurement, or why there is none. `progress` is every number of rows reported."""
+    """The outcome of one cell: a measurement, or the reason why there is none. `progress` has each number of rows
+    reported.
+    """
 
     cell: Cell
     measurement: Measurement | None = None
@@ -59,11 +61,11 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""Why a measured run breaks a promise: "" = it keeps it, None = unknown."""
+"""Says why a measured run breaks a promise: "" = it keeps it, None = unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
-    """The promises that are judged by runs."""
+    """The promises that can be judged by runs."""
     judges: dict[str, Judge] = {
         PLACEMENT: _placement,
         SETTINGS: _settings,
@@ -105,7 +107,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok; unread ones count, since nothing confirms them."""
+    """The first check with such a name that is not ok. Unread ones count, since nothing confirms them."""
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"
@@ -153,7 +155,7 @@ def _times(outcome: Outcome, measurement: Measurement) -> str | None:
 def _progress(outcome: Outcome, _: Measurement) -> str | None:
     told, rows = outcome.progress, outcome.cell.config.insert_load.rows
     if not told:
-        return "it was never reported"
+        return "progress was never reported"
     if list(told) != sorted(told) or told[-1] > rows:
         return f"{told[-1]} of {rows} rows were reported, the last numbers {list(told[-3:])}"
     return ""

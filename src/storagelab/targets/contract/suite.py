@@ -1,4 +1,4 @@
-"""Tries the promises on a server: with something in the way, 2 x 2 small runs, an interrupted run, and cleaning up."""
+"""Tries the promises on a server: obstructs a run, makes 2 x 2 small runs, interrupts a run, and cleans up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storagelab.targets.engines import engine_in
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #
-# What the contract suite must know of an engine beyond the interface, by the engine's name.
+# What the contract suite must know of an engine in addition to the interface, by the engine's name.
 
 
 ENGINES = {
@@ -44,7 +44,7 @@ class Probe(Protocol):
         ...
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        """Make something called `name` that is not storagelab's, as another user would."""
+        """Make something with the name `name` that is not storagelab's, as another user would."""
         ...
 
     def clear(self, target: TargetConfig, name: str) -> None:
@@ -78,7 +78,7 @@ _MASK = "********"
 
 
 class _Stop(KeyboardInterrupt):
-    """Raised during a run, as the user's Ctrl-C would be."""
+    """Raised during a run, like the user's Ctrl-C."""
 
 
 def target_of(text: str) -> TargetConfig:
@@ -99,8 +99,10 @@ def verify(
     rows_per_connection: int = ROWS_PER_CONNECTION,
     spec_folder: Path | None = None,
 ) -> tuple[Promise, ...]:
-    """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever happens, everything made
-    on the server is removed. `say` gets each step as it begins. Relative paths of `volumes` start at `spec_folder`."""
+    """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever happens,
+    everything made on the server is removed. `say` receives each step as it begins. Relative paths in `volumes`
+    start at `spec_folder`.
+    """
     suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
         found = {promise.name: suite.without_password(promise) for promise in kept}
@@ -191,7 +193,9 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """Names the step that did not refuse although something was in the way, or what is gone; "" if all is well."""
+        """Names the step that did not refuse although something was in the way, or what has vanished; "" if all is
+        well.
+        """
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.experiment, self.plan, self.site),
@@ -242,7 +246,7 @@ class _Suite:
         return Promise(name=p.INTERRUPTION, state="open", detail="the run ended before it could be interrupted")
 
     def _clean_up(self) -> Promise:
-        """Removes what should already be gone, and reports it."""
+        """Removes what should already be gone, and reports what it found."""
         self.say("cleaning up")
         try:
             with uninterrupted():
@@ -270,7 +274,7 @@ class _Suite:
 
 
 def _password_of(target: TargetConfig) -> str:
-    """The password in the DSN as the server gets it; "" where there is none."""
+    """The password in the DSN as the server receives it; "" if there is none."""
     dsn = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
     with contextlib.suppress(ValueError):
         if "://" in dsn:

@@ -1,1 +1,1 @@
-"""Load generators that people know: how each is run beside a server, and what its own log says of every transaction."""
+"""Well-known load generators: how each runs beside a server, and what its own log says of every transaction."""

@@ -1,4 +1,6 @@
-"""Which of a generator's transactions count: those of a set time, a set number, or a time that the generator keeps itself."""
+"""Which of a generator's transactions count: those of a set time, a set number, or a time that the generator keeps
+itself.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +22,30 @@ from storagelab.targets.steps import POLL_S
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
-# Whether a load's throughput has settled: no trend is left in it that would move the part of a run that counts. Pure.
-#
-# Lines are fitted through the last seconds, over windows of several lengths: a short one sees that a steep climb is over, and
-# only a long one averages out noise. Throughput has settled once the line of one window is surely so flat that it would move
-# by less than 2 % over the counted part. docs/records/monte-carlo.md says why, and what came out on simulated loads.
+# Decides whether a load's throughput has settled: it has no trend left that would change it during the part of a run
+# that counts. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window sees
+# that a steep climb is over; only a long one averages out noise. Throughput has settled if, in one window, the line is
+# almost surely so flat that it would change by less than 2 % over the counted part. docs/records/monte-carlo.md has the
+# reasons, and the results on simulated loads.
 
 
 Numbers = NDArray[np.float64]
 
 BAND = 0.02
-"""How much throughput may still move over the counted part, as a share of it."""
+"""How much throughput may still change over the counted part, as a share of it."""
 LEAST_S = 10
-"""No window is shorter, so no warm-up is."""
+"""The shortest window, and so the shortest warm-up."""
 _LONGER = 1.3
-"""Each window is longer than the one before by this factor."""
+"""Each window is longer than the one before it by this factor."""
 _CONFIDENCE = 0.9
 _NOTHING = 1e-9
 _MOST_AUTOCORRELATION = 0.95
 
 
 class Trend(NamedTuple):
-    """How much throughput would move over the counted part, as a share of its mean, and the half-width of that, in the
-    window that bounds it best."""
+    """How much throughput would change over the counted part, as a share of its mean, and the half-width of its
+    interval, from the window that bounds the change best.
+    """
 
     change: Numbers
     half: Numbers
@@ -57,7 +60,9 @@ class Trend(NamedTuple):
 
 
 def trend(rates: Numbers, counted_s: float) -> Trend | None:
-    """At the end of one or several series, whose last axis is throughput second by second; None if they are too short."""
+    """The trend at the end of one or several series, whose last axis is throughput second by second; None if they
+    are too short.
+    """
     best: Trend | None = None
     for length in _lengths(rates.shape[-1]):
         here = _line(rates[..., -length:], counted_s)
@@ -77,8 +82,9 @@ def _lengths(seconds: int) -> Iterator[int]:
 
 
 def _line(window: Numbers, counted_s: float) -> Trend:
-    """The least-squares line through one window. Neighbouring seconds are alike, which makes a line less sure than its
-    residuals look: their autocorrelation widens its interval and takes degrees of freedom from it."""
+    """The least-squares line through one window. Neighbouring seconds are alike, so the line is less certain than
+    its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
+    """
     number = window.shape[-1]
     at = np.arange(number) - (number - 1) / 2
     mean = window.mean(-1)
@@ -86,23 +92,23 @@ def _line(window: Numbers, counted_s: float) -> Trend:
     residuals = window - mean[..., None] - slope[..., None] * at
     squares = np.einsum("...i,...i", residuals, residuals) + np.finfo(float).tiny
     alike = np.einsum("...i,...i", residuals[..., 1:], residuals[..., :-1]) / squares
-    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line look less alike than they are
+    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line look less alike than the errors are
     alike = np.clip(alike, 0, _MOST_AUTOCORRELATION)
     wider = (1 + alike) / (1 - alike)
     freedom = np.maximum(number / wider - 2, 1)
     error = np.sqrt(squares / (number - 2) / (at @ at) * wider)
     share = counted_s / np.maximum(mean, _NOTHING)
-    standstill = np.where(mean > _NOTHING, 0.0, np.inf)  # where nothing is done, nothing has settled
+    standstill = np.where(mean > _NOTHING, 0.0, np.inf)  # without any work, nothing has settled
     return Trend(slope * share, stdtrit(freedom, _CONFIDENCE) * error * share + standstill)
 
 
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
-"""Sessions are looked at for the last time this long before a generator that keeps the time itself ends."""
+"""The last look at the sessions comes this long before a generator that keeps the time itself ends."""
 
 
 class Span(NamedTuple):
-    """What counts, and from when to when."""
+    """The transactions that count, and the time in which they do."""
 
     counted: Counted
     start_s: float
@@ -110,11 +116,12 @@ class Span(NamedTuple):
 
 
 class Counting(ABC):
-    """In order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` as the part that
-    counts begins, `wait` for its end, `span`; and `close`."""
+    """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` when
+    the part that counts begins, `wait` for its end, `span`, and `close`.
+    """
 
     warm_up_s: float | None = None
-    """How long the warm-up took, if that was to be found."""
+    """How long the warm-up took, if its end was to be found."""
 
     def __init__(self, load: GeneratedLoad, process: Process) -> None:
         self.load, self.process = load, process
@@ -137,7 +144,7 @@ class Counting(ABC):
     def _wait(self, on_poll: Callable[[], None]) -> None: ...
 
     def span(self) -> Span:
-        """Raises RunFailed with the program's words."""
+        """What counts. Raises RunFailed with the program's words."""
         counted = self._counted(self.process.result())
         return Span(counted, *(counted.span_s if counted.number else (self.start_s, self.end_s)))
 
@@ -145,7 +152,7 @@ class Counting(ABC):
         return logged
 
     def so_far(self) -> int:
-        """Milliseconds of a set time."""
+        """Milliseconds so far of a set time."""
         if not self.start_s:
             return 0
         return min(self.load.work.amount, round((self.process.now_s() - self.start_s) * 1000))
@@ -172,7 +179,7 @@ class Counting(ABC):
 
 
 class SetTime(Counting):
-    """A time set from outside: the program works on after it, and is then told to stop."""
+    """A time that storagelab keeps: the program works on after it, and is then told to stop."""
 
     _trend: Trend | None = None
 
@@ -202,7 +209,7 @@ class SetTime(Counting):
         return Span(logged.within(self.start_s, self.end_s), self.start_s, self.end_s)
 
     def checks(self) -> Iterator[Check]:
-        """A check that fails if the warm-up was to be found, and throughput did not settle in time."""
+        """A check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
         if self.warm_up_s is None or (self._trend is not None and self._trend.settled):
             return
         got = "too short to tell"
@@ -216,7 +223,7 @@ class SetTime(Counting):
 
 
 class OwnTime(Counting):
-    """A time that the program keeps itself: it says when it begins."""
+    """A time that the program keeps itself; it says when the part that counts begins."""
 
     def warm_up(self) -> None:
         self._await(self.process.program.says_it_counts)
@@ -230,8 +237,9 @@ class OwnTime(Counting):
 
 
 class SetNumber(Counting):
-    """A set number of transactions, all of which count. `hold` keeps the tables locked until what it gives is called: so the
-    first of them waits until the run is watched."""
+    """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
+    them, so that the first transaction waits until the run is watched.
+    """
 
     def __init__(
         self, load: GeneratedLoad, process: Process, hold: Callable[[], Callable[[], None]] | None = None
@@ -260,7 +268,7 @@ class SetNumber(Counting):
         return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
 
     def so_far(self) -> int:
-        """They are known only when they are done."""
+        """Unknown until all are done."""
         return 0
 
     def close(self) -> None:

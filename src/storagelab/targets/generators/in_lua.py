@@ -1,7 +1,7 @@
-"""Transactions of the user's own, written in Lua so that sysbench runs them.
+"""The user's own transactions, written in Lua so that sysbench runs them.
 
-The files are those that pgbench runs: statements, and lines that draw a value (`\\set who random(1, 100)`) which statements
-name as `:who`. pgbench's other words are refused, since sysbench has nothing of the kind.
+The files are those that pgbench runs: statements, and lines that draw a value (`\\set who random(1, 100)`), which
+statements name as `:who`. Other commands of pgbench are refused, since sysbench has no counterpart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILED = re.compile(
     re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<said>.*)"
 )
 _LARGEST = 2**53
-"""Lua knows whole numbers up to this one exactly."""
+"""Lua represents whole numbers exactly up to this one."""
 
 _BEGIN = """function thread_init() drv = sysbench.sql.driver(); con = drv:connect() end
 function thread_done() con:disconnect() end
@@ -47,13 +47,13 @@ end"""
 
 
 class Written(NamedTuple):
-    """A script of sysbench's: `origins` are the file and the line that each of its lines stands for, None for its own."""
+    """A sysbench script. `origins` has the file and the line that each of its lines comes from, None for its own."""
 
     text: str
     origins: tuple[tuple[str, int] | None, ...]
 
     def words(self, said: str) -> str:
-        """What sysbench says of a failure in one line, with the user's file and line."""
+        """sysbench's message about a failure in one line, with the user's file and line."""
         found = _FAILED.search(said)
         origin = self.origins[int(found["line"]) - 1] if found and int(found["line"]) <= len(self.origins) else None
         if found is None or origin is None:
@@ -62,7 +62,9 @@ class Written(NamedTuple):
 
 
 def written(sources: Sequence[Source]) -> Written:
-    """The script that runs these transactions by their weights. Raises PreflightError for what it can't say in Lua."""
+    """The script that runs these transactions by their weights. Raises PreflightError for what can't be written in
+    Lua.
+    """
     lines: list[tuple[str, tuple[str, int] | None]] = [(line, None) for line in _BEGIN.splitlines()]
     for number, source in enumerate(sources, 1):
         lines.append((f"transactions[{number}] = {{weight = {source.script.weight}, run = function()", None))
@@ -80,7 +82,7 @@ def written(sources: Sequence[Source]) -> Written:
 
 
 def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
-    """Each command in one line of Lua, with the line of the file on which it begins."""
+    """Each command in one line of Lua, with the number of the line on which it begins in the file."""
     known, statements, first = set[str](), "", 1
     for number, line in enumerate([*source.text.splitlines(keepends=True), "\\"], 1):
         if not line.lstrip().startswith("\\"):
@@ -90,7 +92,7 @@ def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
             yield f"con:query({_in_lua(statement, known)})", first + offset
         if line != "\\":
             name, value = _drawn(line, f"{source.script.name}, line {number}", key)
-            # One table of variables: Lua allows no more than 200 local ones.
+            # Variables are in one table: Lua allows no more than 200 local ones.
             yield f"{'' if known else 'local v = {}; '}v.{name} = {value}", number
             known.add(name)
         statements, first = "", number + 1
@@ -143,5 +145,5 @@ def _in_lua(statement: str, known: set[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Bytes beyond plain text are written by their numbers."""
+    """Bytes other than plain text are written as numbers."""
     return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda one: f"\\{ord(one[0]):03d}", text) + '"'

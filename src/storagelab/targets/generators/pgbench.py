@@ -1,4 +1,4 @@
-"""pgbench: its command, its log, and its words when something fails."""
+"""pgbench: its command, its log, and its messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storagelab.targets.generators.transactions import Transactions, joined
 
 LOG_PREFIX = "transactions"
 COUNTED = "pgbench_branches"
-"""The table by which pgbench finds out the scale, before it connects its sessions."""
+"""From this table pgbench reads the scale, before it connects its sessions."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 _ABORTED = re.compile(
@@ -35,7 +35,7 @@ _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 
 
 class Source(NamedTuple):
-    """A script that a run uses: what the spec says, and the content of its file; None for one of pgbench's own."""
+    """A script that a run uses: its entry in the spec, and the content of its file (None for one of pgbench's own)."""
 
     script: Script
     content: bytes | None
@@ -64,8 +64,9 @@ def command(
     seed: int,
     scale: int | None = None,
 ) -> list[str]:
-    """The command of a run. A run of set time is stopped from outside, at `longest_s` at the latest. `scale` is that of
-    pgbench's own tables, which it can't see from files of the user's."""
+    """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
+    that of pgbench's own tables; it can't tell the scale from the user's files.
+    """
     length = (
         ["--time", str(math.ceil(longest_s))]
         if load.transactions_per_connection is None
@@ -94,7 +95,9 @@ def command(
 
 
 def per_second(said: str) -> list[float]:
-    """Transactions a second since pgbench began, by its progress reports. One that comes late stands for all its seconds."""
+    """Transactions a second since pgbench began, from its progress reports. A late report stands for all its
+    seconds.
+    """
     rates, before_s = list[float](), 0.0
     for at, rate in _PROGRESS.findall(said):
         rates += [float(rate)] * max(1, round(float(at) - before_s))
@@ -111,7 +114,7 @@ def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list
 
 
 def read_log(folder: Path) -> Transactions:
-    """The transactions of all threads: each thread writes a file of its own."""
+    """The transactions of all threads; each thread writes its own file."""
     return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
 
 
@@ -134,7 +137,7 @@ def _read(text: bytes) -> Transactions:
 
 
 def words(said: str, sources: Sequence[Source]) -> str:
-    """What pgbench says of a failure in one line, with the line of the script that it is about."""
+    """pgbench's message about a failure in one line, with the line of the script that it concerns."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(_NOISE)]
     told = next(
         (line for line in lines if "error" in line.lower() or "fatal" in line.lower()), lines[-1] if lines else ""
@@ -157,13 +160,13 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|\$(\w*)\$.*?\$\1\$|/\*.
 
 
 def line_of(script: str, command: int) -> int:
-    """The line on which a command begins, counted as pgbench does: commands from 0, lines from 1."""
+    """The line on which a command begins. Commands are counted from 0 as pgbench does, lines from 1."""
     begins = list(_beginnings(script))
     return begins[min(command, len(begins) - 1)] if begins else 1
 
 
 def _beginnings(script: str) -> Iterator[int]:
-    """The line of each command: one that begins with a backslash takes a line; of the others a semicolon ends each."""
+    """The line of each command. A command with a backslash takes one line; a semicolon ends any other."""
     first, statements = 1, ""
     for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
         if not line.lstrip().startswith("\\"):
@@ -176,7 +179,7 @@ def _beginnings(script: str) -> Iterator[int]:
 
 
 def _statements(text: str) -> Iterator[int]:
-    """How many lines before each statement there are."""
+    """The number of lines before each statement."""
     within = False
     for token in _TOKEN.finditer(text):
         if token[0].startswith(("--", "/*")):

@@ -1,4 +1,4 @@
-"""A load generator's program: what is known of it, and its process, which works in a folder of its own."""
+"""A load generator's program: what is known of it, and its process, which works in its own folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from storagelab.targets.unprivileged import give
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that it may
-    run; how its log in that folder is `read`; the `words` for what it said; the signal that ends it after its current
-    transactions.
-    With `says_it_counts` it keeps the warm-up and the set time itself: it says these words when the warm-up is over,
-    and has ended soon after the set time. `inputs` are the files that it finds in the folder, by name; `owner` (uid,
-    gid) gets all of them, `in_child` prepares its process."""
+    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that
+    it may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
+    current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
+    words when the warm-up is over, and ends soon after the set time. `inputs` are the files for its folder, by name;
+    `owner` (uid, gid) gets all of them; `in_child` prepares its process.
+    """
 
     title: str
     command: Callable[[Path, float], Sequence[str]]
@@ -53,7 +53,7 @@ class Process:
         self._mark, self._kills = marks.new(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
-        """Start it; it ends by itself after that time at the latest."""
+        """Start the program; it ends by itself after that time at the latest."""
         program = self.program
         self._folder = temporary.short_path("generator")
         temporary.prepare(self._folder)
@@ -61,10 +61,10 @@ class Process:
         for name, content in program.inputs.items():
             (self._folder / name).write_bytes(content)
         command, in_child = program.command(self._folder, longest_s + STOP_TIMEOUT_S), program.in_child(self._folder)
-        # A generator's log counts from the epoch with a clock that nobody can set, and so does this.
+        # A generator's log counts from the epoch by a clock that nobody can set, and so does this.
         self._to_epoch_s = time.time() - time.monotonic()
         with (self._folder / "said").open("xb") as said, uninterrupted():
-            if program.owner is not None:  # from here on, links may stand in the place of its files
+            if program.owner is not None:  # from here on, links may replace its files
                 give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
@@ -108,12 +108,12 @@ class Process:
             self._running.wait(seconds)
 
     def stop(self) -> None:
-        """Have it end after its current transactions."""
+        """Make the program end after its current transactions."""
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
     def result(self) -> Counted:
-        """Its log, once it has ended. Raises RunFailed with its words if it failed, or does not end."""
+        """The program's log, once it has ended. Raises RunFailed with its words if it failed or does not end."""
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")

@@ -29,9 +29,11 @@ InChild = Callable[..., Callable[[], None] | None]
 
 @dataclass(frozen=True)
 class Clients:
-    """How client programs reach one server: by the variables of their `environment`. `beside` is the folder of the server's
-    own programs, if storagelab started it; `in_child`, for folders that a program must reach, prepares its process; `owner`
-    (uid, gid) is who it runs as, if not this user; `options` lead programs to the server that don't read variables."""
+    """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
+    that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
+    `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
+    it runs as, if not this one.
+    """
 
     environment: Mapping[str, str]
     beside: Path | None = None
@@ -46,7 +48,7 @@ class Clients:
         return run(command, self.in_child(*reach), environment=self.environment, folder=folder, reads=reads)
 
     def in_folder(self, command: Sequence[str], inputs: Mapping[str, bytes]) -> CompletedProcess[str]:
-        """The same in a folder of its own with these files."""
+        """Run a program in its own folder, which holds these files."""
         with _folder(inputs, self.owner) as folder:
             return self.run(command, folder, folder=folder)
 
@@ -54,7 +56,7 @@ class Clients:
 def of_private(
     environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
 ) -> Clients:
-    """A private server's client programs run as it does: a script may make either of them run programs."""
+    """The programs of a private server run as the server does: a script may make a client run programs, too."""
     return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
 
 
@@ -69,19 +71,19 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
 
 
 def words_of_client(said: CompletedProcess[str]) -> str:
-    """What a client program says of a failure."""
+    """A client program's message about a failure."""
     return next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
 
 
 def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
-    """sysbench with its own transactions, or a script of the user's, on tables of its own."""
+    """sysbench with its own transactions or the user's script, on its own tables."""
     words = partial(sysbench.words, script=load.script)
     script = sysbench.on_tables(clients.options["sysbench"], load)
     return _sysbench(clients, load, script, inputs_of_sysbench(scripts), words, seed)
 
 
 def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
-    """sysbench with transactions of the user's, written in Lua."""
+    """sysbench with the user's transactions, written in Lua."""
     script = in_lua.written(transactions)
     inputs = {sysbench.OWN_SCRIPT: script.text.encode()}
     return _sysbench(
@@ -117,7 +119,7 @@ def by_pgbench(
     seed: int,
     scale: int | None = None,
 ) -> Program:
-    """pgbench with these scripts, on tables of its own of this scale."""
+    """pgbench with these scripts, on its own tables of this scale."""
     return Program(
         title="pgbench", read=pgbench.read_log,
         command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
@@ -128,18 +130,18 @@ def by_pgbench(
 
 # --- scripts ---------------------------------------------------------------------------------------------------------
 #
-# Scripts of the user's own: read, and refused where they hold a password.
+# The user's own scripts: reads them, and refuses those that contain a password.
 
 
 _LONGEST_SCRIPT_BYTES = 2**20
 _HEAD_BYTES = 2**20
-"""How much of a dump is looked at: one of several databases names the first of them at its head."""
+"""How much of a dump is checked: a dump of several databases names the first one near its beginning."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 """A password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
 
 def content_of(name: str, key: str, site: Site) -> bytes:
-    """The content of a script's file. Raises PreflightError for one that can't be used."""
+    """The content of a script's file. Raises PreflightError for a file that can't be used."""
     path = site.place(name, key)
     try:
         if path.stat().st_size > _LONGEST_SCRIPT_BYTES:
@@ -158,8 +160,9 @@ def content_of(name: str, key: str, site: Site) -> bytes:
 
 
 def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[bytes], hint: str) -> None:
-    """Refuses a file of SQL that leads out of the database that storagelab makes, by the statements `elsewhere`. Raises
-    PreflightError."""
+    """Refuses a file of SQL with one of the statements `elsewhere`, which lead out of the database that storagelab
+    makes. Raises PreflightError.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -175,14 +178,14 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
-    """The user's Lua file; none for one of sysbench's own scripts."""
+    """The user's Lua file; None for one of sysbench's own scripts."""
     if not load.is_own:
         return ()
     return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
 
 
 def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
-    """What pgbench runs: scripts of its own, and files of the user's."""
+    """The scripts that pgbench runs: its own, and the user's files."""
     return tuple(
         _pgbench_script(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1)
     )
@@ -194,8 +197,9 @@ def _pgbench_script(text: str, key: str, site: Site) -> Source:
 
 
 def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
-    """The files that make a database of the user's own, in their order: what each is, its name, its key, its place. Raises
-    PreflightError for one that can't be used."""
+    """The files that make the user's own database, in order: for each its kind, name, key and path. Raises
+    PreflightError for one that can't be used.
+    """
     if load.restore is not None:
         key = "workload.restore"
         yield f"restoring {load.restore}", load.restore, key, site.place(load.restore, key)

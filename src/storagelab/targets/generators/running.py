@@ -23,14 +23,15 @@ from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
 
 _WHOLE = 100
-"""From so many a second on, parts of a transaction are left out."""
+"""From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
-"""A run that does fewer transactions than its rate by more than this share has fallen behind it."""
+"""A run that does fewer transactions than its rate, by more than this share, has fallen behind."""
 
 
 class Generator(Sessions[C]):
-    """The run of one generator. `connect` opens a session with the settings of the load's own, `sessions` asks the server for
-    the ids of the generator's sessions, `hold` locks its tables and gives what unlocks them."""
+    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server
+    for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them.
+    """
 
     def __init__(
         self,
@@ -83,8 +84,11 @@ class Generator(Sessions[C]):
         self._counting.begin()
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Its sessions keep
-        no times of their own. Raises RunFailed with the program's words."""
+        """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Raises
+        RunFailed with the program's words.
+
+        Returns no loops, since the generator's sessions keep no times of their own.
+        """
         self._counting.wait(on_poll)
         return []
 
@@ -93,7 +97,9 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries) -> Done:
-        """Stop the program and read its log; `series` is what was watched meanwhile. Raises RunFailed with its words."""
+        """Stop the program and read its log. `series` is what was watched meanwhile. Raises RunFailed with the
+        program's words.
+        """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:
             raise RunFailed(
@@ -123,9 +129,9 @@ class Generator(Sessions[C]):
         if rate is None:
             return
         reached = counted.number / elapsed_s
-        # Transactions begin at random moments, so their number scatters as that of a Poisson process.
-        room = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
-        if reached >= rate - room:
+        # Transactions begin at random moments, so their number varies as that of a Poisson process.
+        tolerance = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
+        if reached >= rate - tolerance:
             return
         got = f"{reached:,.0f} transactions/s" if reached >= _WHOLE else f"{reached:.3g} transactions/s"
         got += f", begun up to {counted.lag_s[1]:.3g} s late" if counted.lag_s is not None else ""

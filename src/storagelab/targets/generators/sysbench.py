@@ -1,7 +1,7 @@
-"""sysbench: its command, its report, and its words when something fails.
+"""sysbench: its command, its report, and its messages.
 
-sysbench counts from a checkpoint of its report on, at the end of the warm-up. Its histogram has bins 1.8 % wide, and names
-the geometric middle of each, so a percentile is within 0.9 % of that of the latencies themselves.
+sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
+named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storagelab.targets.programs import version_said
 
 OWN_SCRIPT = "script.lua"
 TABLE = re.compile(r"sbtest\d+")
-"""The names of its tables."""
+"""The names of sysbench's tables."""
 _COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
 _NS_PER_MS = 1_000_000
 _SECOND = re.compile(r"^\[ (\d+)s \] thds: \d+ tps: ([\d.]+) .*lat \(ms,99%\): ([\d.]+)", re.MULTILINE)
@@ -31,8 +31,9 @@ _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$
 
 
 class Reported(NamedTuple):
-    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from its
-    start, to its transactions and its p99 in ms; `warm_up_s` of them did not count."""
+    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted
+    from its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count.
+    """
 
     number: int
     failed: int
@@ -48,7 +49,7 @@ class Reported(NamedTuple):
 
     @property
     def lag_s(self) -> tuple[float, float] | None:
-        """It does not tell."""
+        """sysbench does not report it."""
         return None
 
     @property
@@ -65,7 +66,7 @@ class Reported(NamedTuple):
         return latency_of(self.histogram, self.exact_ns)
 
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
-        """Its own seconds, each beside the interval that ends with it."""
+        """sysbench's own seconds, each assigned to the interval that ends with it."""
         ends = [self.warm_up_s + round(edge_s - edges_s[0]) for edge_s in edges_s[1:]]
         found = [self.seconds.get(end) for end in ends]
         return {
@@ -76,7 +77,7 @@ class Reported(NamedTuple):
 
 @cache
 def find() -> str:
-    """Raises PreflightError that names the package."""
+    """The program on the PATH. Raises PreflightError that names the package."""
     program = shutil.which("sysbench")
     if program is None:
         raise PreflightError(
@@ -94,12 +95,12 @@ def version() -> str:
 
 
 def counts(load: GeneratedLoad) -> bytes:
-    """What sysbench says when the warm-up is over."""
+    """What sysbench prints when the warm-up is over."""
     return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
-    """Its script and the tables that it works on; `server` are the options that lead to the server."""
+    """sysbench's script and the tables that it works on. `server` holds the options that lead to the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
     return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
 
@@ -119,7 +120,7 @@ def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[st
 
 
 def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
-    """The command that makes its tables."""
+    """The command that makes sysbench's tables."""
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
@@ -146,7 +147,7 @@ def _figure(report: str, name: str) -> float:
 
 
 def words(said: str, script: str) -> str:
-    """What sysbench says of a failure, in one line."""
+    """sysbench's message about a failure, in one line."""
     found = [one or other for one, other in _WORDS.findall(said)]
     told = next(
         (one for one in found if "query" not in one.lower() or "failed" in one.lower()), found[0] if found else ""

@@ -1,4 +1,6 @@
-"""The tables of a generator's load, the same for every engine: who makes and fills them, and what works on them."""
+"""The tables of a generator's load, in the same way for every engine: who makes and fills them, and what works on
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ L = TypeVar("L", bound=GeneratedLoad)
 
 
 class GeneratedTables(Places, Generic[C, L]):
-    """Added to an engine's layout; each kind of load says how its tables are filled, and what works on them."""
+    """Added to an engine's layout. Each kind of load says how its tables are filled, and what works on them."""
 
     unit_bytes: ClassVar[int] = 0
-    """What a unit of the load's data takes on disk, measured and rounded up."""
+    """The space that one unit of the load's data takes on disk, measured and rounded up."""
 
     @property
     def load(self) -> L:
@@ -41,7 +43,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:
-        """Have the tables made and filled. Raises RunFailed with the words of whoever does it."""
+        """Make and fill the tables. Raises RunFailed with the words of the program that failed."""
 
     @abstractmethod
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
@@ -49,8 +51,9 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def check(self, site: Site, beside: Path | None) -> str:
-        """Checks that everything needed is there, the server's own programs in the folder `beside`; describes the generator.
-        Raises PreflightError."""
+        """Checks that everything needed is there (the server's own programs are in the folder `beside`), and
+        describes the generator. Raises PreflightError.
+        """
 
     @abstractmethod
     def finish(self, own: C) -> None:

@@ -16,11 +16,11 @@ from storagelab.model.latency import Latency, latency_of
 Numbers = NDArray[np.float64]
 _US, _NS_PER_US = 1e-6, 1000
 P99_LEAST = 100
-"""With fewer transactions in a second, its 99th percentile would be its longest latency."""
+"""With fewer transactions in a second, the 99th percentile would be the longest latency."""
 
 
 class Counted(Protocol):
-    """What a generator tells of a run: the transactions that it committed, skipped, and was refused, over `span_s`."""
+    """What a generator reports of a run: the transactions committed, skipped and refused over `span_s`."""
 
     @property
     def number(self) -> int: ...
@@ -39,9 +39,10 @@ class Counted(Protocol):
 
 
 class Transactions(NamedTuple):
-    """One entry for each committed transaction: when it ended, and its latency, which begins at the moment for which it was
-    scheduled if there is a rate; `lag_us` is how much later it began (0 without a rate). The rest are the moments of
-    transactions that were skipped, as they would have begun too late, and of those that the server refused."""
+    """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if
+    there is a rate. `lag_us` is how much later it began (0 without a rate). `skipped` and `failed` have the moments
+    of transactions that were skipped, since they would have begun too late, and of those that the server refused.
+    """
 
     ended_s: Numbers
     latency_us: Numbers
@@ -50,7 +51,7 @@ class Transactions(NamedTuple):
     failed_s: Numbers
 
     def within(self, start_s: float, end_s: float) -> Self:
-        """Those that ended after `start_s` and not after `end_s`."""
+        """The transactions that ended after `start_s` and not after `end_s`."""
         kept = _between(self.ended_s, start_s, end_s)
         return type(self)(
             self.ended_s[kept], self.latency_us[kept], self.lag_us[kept],
@@ -59,7 +60,7 @@ class Transactions(NamedTuple):
         )  # fmt: skip
 
     def begun_at_earliest(self, start_s: float) -> Self:
-        """The same where nothing could begin before `start_s`, however long it had waited for that."""
+        """The transactions as if none could begin before `start_s`, however long it had waited."""
         most_us = (self.ended_s - start_s) / _US
         return self._replace(
             latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
@@ -79,12 +80,12 @@ class Transactions(NamedTuple):
 
     @property
     def lag_s(self) -> tuple[float, float] | None:
-        """The mean and the longest time by which they began late."""
+        """The mean and the longest time by which transactions began late."""
         return (float(self.lag_us.mean()) * _US, float(self.lag_us.max()) * _US) if self.number else None
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """From the beginning of the first to the end of the last."""
+        """The time from the beginning of the first to the end of the last."""
         return float((self.ended_s - self.latency_us * _US).min()), float(self.ended_s.max())
 
     def latency(self) -> Latency | None:

@@ -2,7 +2,7 @@
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
-A password belongs only into the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
+A password belongs only in the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _ANNOUNCED_AS = "storagelab"
 
 
 class Address(Frozen):
-    """A server's address and the user. `ssl` is "" to encrypt if the server offers it, "required" to encrypt always, and
-    "verified" to check the server's certificate as well."""
+    """A server's address and the user. `ssl` is "" to encrypt if the server offers it, "required" to encrypt always,
+    and "verified" to check the server's certificate as well.
+    """
 
     user: str
     password: str = ""
@@ -57,7 +58,9 @@ def address_of(target: TargetConfig) -> Address:
 
 
 def parse_dsn(text: str, key: str) -> Address:
-    """Raises PreflightError that names the key and shows nothing of the text, which may hold a password."""
+    """The address in a DSN. Raises PreflightError that names the key and shows nothing of the text, which may hold a
+    password.
+    """
     try:
         parts = urlsplit(text)
         options = parse_qs(parts.query, strict_parsing=True, keep_blank_values=True) if parts.query else {}
@@ -97,7 +100,7 @@ def connect_to(address: Address, database: str | None = None) -> Connection:
         program_name=_ANNOUNCED_AS,
         defer_connect=True,
     )
-    # PyMySQL forgets to close a socket that can't connect, so find out first whether the server can be reached.
+    # PyMySQL leaves a socket open if it can't connect, so find out first whether the server can be reached.
     opened = _opened(address)
     try:
         connection.connect(opened)
@@ -111,7 +114,7 @@ def connect_to(address: Address, database: str | None = None) -> Connection:
 
 
 def _opened(address: Address) -> socket.socket | None:
-    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself so that it treats it as local."""
+    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself to treat it as local."""
     try:
         if address.unix_socket is None:
             return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
@@ -136,8 +139,9 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 @contextlib.contextmanager
 def connect(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end. Raises PreflightError with the server's words; never with the DSN, which may hold a
-    password."""
+    """A connection, closed at the end. Raises PreflightError with the server's words, never with the DSN, which may
+    hold a password.
+    """
     key, address = key_of(target), address_of(target)
     try:
         connection = connect_to(address)
@@ -158,7 +162,9 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message without PyMySQL's tuple around it. It keeps the number, since manuals are searched by it."""
+    """The server's message without PyMySQL's tuple around it. The error number stays, since people search manuals by
+    it.
+    """
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
         return f"{error.args[1]} (error {error.args[0]})"
     return str(error).strip() or type(error).__name__
@@ -185,7 +191,7 @@ def close(connection: Connection | None) -> None:
 
 # --- attached --------------------------------------------------------------------------------------------------------
 #
-# A MariaDB or MySQL that already runs: checks what it is and allows before anything is made on it.
+# A MariaDB or MySQL that already runs: checks what it is and allows, before anything is made on it.
 
 
 OLDEST_MYSQL = (8, 0)
@@ -206,15 +212,16 @@ _SWITCH_ON = (
 
 
 class Grant(Frozen):
-    """Rights on databases whose names match a pattern with % and _ as in LIKE; None = on all."""
+    """Rights on databases whose names match a pattern with % and _ as in LIKE; None = rights on all databases."""
 
     rights: frozenset[str]
     database: str | None
 
 
 class ServerFacts(Frozen):
-    """What an attached server is and what its login may do. `pid` and `process_owner` (uid, gid) are None if it does
-    not run on this machine (or this is not Linux), since the kernel can't be asked about its threads then."""
+    """What an attached server is and what its login may do. `pid` and `process_owner` (uid, gid) are None if the
+    server does not run on this machine (or this is not Linux): then the kernel can't be asked about its threads.
+    """
 
     version: str
     mysql: bool
@@ -292,7 +299,7 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 
 def _times_waits(connection: Connection) -> bool:
-    """Whether the most important waits are timed for each thread; False if this login may not know."""
+    """Whether the server times the most important waits for each thread; False if this login may not know."""
     needed = (
         ("setup_instruments WHERE enabled = 'YES' AND timed = 'YES'", _TIMED),
         ("setup_consumers WHERE enabled = 'YES'", _CONSUMERS),
@@ -382,10 +389,10 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
 
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
-    """Set settings for this session alone; the server is known to have them. Raises pymysql.MySQLError."""
+    """Set settings for this session alone; each must exist on the server. Raises pymysql.MySQLError."""
     for name, value in settings.items():
         with connection.cursor() as cursor:
-            # The server would refuse a number in quotes, and text without them might be anything.
+            # The server would refuse a quoted number; and unquoted text might be anything.
             number = isinstance(value, int | float) and not isinstance(value, bool)
             cursor.execute(f"SET SESSION {_name(name)} = %s", [value if number else settings_text(value)])
 
@@ -395,7 +402,8 @@ def _name(name: str) -> str:
 
 
 def check_session_settings(connection: Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
-    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server, by trying.
+    """Checks, by trying, that settings can be changed for storagelab's own sessions, the only way on an attached
+    server.
 
     Raises PreflightError with the server's words for one that can't be set.
     """
@@ -416,7 +424,9 @@ def check_session_settings(connection: Connection, facts: ServerFacts, settings:
 
 
 def check_known_folder(connection: Connection, facts: ServerFacts, volume: str, path: Path) -> None:
-    """Checks MySQL's folders for data files, which are fixed at its start. Raises PreflightError with the operator's step."""
+    """Checks that MySQL knows the folder for data files; its folders are fixed when it starts. Raises PreflightError
+    with the operator's step.
+    """
     if not facts.mysql:
         return
     known = str(ask(connection, "SELECT @@innodb_directories")[0][0] or "").split(";")

@@ -39,14 +39,14 @@ from storagelab.targets.steps import Counters, counting
 
 # --- target ----------------------------------------------------------------------------------------------------------
 #
-# MariaDB as a database system: what one of its runs adds to the steps that all engines share.
+# MariaDB as a database system: what its runs add to the steps that all engines share.
 
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
 
 class MariaDB(System[Connection]):
-    """What MariaDB alone knows of a cell's run."""
+    """What only MariaDB knows of a cell's run."""
 
     name, starter = "mariadb", STARTER
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
@@ -117,7 +117,7 @@ class MariaDB(System[Connection]):
         )  # fmt: skip
 
     def _files(self, own: Connection, reach: Reaching) -> dict[int, Path]:
-        """The data files by their full paths, as performance_schema names them."""
+        """The full paths of the data files, as performance_schema names them."""
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
@@ -138,7 +138,9 @@ def opened(config: Config, site: Site) -> Composed[Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; says what. Raises PreflightError if that fails."""
+    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    fails.
+    """
     left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
     with connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
@@ -165,7 +167,9 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """Implements `contract.probes.Probe`. Each table is listed with its creation time, which changes when it is made anew."""
+    """Implements `contract.probes.Probe`. Each table is listed with its creation time, which changes if it is made
+    anew.
+    """
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 
@@ -176,7 +180,7 @@ class MariaDBProbe:
         _asked(target, f"CREATE DATABASE {identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Only if it is still empty: anything that others put into it is not ours to drop.
+        # Only if it is still empty: what others put into it is not ours to drop.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
             _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")

@@ -9,13 +9,14 @@ from storagelab.targets import wait_events as v
 from storagelab.targets.wait_events import Event, WaitEvents, io
 
 IDLE = "idle"
-"""The session waits for its client: it has not begun, or it is done."""
+"""The session waits for its client: it has not begun, or it has finished."""
 GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
 """Workers wait for the lock on the table `gate` until all of them are ready."""
 COMMIT_STATE = "Commit"
 COMMIT = "state/Commit"
-"""A session in the state "Commit" without a timed wait: its redo log is being written and synced, for which MariaDB 10.11
-has no instrument."""
+"""A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has
+no instrument for that.
+"""
 
 LISTED = {
     COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
@@ -25,7 +26,7 @@ LISTED = {
     "io/file/sql/binlog": io(v.LOG_WRITE, "the binary log"),
     "io/file/innodb/innodb_temp_file": io(v.OTHER_WRITE, "a temporary file"),
     "io/file/innodb/innodb_dblwr_file": io(v.OTHER_WRITE, "the doublewrite buffer"),
-    # The lock over a B-tree: a session that splits a page holds it against all that come from the root.
+    # The lock of a whole B-tree: a session that splits a page holds it against all that come from the root.
     "synch/sxlock/innodb/index_tree_rw_lock": Event(v.PAGE_LATCH, "the upper pages of a B-tree"),
     "synch/sxlock/innodb/btr_search_latch": Event(v.LATCH, "the adaptive hash index"),
     "synch/rwlock/innodb/fil_space_latch": Event(v.ALLOCATION, "the free pages of a data file"),
@@ -42,7 +43,7 @@ LISTED = {
 RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
-    # These hold a session back while another one writes the commits of both to the binary log.
+    # These hold a session back while another session writes the commits of both to the binary log.
     "/MYSQL_BIN_LOG::|/wait_for_commit::|/LOCK_(prepare|commit)_ordered": Event(
         v.LOG_WRITE, "a commit to the binary log"
     ),
@@ -53,11 +54,12 @@ event_of = WaitEvents(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
 def is_counted(name: str) -> bool:
-    """Whether this instrument belongs to the sum. Those of the handler and of locks contain other waits, and the gate is
-    storagelab's own."""
+    """Whether this instrument belongs to the sum. Instruments of the handler and of locks contain other waits, and
+    the gate is storagelab's own.
+    """
     return name.startswith(("wait/io/file/", "wait/synch/")) and name != GATE
 
 
 def counts_waits(name: str) -> bool:
-    """Whether each count of this instrument is a wait. A call into the kernel is one; an acquisition of a lock may not be."""
+    """Whether each count of this instrument is a wait. A call into the kernel always is; taking a lock may not be."""
     return name.startswith("wait/io/file/")

@@ -1,7 +1,8 @@
-"""The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads that back.
+"""The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads its place
+back.
 
-Each table gets N partitions by the remainder of its key, which go round robin over the volumes. A single data file is one
-partition too, since only a partition's place can be chosen after its table is made.
+Each table gets N partitions by the remainder of its key, placed in turn on the volumes. A single data file is one
+partition, too, since after a table is made, only a partition's place can be chosen.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDE
 
 
 class MariaDBTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load, in a database of its own on the server, named `prefix`; each kind of load adds how they
-    are filled, and what works on them."""
+    """The tables of one cell's load, in their own database on the server, named `prefix`. Each kind of load adds how
+    they are filled, and what works on them.
+    """
 
     others_stay = True
-    """Whether tables that are not spread may be there, in the server's own folder."""
+    """Whether the server's own folder may have tables that are not spread."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
@@ -54,7 +56,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return self.config.layout.spread or self.spread_if_not_said
 
     def finish(self, own: Connection) -> None:
-        """Raises RunFailed for one that can't be."""
+        """Spread the tables over the data files. Raises RunFailed for a table that can't be."""
         for table in self.spread:
             key = ask(own, _PRIMARY_KEY, [self.prefix, table])
             if not key:
@@ -62,7 +64,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 why = "has no primary key, by which it could be spread" if there else "is not there to be spread"
                 raise RunFailed(f"the table {table} {why} over data files (layout.spread)")
             columns = ", ".join(identifier(name) for name, _ in key)
-            # The remainder of a number deals rows out evenly, which the server's own method for other keys does not.
+            # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"
             partitions = ", ".join(self._partition(number, by_range=False) for number in self.data_files)
             execute(
@@ -78,7 +80,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return super().files(connection) if self.spread else {}
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Checks the number of data files and their places, table by table; and the place of tables that are not spread."""
+        """Checks the number of data files and their places, table by table, and the place of tables that are not
+        spread.
+        """
         checks = list[Check]()
         for table in self.spread:
             self.name = table
@@ -89,7 +93,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return [*checks, *self._rest(connection)]
 
     def _rest(self, connection: Connection) -> Iterator[Check]:
-        """Checks that what is not spread lies in the server's own folder."""
+        """Checks that tables that are not spread lie in the server's own folder."""
         rest = {self._place(file) for name, file in self.all_files(connection).items() if "#p#" not in name}
         if rest and self.others_stay:
             yield check_same(

@@ -1,4 +1,4 @@
-"""What is known of MariaDB without its driver, above all what survives a crash, by its settings."""
+"""What is known of MariaDB without its driver, above all what survives a crash under its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULTS = {
 
 
 def judge(settings: Mapping[str, str], version: str = "") -> Durability:
-    """Judges `settings` as the server shows them. A setting that it does not show has its default."""
+    """Judges `settings` as the server shows them. A setting that is not shown has its default."""
     decide = tuple(_deciding({**_DEFAULTS, **settings}))
     return Durability(
         engine="MySQL" if version and "MariaDB" not in version else "MariaDB",

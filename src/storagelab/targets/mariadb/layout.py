@@ -1,7 +1,7 @@
-"""What holds a load's tables on MariaDB: a database, and for each data file a partition, a file in a folder of its own.
+"""What holds a load's tables on MariaDB: a database, and for each data file a partition (a file in its own folder).
 
-Data files go round robin over the volumes. A single data file is one partition too, so that every layout pays the same
-routing.
+Data files are placed in turn on the volumes. A single data file is one partition, too, so that routing costs the same
+in every layout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_BITS = 128
 
 
 class Layout(Places):
-    """The layout of one cell: a database of its own on the server, named `prefix`."""
+    """The layout of one cell: its own database on the server, named `prefix`."""
 
     mark: ClassVar[str] = MARK
 
@@ -50,7 +50,7 @@ class Layout(Places):
         self._create_tables(connection)
 
     def _create_tables(self, connection: Connection) -> None:
-        """Make the load's tables, as far as they are made here."""
+        """Make those of the load's tables that storagelab makes itself."""
 
     def _partition(self, number: int, *, by_range: bool) -> str:
         last = number == len(self.data_files)
@@ -63,9 +63,9 @@ class Layout(Places):
     # --- removed -----------------------------------------------------------------------------------------------------
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drop the database that this run or an earlier one made, with any layout; says what was dropped.
+        """Drop the database that this run or an earlier one made, with any layout; returns what was dropped.
 
-        Raises PreflightError, with nothing dropped, if a database of that name is not storagelab's.
+        If a database of that name is not storagelab's, raises PreflightError and drops nothing.
         """
         if not self._made_before(connection):
             return []
@@ -141,14 +141,14 @@ class Layout(Places):
         ]
 
     def _place(self, file: Path | None) -> str:
-        """The folder of a data file; in it the server makes a folder named after the database."""
+        """The folder of a data file, in which the server makes a folder named after the database."""
         if file is None:
             return "absent"
         return str(file.parent.parent) if file.is_absolute() else "default"
 
 
 def quoted(value: str) -> str:
-    """Text, quoted for SQL, where a backslash has a meaning."""
+    """Text, quoted for SQL in which a backslash has a meaning."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

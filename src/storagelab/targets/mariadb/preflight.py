@@ -1,4 +1,4 @@
-"""Checks that this machine and this server can run every cell of the plan. Touches nothing."""
+"""Checks that this machine and this server can run every cell of the plan. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from storagelab.targets.volumes import (
     volume_needs,
 )
 
-# What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
+# What a row takes on disk, measured on 10.11 and rounded up; includes half-full pages.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
 _SERVER_BYTES = 128 * 2**20
@@ -42,7 +42,7 @@ _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
 _BUFFERS, _DEFAULT_BUFFERS_BYTES = "innodb_buffer_pool_size", 128 * 2**20
 _LAST_LETTER = 0xFFFF
-"""The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that is too little."""
+"""The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that can't represent its path."""
 _LETTER = "has a letter in it that MariaDB does not accept in the path of data files"
 _SEQUENTIAL_NOTE = (
     "MariaDB always leaves room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
@@ -87,7 +87,7 @@ def durability(config: Config) -> Durability:
 
 
 def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
-    """One connection for each server, however many cells there are."""
+    """Checks attached servers; opens one connection for each server, however many cells it has."""
     found = []
     for sharing in by_server(configs):
         with connect(sharing[0].target) as connection:
@@ -115,7 +115,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
         known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
-        rows, row_bytes_known = known or 0, 1  # what the user's own files make is not known before
+        rows, row_bytes_known = known or 0, 1  # what the user's own files make is unknown before the run
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
     total = 0
@@ -149,4 +149,4 @@ def _size(config: Config, name: str, default: int) -> int:
     try:
         return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
     except ValueError:
-        return default  # the server decides about it; only the estimate is coarser
+        return default  # the server will decide; only the estimate is coarser

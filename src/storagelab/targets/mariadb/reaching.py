@@ -1,4 +1,4 @@
-"""How sessions and client programs get to one MariaDB, a private one or one that already runs, and what it reports."""
+"""How sessions and client programs get to one MariaDB, private or attached, and what it reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from storagelab.targets.steps import Counters
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #
-# What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters.
+# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
 
 
 _SHOWN = (
@@ -40,7 +40,7 @@ _SHOWN = (
 
 
 def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
-    """The version, the settings that decide about storage and durability, and those asked for."""
+    """The version, the settings that affect storage and durability, and those asked for."""
     values = _variables(connection)
     names = [*_SHOWN, *(setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
@@ -56,7 +56,7 @@ def _variables(connection: Connection) -> dict[str, str]:
 
 
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
-    """Checks each setting asked for against the server's; `expected` is its parser's reading."""
+    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it."""
     values = _variables(connection)
     checks = []
     for name, text in sorted(asked.items()):
@@ -70,7 +70,9 @@ def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping
 
 
 def _same(got: str, expected: str) -> bool:
-    """Compares texts despite the parser's own spelling: TRUE is ON, a number may have zeros after its point."""
+    """Whether two texts are equal despite the parser's spelling: TRUE is ON, a number may have zeros after its
+    point.
+    """
     if _plain(got) == _plain(expected):
         return True
     try:
@@ -96,7 +98,7 @@ _GROUPS = {
     ),
     "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
 }  # fmt: skip
-"""Counters that only grow; a difference over a run says nothing about a momentary fill level."""
+"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
 
 
 def read_counters(connection: Connection) -> Counters:
@@ -110,7 +112,7 @@ def read_counters(connection: Connection) -> Counters:
 
 
 def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
-    """Calls and bytes of each data file so far; `files` maps the name to use for it to its path on the server."""
+    """Calls and bytes of each data file so far. `files` maps the name to use for a file to its path on the server."""
     if not files:
         return {}
     rows = ask(
@@ -148,8 +150,9 @@ _OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\
 
 
 def find(beside: Path | None) -> Path:
-    """The client program: that beside the server's own programs, else that on the PATH. Raises PreflightError that names
-    the package."""
+    """The client program: the one beside the server's own programs, else the one on the PATH. Raises PreflightError
+    that names the package.
+    """
     places = [beside / name for name in _NAMES] if beside is not None else []
     on_path = next(filter(None, map(shutil.which, _NAMES)), None)
     found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
@@ -161,7 +164,7 @@ def find(beside: Path | None) -> Path:
 
 
 def _for_client(address: Address, database: str) -> list[str]:
-    """The options with which the client reads SQL and stops at the first error; it finds a password in the environment."""
+    """The options with which the client reads SQL and stops at the first error. The password is in the environment."""
     place = (
         [f"--socket={address.unix_socket}"]
         if address.unix_socket
@@ -176,7 +179,7 @@ def _for_client(address: Address, database: str) -> list[str]:
 
 
 def _for_sysbench(address: Address, database: str) -> list[str]:
-    """The options by which sysbench gets to the server; it finds a password in the environment."""
+    """The options by which sysbench gets to the server. The password is in the environment."""
     place = (
         [f"--mysql-socket={address.unix_socket}"]
         if address.unix_socket
@@ -187,8 +190,9 @@ def _for_sysbench(address: Address, database: str) -> list[str]:
 
 
 def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
-    """The files that make a database of the user's own, in their order, each with what it is. Raises PreflightError for one
-    that can't be used."""
+    """The files that make the user's own database, in order, each with its kind. Raises PreflightError for one that
+    can't be used.
+    """
     files = list(own_files(load, site))
     for _, name, key, path in files:
         _check(path, name, key)
@@ -224,7 +228,7 @@ class Reaching(Reach[Connection]):
 
     @abstractmethod
     def folder(self, own: Connection) -> Path:
-        """The folder from which the server names its files."""
+        """The folder to which the server's file names are relative."""
 
     @property
     def shows_files(self) -> bool:
@@ -241,13 +245,13 @@ class Reaching(Reach[Connection]):
         }
 
     def _environment(self) -> dict[str, str]:
-        """The environment of client programs: it alone holds a password, and only this user may read it."""
+        """The environment of client programs. Only it holds a password, and only this user may read it."""
         password = self.address.password
         return environment() | ({"MYSQL_PWD": password} if password else {})
 
 
 class PrivateReach(Reaching):
-    """To a private server; `expected` are the settings as its own parser reads them."""
+    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
 
     def __init__(self, config: Config, site: Site, server: Server, expected: Mapping[str, str]) -> None:
         super().__init__(config, site)
@@ -276,7 +280,9 @@ class PrivateReach(Reaching):
         return settings(worker, _texts(private_settings(self.config)), self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:
-        """Checks the log's folder: the one that the server reports, with the log in it according to the file system."""
+        """Checks the log's folder: the one that the server reports must contain the log, according to the file
+        system.
+        """
         folder = self._server.log_folder
         there = any(name.startswith("ib_logfile") for name in os.listdir(folder))
         got = str(ask(own, "SELECT @@innodb_log_group_home_dir")[0][0]) if there else "no log file there"
@@ -287,7 +293,7 @@ class PrivateReach(Reaching):
 
 
 class AttachedReach(Reaching):
-    """To a server that already runs."""
+    """How to get to a server that already runs."""
 
     def __init__(self, config: Config, site: Site, facts: connecting.ServerFacts) -> None:
         super().__init__(config, site)

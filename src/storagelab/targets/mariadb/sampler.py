@@ -1,9 +1,9 @@
-"""Watches a run: exact timers of waits that have one, samples of the others, and a series once a second.
+"""Watches a run: exact timers of the waits that have one, samples of the others, and a series once a second.
 
-MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the sampler
-also looks at all worker sessions many times a second: it asks the kernel for each one's state, and the server for its wait
-or, where it names none, its activity. The kernel knows exactly how long a session was on a CPU and in its queue over the
-whole run. `storagelab.model.waits` makes wait statistics of the three.
+MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the
+sampler also looks at all worker sessions many times a second. It asks the kernel for each session's state, and the
+server for its wait or, if it names none, its activity. The kernel also knows exactly how long a session was on a CPU
+and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the three.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# What sessions were waiting for at one moment: the server names the file of an I/O, and the kind of any other wait.
+# What sessions were waiting for at one moment. The server names the file of an I/O, and only the kind of any other
+# wait.
 
 
 class Sighting(NamedTuple):
-    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one; whether
-    the kernel saw it asleep."""
+    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one;
+    whether the kernel saw it asleep.
+    """
 
     wait_type: str
     state: str
@@ -38,10 +40,10 @@ class Sighting(NamedTuple):
 
 
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
-    """One moment. `data_files` maps the path of a data file to its number. Most sessions first."""
+    """One moment. `data_files` maps the path of a data file to its number. The wait with most sessions comes first."""
     groups: Counter[tuple[str, Resource, int | None]] = Counter()
     for sighting in seen:
-        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or queueing for one
+        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or in its queue
             continue
         groups[_waits_for(sighting, data_files)] += 1
     return tuple(
@@ -62,7 +64,7 @@ def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, 
 PROGRESS_INTERVAL_S = 0.25
 _PICOSECONDS_PER_NS = 1000
 
-# A thread now waits for the event that it has begun and not ended; TIMER_END is never null here.
+# A thread's current wait is the event that it has begun and not ended; TIMER_END is never null here.
 _LOOK = """
 SELECT t.thread_id, t.processlist_state, w.event_name{more}
 FROM performance_schema.threads t LEFT JOIN performance_schema.events_waits_current w
@@ -115,9 +117,10 @@ def _rows(timers: Timers) -> list[CountedWait]:
 
 
 class Sampler(SessionSampler):
-    """Watches the sessions whose connections have the server's numbers `ids`. `probe` reads cumulative counters, units last
-    in their names; it is called once a second from the sampler's thread. `server_pid` is None where the kernel can't be
-    asked, `paths` names data files by their path. With `of_generator` the sessions report no rows."""
+    """Watches the sessions whose connections have the server's ids `ids`. `probe` reads cumulative counters, units
+    last in their names; it is called once a second from the sampler's thread. `server_pid` is None if the kernel
+    can't be asked; `paths` maps data files' names to their paths. With `of_generator` the sessions report no rows.
+    """
 
     event_of = event_of
     hz_without_waits = 1 / PROGRESS_INTERVAL_S
@@ -144,14 +147,14 @@ class Sampler(SessionSampler):
     # -- before the run -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Connects, and opens the kernel's files. Errors of the connection are raised here."""
+        """Connects, and opens the kernel's files. Raises the connection's errors."""
         self._connection = self._connect()
         rows = ask(self._connection, _WHO.format(ids=", ".join(map(str, self._ids))))
         os_ids = {thread: os_id for thread, os_id, _ in rows}
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
         # A server without performance_schema shows no threads.
         self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
-        # None if they are over already, as those of a short run on a busy machine.
+        # None if they have ended already, like those of a short run on a busy machine.
         self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)
@@ -167,7 +170,7 @@ class Sampler(SessionSampler):
             view.close()
 
     def baseline(self) -> None:
-        """Reads the timers, and the kernel's totals of all workers; call while they sleep at the gate."""
+        """Reads the timers, and the kernel's totals of all workers; call it while they sleep at the gate."""
         self._before = self._timers()
         super().baseline()
 
@@ -197,7 +200,7 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _look(self, with_objects: bool) -> list[Sighting]:
-        """One look at all sessions: what each working one waits for, and its state by the kernel."""
+        """One look at all sessions: what each working session waits for, and its state according to the kernel."""
         assert self._connection is not None, "the sampler is not prepared"
         more = ", w.object_name" if with_objects else ""
         states = self.accounts.states()

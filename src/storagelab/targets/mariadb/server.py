@@ -26,15 +26,16 @@ from storagelab.targets.starting import Starter
 USER = "root"
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""Settings that are fixed when a database is made, so that the program that makes it needs them as well."""
+"""Settings that are fixed when a database is made, so the program that makes it needs them, too."""
 _UNSYNCED = "--debug-no-sync"
-"""Without this option, making a database writes each system table to the disk at once, a thousand times: that takes
-seconds, for data that a crash may take anyway. Measured runs don't have the option, and the new database is written out
-before them (between_runs.checkpoint)."""
+"""Without this option, making a database writes each system table to the disk at once. That takes a thousand writes
+and some seconds, for data that a crash may lose anyway. Measured runs don't have the option, and the new database is
+written out before them (between_runs.checkpoint).
+"""
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
-"""Errors that the driver found by itself, before any answer of the server."""
+"""Errors that the driver found itself, before any answer from the server."""
 
 
 class Server(PrivateServer[Binaries]):
@@ -83,7 +84,7 @@ class Server(PrivateServer[Binaries]):
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
-        """An unpacked server brings its files along; a system's server knows where they are."""
+        """An unpacked server needs the folder of its files; a system's server knows it."""
         if self.programs.origin != "target.bin_dir":
             return []
         return [f"--basedir={self.programs.server.parent.parent}"]

@@ -1,4 +1,4 @@
-"""The programs of a private server, its settings, and how the server itself reads each."""
+"""The programs of a private server, its settings, and how the server itself reads each setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from storagelab.targets.unprivileged import as_server, give_to_server
 
 
 OLDEST = (10, 11)
-"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are out of support."""
+"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
 
 _SERVERS = ("mariadbd", "mysqld")
 _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
@@ -48,7 +48,7 @@ class Binaries(Programs):
 def find_binaries(bin_dir: str | None) -> Binaries:
     """The server to start: in `bin_dir` if given, else on the PATH.
 
-    Raises PreflightError when there is none, it is too old, or it is MySQL.
+    Raises PreflightError if there is none, it is too old, or it is MySQL.
     """
     if bin_dir is not None:
         folder = Path(bin_dir).expanduser()
@@ -103,7 +103,7 @@ def _version(server: Path) -> tuple[int, ...]:
 
 
 def _installer(server: Path, origin: str) -> Path:
-    """Beside the server, or where the same installation keeps scripts, or on the PATH."""
+    """The installer: beside the server, or where the same installation keeps scripts, or on the PATH."""
     near = [server.parent, server.parent.parent / "bin", server.parent.parent / "scripts"]
     for folder in near:
         for name in _INSTALLERS:
@@ -141,7 +141,8 @@ def setting_name(name: str) -> str:
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """What a setting makes the server do besides keeping a database; storagelab's own settings are refused in any case.
+    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
+    in any case.
 
     `loose-` before a name changes nothing.
     """
@@ -161,16 +162,17 @@ def settings_text(value: Scalar) -> str:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's win over ours."""
+    """Settings for a private server. The spec's take precedence over ours."""
     needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
 
 
 def observing(waits: bool) -> list[str]:
-    """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a factor.
+    """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a
+    factor.
 
-    Events of the handler and of metadata locks contain others and would count twice. A session's own mutexes have no
-    contention, and are taken several times per row.
+    Events of the handler and of metadata locks are off: they contain others and would count twice. So are a session's
+    own mutexes: they have no contention, and are taken several times per row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
@@ -186,7 +188,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     """How the server itself reads each setting, to compare with later: `{name: value}`.
 
     This asks the server's own parser; no database is made. Raises PreflightError with the server's words for the first
-    setting that it refuses, does not know, or would quietly change into another value.
+    setting that it refuses, does not know, or would quietly change.
     """
     _refuse_own(settings)
     asked = {name: settings_text(value) for name, value in settings.items()}
@@ -201,7 +203,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 
 
 def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
-    """Whether the server's parser takes the settings of all these kinds, read one after the other by one program."""
+    """Whether the server's parser accepts the settings of all these kinds, one after the other, in one program."""
     for settings in kinds:
         _refuse_own(settings)
     given = tuple(changes(kinds, settings_text))
@@ -233,14 +235,18 @@ def _refuse(binaries: Binaries, name: str, said: _Said) -> None:
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
-    """ "Did you mean ...? " with the server's most similarly spelt setting; empty if there is none."""
+    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is
+    none.
+    """
     close = difflib.get_close_matches(setting_name(name), _ask_parser(binaries, ()).values, 1)
     return f"Did you mean {close[0]}? " if close else ""
 
 
 @cache
 def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
-    """`--help --verbose` reads the options as a start would, prints the result, and starts nothing."""
+    """Reads options with `--help --verbose`: the server reads them as at a start, prints the result, and starts
+    nothing.
+    """
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with temporary.folder("check") as folder:
         give_to_server(folder)

@@ -36,7 +36,9 @@ def conninfo(target: TargetConfig) -> str:
 
 
 def connect(target: TargetConfig) -> Connection:
-    """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
+    """A connection. Raises PreflightError with the server's words, never with the connection string, which may hold
+    a password.
+    """
     key, text = key_of(target), conninfo(target)
     try:
         options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
@@ -60,8 +62,8 @@ def connect(target: TargetConfig) -> Connection:
 def connect_private(conninfo: str, **options: Any) -> Connection:
     """A connection to a private server that the environment can't influence. Raises psycopg.Error.
 
-    A connection string can't ensure that: some variables lead elsewhere before it is read (PGSERVICE), others are sent to the
-    server whatever it says (PGTZ).
+    A connection string alone can't ensure that: some variables are read before it and lead elsewhere (PGSERVICE),
+    others are sent to the server in any case (PGTZ).
     """
     with without_variables():
         return psycopg.connect(conninfo, **options)
@@ -69,7 +71,7 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
 
 @contextlib.contextmanager
 def without_variables() -> Iterator[None]:
-    """Removes PG* variables from this process's environment for a while; other callers wait."""
+    """Removes PG* variables from this process's environment while the context lasts; other callers wait."""
     with _ENVIRONMENT:
         kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
         try:
@@ -79,14 +81,14 @@ def without_variables() -> Iterator[None]:
 
 
 def value(connection: Connection, statement: LiteralString) -> Any:
-    """The one value that a statement gives."""
+    """The one value that a statement returns."""
     row = connection.execute(statement).fetchone()
     assert row is not None
     return row[0]
 
 
 def words_of(error: BaseException) -> str:
-    """The first line of what the server said: its message, without details and hints."""
+    """The first line of the server's message, without details and hints."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
@@ -96,8 +98,10 @@ def words_of(error: BaseException) -> str:
 
 
 class ServerFacts(Frozen):
-    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as, None if it does
-    not run on this machine (or this is not Linux), since the kernel can't be asked about its sessions then."""
+    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as. It is None
+    if the server does not run on this machine (or this is not Linux): then the kernel can't be asked about its
+    sessions.
+    """
 
     version: str
     major: int
@@ -105,11 +109,11 @@ class ServerFacts(Frozen):
     may_create: bool
     may_make_database: bool
     may_checkpoint: bool
-    max_connections: int  # for this login: some are kept for superusers
+    max_connections: int  # for this login: some are reserved for superusers
     open_connections: int
     buffers_bytes: int
     direct: bool  # its data files bypass the kernel's page cache
-    locks: int  # that its lock table is sure to have room for
+    locks: int  # that its lock table surely has room for
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
 
@@ -151,12 +155,14 @@ def read_facts(connection: Connection) -> ServerFacts:
 
 
 def needs_database(config: Config) -> bool:
-    """Whether a load has a database of its own there: one that makes whatever it likes, and one that is made from another."""
+    """Whether a load has its own database on the server: one that can make anything, and one that is made from
+    another.
+    """
     return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
 
 
 def make_database(connection: Connection, name: str) -> None:
-    """Make a database with storagelab's mark on it, from the template that nobody works in. Raises psycopg.Error."""
+    """Make a database with storagelab's mark, from the template that nobody uses. Raises psycopg.Error."""
     connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
     mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(name), sql.Literal(OWNERSHIP))
     connection.execute(mark)
@@ -165,7 +171,7 @@ def make_database(connection: Connection, name: str) -> None:
 def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
     """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
 
-    Raises PreflightError with the operator's command for the missing ones.
+    Raises PreflightError with the command by which the operator makes the missing ones.
     """
     wanted = {
         (layout.volume_of(number), layout.folder_of(number)): number
@@ -184,7 +190,7 @@ def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
 
 
 def _brace(first: int, last: int) -> str:
-    """A shell pattern for the names from the first to the last: an extra folder does no harm."""
+    """A shell pattern for the names from the first to the last; an extra folder does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
@@ -202,7 +208,7 @@ def _has_role(connection: Connection, role: str) -> bool:
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
     """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
 
-    Name and start time must match, because the pid of a remote server or a container may be another process here.
+    Its name and start time must match, because a remote server's pid may belong to another process here.
     """
     folder = Path(f"/proc/{pid}")
     age_s = process_age_s(folder, ("postgres", "postmaster"))
@@ -256,7 +262,8 @@ def check_session_settings(
 ) -> None:
     """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
 
-    Each is tried in this session, and reset. Raises PreflightError with the server's words for one that can't be set.
+    Tries each one in this session and resets it. Raises PreflightError with the server's words for one that can't be
+    set.
     """
     for name, value in settings.items():
         context = facts.setting_contexts.get(name)

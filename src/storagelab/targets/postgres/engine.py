@@ -32,11 +32,13 @@ from storagelab.targets.unprivileged import unprivileged
 
 # --- target ----------------------------------------------------------------------------------------------------------
 #
-# PostgreSQL as a database system: what one of its runs adds to the steps that all engines share.
+# PostgreSQL as a database system: what its runs add to the steps that all engines share.
 
 
 class Postgres(System[Connection]):
-    """What PostgreSQL alone knows of a cell's run; `kept` is the database from which the run's is copied, if it is."""
+    """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
+    there is one.
+    """
 
     name, starter = "postgres", STARTER
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
@@ -135,14 +137,16 @@ def opened(config: Config, site: Site) -> Composed[Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; says what. Raises PreflightError if that fails."""
+    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    fails.
+    """
     left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
     with connecting.connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Checks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
+    """Looks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
     return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
 
 
@@ -165,7 +169,9 @@ WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'infor
 
 
 class PostgresProbe:
-    """Implements `contract.probes.Probe`. A relation is listed with its file, which changes when it is rewritten."""
+    """Implements `contract.probes.Probe`. Each relation is listed with its file, which changes if the relation is
+    rewritten.
+    """
 
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
@@ -176,7 +182,7 @@ class PostgresProbe:
         self._asked(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Without CASCADE: it was made empty, and anything that others put into it is not ours to drop.
+        # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
         self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:

@@ -10,7 +10,7 @@ from storagelab.targets import wait_events as v
 from storagelab.targets.wait_events import Event, WaitEvents, io
 
 IDLE = "Client:ClientRead"
-"""The session waits for its client: it has not begun, or it is done."""
+"""The session waits for its client: it has not begun, or it has finished."""
 BARRIER = "Lock:advisory"
 """Workers wait for an advisory lock until all of them are ready."""
 
@@ -24,7 +24,7 @@ LISTED = {
     "LWLock:AioUringCompletion": Event(v.PAGE_READ, "a page that another session's io_uring reads"),
     "LWLock:AioWorkerSubmissionQueue": Event(v.LATCH, "the queue of the I/O workers"),
     "IPC:BufferIo": Event(v.PAGE_READ, "a page that another session reads or writes"),
-    # Writing pages: a session that needs a buffer must write out the dirty page in it.
+    # Writing pages: a session that needs a buffer must write out the buffer's dirty page first.
     "IO:DataFileWrite": io(v.EVICTION, "a dirty page written to make room"),
     "IO:DataFileFlush": io(v.EVICTION, "the kernel's write-back of a data file"),
     "IO:DataFileExtend": io(v.FILE_GROWTH, "new pages of a data file"),
@@ -46,7 +46,7 @@ LISTED = {
     "Lock:extend": Event(v.ALLOCATION, "extension of a relation"),
     "LWLock:BufferContent": Event(v.PAGE_LATCH, "a page in memory"),
     "BufferPin:BufferPin": Event(v.PAGE_LATCH, "a page that others still use"),
-    # At the end of transactions sessions queue up, and the first one does the work for all.
+    # At the end of transactions, sessions queue up, and the first one does the work for all.
     "IPC:ProcarrayGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "IPC:XactGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "Timeout:SpinDelay": Event(v.SPINLOCK, "a spinlock"),

@@ -1,7 +1,8 @@
-"""The tables of a generator's load on N data files of PostgreSQL: puts each where the layout says, and reads that back.
+"""The tables of a generator's load on N data files of PostgreSQL: puts each where the layout says, and reads its
+place back.
 
-A table that is spread has hash partitions, which go round robin over the data files' tablespaces. Every other table lies in
-the first data file or on a volume of its own, and an index beside its table or on the volume for indexes.
+A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
+first data file or on its own volume. An index lies beside its table or on the volume for indexes.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load; each kind of load adds how they are filled, and what works on them."""
+    """The tables of one cell's load. Each kind of load adds how they are filled, and what works on them."""
 
     holds = True
-    """Whether its tables are locked until the first of a set number of transactions may begin."""
+    """Whether the tables are locked until the first of a set number of transactions may begin."""
 
     def __init__(
         self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
@@ -81,7 +82,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         )  # fmt: skip
 
     def _hold(self, reach: Reaching) -> Callable[[], None]:
-        """Lock the load's tables; gives what unlocks them."""
+        """Lock the load's tables; returns a function that unlocks them."""
         connection = reach.connect("storagelab gate")
         try:
             self.lock(connection)
@@ -101,7 +102,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def partitions(self) -> int:
-        """Hash partitions of each table that is spread; 0 if none is."""
+        """The number of hash partitions of each table that is spread; 0 if none is."""
         files = self.config.layout.data_files
         return self.asked_partitions or (files if files > 1 else 0)
 
@@ -121,7 +122,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         own.execute("VACUUM ANALYZE")
 
     def spread_out(self, connection: Connection) -> None:
-        """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
+        """Make hash partitions for each table that is to be spread and has none yet. Raises RunFailed for a table
+        that can't be.
+        """
         for table in self.spread if self.partitions else ():
             row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
             if row is None:
@@ -160,7 +163,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         connection.execute(sql.SQL("DROP TABLE {}").format(whole))
 
     def lock(self, connection: Connection) -> None:
-        """Lock every table until the connection ends; but for the one that pgbench counts before its sessions connect."""
+        """Lock every table until the connection ends, except the one that pgbench counts before its sessions
+        connect.
+        """
         tables = connection.execute(_TABLES, [self.home]).fetchall()
         connection.execute("BEGIN")
         for (table,) in tables:
@@ -207,7 +212,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return {one.oid: (one.name, self._numbers.get(one.table, 1 if one.table else None)) for one in found}
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads what is spread, and the place of each table and index, from the server's own catalogue."""
+        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue."""
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}
         checks = [*self._spread_checks(found)]

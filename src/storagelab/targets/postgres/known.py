@@ -1,4 +1,4 @@
-"""What is known of PostgreSQL without its driver, above all what survives a crash, by its settings."""
+"""What is known of PostgreSQL without its driver, above all what survives a crash under its settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DECIDING = tuple(_LOSE)
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """Judges `settings` as the server shows them. Those that decide are on by default."""
+    """Judges `settings` as the server shows them. The deciding ones are on by default."""
     values = {name: settings.get(name, "on") for name in DECIDING}
     lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
     return Durability(

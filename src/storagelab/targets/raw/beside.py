@@ -1,7 +1,7 @@
-"""A short measurement of what a database's volumes take, by fio, in the state in which the load finds or leaves them.
+"""A short measurement of the I/O that a database's volumes can do, by fio, just before or after the load.
 
-Reads and writes at random in the server's page size, and in order in blocks of 128 KB, which is how servers and kernels join
-neighbouring pages. Sixteen requests are in progress, so that the drive is asked for what it takes.
+It reads and writes at random in the server's page size, and in order in blocks of 128 KB, the size in which servers and
+kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE = "raw-io-beside"
 
 
 def check(plan: Plan, site: Site) -> None:
-    """Checks that it can be done on every volume of the plan that is to be measured. Raises PreflightError."""
+    """Checks that every volume to be measured allows it. Raises PreflightError."""
     configs = [cell.config for cell in plan.cells if cell.config.measure.raw is not None]
     if configs:
         fio.find("measure.raw")

@@ -1,5 +1,5 @@
-"""A block of runs of raw I/O. Its runs share one file on each volume: written full before the first of them, removed after
-the last. A device is only read.
+"""A block of runs of raw I/O. On each volume, its runs share one file, which is written full before the first run
+and removed after the last. A device is only read.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from storagelab.targets.steps import MachineCounters
 from storagelab.version import __version__
 
 LEAST_AT_DRIVE = 0.98
-"""Less than this share of fio's bytes at the drive itself, and some of them came from elsewhere."""
+"""If the drive itself saw less than this share of fio's bytes, something else answered some requests."""
 _FILE = "raw-io"
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 class RawBlock:
-    """All runs of one block, which don't depend on each other but for what the drive remembers."""
+    """All runs of one block. They don't depend on each other, except through the state of the drive."""
 
     def __init__(self, block: PlannedBlock, site: Site) -> None:
         self._block, self._site = block, site
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
         self._io_engines: dict[tuple[Path, str], str] = {}
-        """The I/O engine that works on each file that is laid out."""
+        """The I/O engine that works on each prepared file."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
         return sorted(wanted)
 
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
-        """Lays the file out for the first run on a volume. Raises RunFailed."""
+        """Writes the file before the first run on a volume. Raises RunFailed."""
         began = time.perf_counter()
         config = self._block.cell_of(planned).config
         place = self._place(config)
@@ -74,7 +74,7 @@ class RawBlock:
     def _laid_out(self, config: Config, place: Place) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
-                (place.folder / name).unlink(missing_ok=True)  # of another size: the volume need not hold both
+                (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
             return fio.lay_out(self._fio, place, config.raw_load.block_bytes)
@@ -116,7 +116,7 @@ class _RawTarget:
 
     @property
     def _path(self) -> Path:
-        """What the drive is found by: the folder of the file, or the device."""
+        """The path by which the drive is found: the folder of the file, or the device."""
         return Path(self._at.name) if self._at.read_only else self._at.folder
 
     def describe(self) -> dict[str, object]:
@@ -141,7 +141,7 @@ class _RawTarget:
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         work, environment = self._config.raw_load, self.describe()
         time.sleep(self._config.between_runs.pause_s)
-        tell = _told(progress, work)
+        tell = _report(progress, work)
         if work.warm_up_s:
             fio.make(self._fio, self._at, _job(work, work.warm_up_s, seed), self._io_engine, tell, logged=False)
         with DeviceCounters({self._volume: self._path}) as devices:
@@ -174,8 +174,8 @@ class _RawTarget:
         )
 
 
-def _told(progress: Progress, work: RawIo) -> Callable[[], None]:
-    """Tells milliseconds, never more than the run has."""
+def _report(progress: Progress, work: RawIo) -> Callable[[], None]:
+    """Reports progress in milliseconds, never more than the run has."""
     began = time.monotonic()
     return lambda: progress(min(work.work.amount, round((time.monotonic() - began) * 1000)))
 
@@ -189,7 +189,7 @@ def _job(work: RawIo, seconds: float, seed: int) -> Job:
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
-    """The results of a run, by the names that simulated drives use, too."""
+    """The results of a run, under the names that simulated drives use, too."""
     latency = outcome.latency
     found = {
         "ios_per_s": outcome.requests / outcome.elapsed_s,
@@ -214,7 +214,7 @@ def _latency_figures(latency: Latency) -> dict[str, float]:
 
 
 def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
-    """The same requests as fio and as the kernel counted them, at the device that the file system sits on."""
+    """The same requests as fio and as the kernel counted them, at the device below the file system."""
     found: dict[str, float] = {}
     for direction, done in outcome.done.items():
         for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
@@ -226,7 +226,9 @@ def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> di
 
 
 def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
-    """More at the drive than fio's may be others' I/O; less means that some requests were answered by something before it."""
+    """If the drive saw more bytes than fio sent, others may have used it; if fewer, something in between answered
+    requests.
+    """
     directions: tuple[Direction, ...] = ("read", "write")
     for direction in directions:
         by_fio, by_kernel = (at_drive.get(f"{direction}_bytes_by_{whose}") for whose in ("fio", "kernel"))
@@ -243,7 +245,7 @@ def _same_engine(asked: str, outcome: Outcome) -> Check:
 
 
 def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:
-    """fio's CPU time is the load's own; whatever is neither that nor storagelab's belongs to others."""
+    """fio's CPU time belongs to the load. CPU time that is neither fio's nor storagelab's belongs to others."""
     if "busy_s" not in counted:
         return dict(counted)
     others_s = counted["busy_s"] - counted.get("storagelab_s", 0.0) - outcome.cpu_s

@@ -1,7 +1,7 @@
-"""The program fio: one job as its options, and what it reports as numbers.
+"""The program fio: a job as its command-line options, and its report as numbers.
 
-A run takes two processes. The first is the warm-up, and nothing of it counts. So what the kernel counts at the drive from the
-start of the second to its end belongs to the same time as what fio counts, to the last request.
+A run takes two processes. The first is the warm-up, which doesn't count. So the kernel's counters of the drive, from
+the start of the second process to its end, cover the same requests as fio's counters, to the last one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from storagelab.targets.unprivileged import end_with_parent
 
 PACKAGE = "fio"
 OLDEST = (3, 19)
-"""The first version whose histograms of whole latencies and io_uring can be relied on; Debian 11 has 3.25."""
+"""The first version with reliable histograms of whole latencies and a reliable io_uring; Debian 11 has 3.25."""
 _OPERATIONS = {
     ("read", "random"): "randread", ("read", "sequential"): "read", ("write", "random"): "randwrite",
     ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
 }  # fmt: skip
 _IO_ENGINES = ("io_uring", "libaio")
-"""Both keep several requests in progress. Containers often bar the first one."""
+"""Both keep several requests in progress. Containers often forbid the first one."""
 _STARTING_S = 60.0
 _LOG = "rates"
 _NO_SPACE = "No space left on device"
@@ -46,8 +46,9 @@ class Fio(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where requests go: a file of storagelab's own, by its name in its folder, or a device, which is only read. fio writes
-    nothing else but its logs, in a temporary folder."""
+    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. fio
+    writes nothing else except its logs, in a temporary folder.
+    """
 
     folder: Path
     name: str
@@ -77,7 +78,7 @@ class Done(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What fio counted. `per_s` = requests a second in each second, by direction."""
+    """What fio counted. `per_s`: requests a second in each second, by direction."""
 
     elapsed_s: float
     done: Mapping[Direction, Done]
@@ -100,7 +101,7 @@ class Outcome(NamedTuple):
 
 
 def find(key: str = "target.engine") -> Fio:
-    """The program on the PATH. Raises PreflightError if there is none, or none that can do what is needed."""
+    """The program on the PATH. Raises PreflightError if there is none, or if it can't do what is needed."""
     program = shutil.which("fio")
     if program is None:
         raise PreflightError(
@@ -129,8 +130,9 @@ def _asked(program: str, key: str) -> Fio:
 
 
 def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
-    """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a request of
-    `block_bytes`. Returns the I/O engine that works here. Raises RunFailed."""
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a
+    request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
+    """
     written = [
         "--rw=write",
         "--bs=1M",
@@ -143,7 +145,7 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     for io_engine in _IO_ENGINES:
         try:
             if not place.read_only:
-                _said(_run(fio, place, [f"--ioengine={io_engine}", *written]))
+                _report(_run(fio, place, [f"--ioengine={io_engine}", *written]))
             try_one(fio, place, io_engine, block_bytes)
         except RunFailed as error:
             if _NO_SPACE in str(error):
@@ -157,7 +159,7 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
 def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
     """Reads one block. Raises RunFailed."""
     options = ["--rw=read", f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
-    _said(_run(fio, place, options))
+    _report(_run(fio, place, options))
 
 
 def make(
@@ -169,11 +171,11 @@ def make(
     *,
     logged: bool = True,
 ) -> Outcome:
-    """Does a job. Raises RunFailed with fio's own words."""
+    """Runs a job. Raises RunFailed with fio's own words."""
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_LOG}", "--log_avg_msec=1000", "--per_job_logs=1"] if logged else []
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
-        said = _said(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
+        said = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
         rates = _rates(logs, job.seconds)
     return _outcome(said, rates, fio)
 
@@ -191,7 +193,7 @@ def _options(place: Place, job: Job) -> list[str]:
         f"--iodepth={job.outstanding}",
         "--time_based",
         f"--runtime={round(job.seconds * 1e6)}us",
-        # Anywhere, as SQLIO and the simulated drives do, instead of each block once.
+        # At random over the whole file, as SQLIO and the simulated drives do, instead of each block once.
         "--norandommap=1",
         "--random_generator=tausworthe64",
         f"--randseed={job.seed % 2**62}",
@@ -223,8 +225,8 @@ def _run(
         raise RunFailed(f"can't run fio in {place.folder}: {error.strerror}") from error
 
 
-def _said(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """fio's report of its one group of jobs. Raises RunFailed if it failed."""
+def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """fio's report of its only group of jobs. Raises RunFailed if the job failed."""
     begin = ended.stdout.find("{")
     try:
         found: dict[str, Any] = json.loads(ended.stdout[begin:])["jobs"][0] if begin >= 0 else {}
@@ -238,7 +240,7 @@ def _said(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
-    """The first line of fio's that says what went wrong, without its own file names and numbers."""
+    """fio's first line that says what went wrong, without its own file names and numbers."""
     before = ended.stdout.partition("{")[0]
     lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
     telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
@@ -246,8 +248,9 @@ def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
 
 
 def _rates(folder: Path, seconds: float) -> dict[Direction, tuple[float, ...]]:
-    """Requests a second in each whole second, over all threads, from fio's logs. A last second that fio did not
-    log, because it ended, is left out: it would look like a standstill."""
+    """Requests a second in each whole second, over all threads, from fio's logs. If fio ended before it logged its
+    last second, that second is left out, since it would look like a standstill.
+    """
     whole = int(seconds + 0.01)
     logs = [list(_logged(log)) for log in sorted(folder.glob(f"{_LOG}_iops*.log"))]
     if not all(whole in {second for second, _, _ in log} for log in logs):
@@ -260,7 +263,7 @@ def _rates(folder: Path, seconds: float) -> dict[Direction, tuple[float, ...]]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, rate) for each line: "1001, 3114, 0, 0, 0"."""
+    """(second at whose end it was written, direction, rate) for each line, such as "1001, 3114, 0, 0, 0"."""
     for line in log.read_text(encoding="ascii", errors="replace").splitlines():
         fields = line.split(",")
         if len(fields) >= 3 and fields[2].strip() in ("0", "1"):
@@ -276,7 +279,7 @@ def _outcome(said: Mapping[str, Any], rates: Mapping[Direction, tuple[float, ...
     return Outcome(
         elapsed_s=elapsed_s,
         done=done,
-        # Of all threads together: shares of the sum of their times.
+        # Shares of the time that all threads ran, added up.
         cpu_s=(said["usr_cpu"] + said["sys_cpu"]) / 100 * said["job_runtime"] / 1000,
         per_s=rates,
         io_engine=str(said["job options"]["ioengine"]),

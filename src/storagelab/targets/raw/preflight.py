@@ -1,4 +1,4 @@
-"""Checks that raw I/O can run on every volume and device of the plan. Touches nothing."""
+"""Checks that raw I/O can run on every volume and device of the plan. Changes nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 
 def check_direct(path: Path, key: str) -> None:
-    """Checks that requests reach a drive past the page cache: a file system in memory has none, and some refuse O_DIRECT."""
+    """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
+    file systems refuse O_DIRECT.
+    """
     facts = host.describe_volume(path)
     if facts["in_memory"]:
         raise PreflightError(
@@ -55,7 +57,7 @@ def check_direct(path: Path, key: str) -> None:
             hint="name a folder on a drive",
         )  # fmt: skip
     try:
-        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and is gone when closed
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and vanishes when closed
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise PreflightError(
@@ -83,7 +85,7 @@ def _check_block(config: Config, path: Path) -> None:
 
 
 def sector_bytes(path: Path) -> int | None:
-    """The size of a sector of the device that the file system sits on; None if unknown."""
+    """The sector size of the device below the file system; None if unknown."""
     facts = host.describe_volume(path)
     for queue in (facts["file_system_queue"], facts["queue"]):
         found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None

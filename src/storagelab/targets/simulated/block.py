@@ -1,7 +1,7 @@
 """A block of runs on simulated drives: makes them in order, saves the drives after each, and can resume.
 
-Every outcome follows from the scenario alone. So a block whose saved drives are missing, foreign or too new is made again
-from its first run, and results that are already stored are not stored twice.
+Every outcome follows from the scenario alone. So a block whose saved drives are missing, foreign or too new is made
+again from its first run; results that are already stored are not stored twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SimulatedBlock:
         """The position of the next run."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """The runs from the saved drives' next run, or from the block's first."""
+        """The runs from the one that the saved drives are ready for, or from the block's first."""
         self._begin(min(wanted))
         return range(self._position, max(wanted) + 1)
 
@@ -53,7 +53,7 @@ class SimulatedBlock:
                 self._take_up(*saved)
                 return
             except PreflightError:
-                pass  # damaged: make its first runs again
+                pass  # damaged: make the first runs again
         self._block = self._made()
 
     def _take_up(self, runs_done: int, drives: list[bytes], defect: str) -> None:
@@ -74,7 +74,9 @@ class SimulatedBlock:
         yield _Next(self, self.planned.cell_of(planned))
 
     def make(self, progress: Progress) -> dict[str, object]:
-        """Makes the next run and saves its drives. A defect raises RunFailed, for this run and all later ones."""
+        """Makes the next run and saves its drives. A defect of the drives raises RunFailed, for this run and all
+        later ones.
+        """
         self._position += 1
         if self._defect:
             raise RunFailed(drives_lost(self._defect))
@@ -83,7 +85,7 @@ class SimulatedBlock:
             text = self._block.run_next(lambda done: progress(done * self.scale))
         except RuntimeError as error:
             self._defect = str(error)
-            with suppress(RunFailed):  # an unsaved defect is found again
+            with suppress(RunFailed):  # a defect that could not be saved will be found again
                 self._save()
             raise RunFailed(self._defect) from error
         assert text is not None
@@ -108,7 +110,7 @@ class SimulatedBlock:
             raise RunFailed(f"can't save the drives in {self._state}: {error.strerror}") from error
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
-        """The runs done, the drives, and the defect that lost them, if any."""
+        """The number of runs done, the drives, and the defect that lost them, if any."""
         try:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
@@ -125,7 +127,7 @@ class SimulatedBlock:
 
 
 class _Histories:
-    """Names the history of the drives after so many runs. It does not depend on the runs that follow."""
+    """Names the history of the drives after a number of runs. It does not depend on the runs that follow."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
@@ -157,5 +159,5 @@ class _Next:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedBlock]:
-    """Saves what its drives remember in `state` after each run."""
+    """Opens the block; saves its drives in `state` after each run."""
     yield SimulatedBlock(block, site, state)

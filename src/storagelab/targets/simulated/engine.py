@@ -1,4 +1,4 @@
-"""The interface to the simulated server, and of raw I/O on simulated drives."""
+"""The interface to the simulated server, and to raw I/O on simulated drives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated run's environment: the scenario's server and drives, and the simulator, but never this machine."""
+"""A simulated run's environment: the scenario's server and drives, and the simulator; nothing about this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from storagelab.version import __version__
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """A block's environment, from its scenario `content`: only costs and switches of the spec, and identical drives once."""
+    """A block's environment, from its scenario `content`: only the costs and switches that the spec sets, and
+    identical drives once.
+    """
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():

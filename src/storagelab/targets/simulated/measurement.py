@@ -89,7 +89,7 @@ def _resource(decoded: str) -> Resource:
 
 
 def _data_file(page: Page) -> int:
-    """The number of its data file, from 1."""
+    """The number of the page's data file, from 1."""
     return page.file_id if page.file_id < _LOG_FILE else page.file_id - 1
 
 
@@ -115,7 +115,9 @@ def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, d
 
 
 def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
-    """What drives and volumes did, life-size: one group each, but a single one for drives that the spec declares as alike."""
+    """The work of drives and volumes, life-size: one group for each, but a single group for drives that the spec
+    declares as alike.
+    """
     singles = cell.config.single_drives
     groups: dict[str, dict[str, float]] = {}
     for group, counters in _of_devices(outcome, scale).items():
@@ -129,7 +131,7 @@ def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[
 
 
 def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Sums over the drives; write amplification is that of all their writes."""
+    """Sums over the drives. Write amplification is that of all their writes together."""
     both = {name: value + other[name] for name, value in one.items()}
     if "write_amplification" in both:
         written = both["host_flash_pages"]
@@ -173,7 +175,7 @@ def _life_size(name: str, value: float, scale: int) -> float:
 
 
 def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:
-    """Reports I/O by volume if all of it goes to one, otherwise for all volumes together."""
+    """Reports I/O by volume if all of it goes to one volume, otherwise for all volumes together."""
     volumes = cell.config.data_volumes
     data = f"volume.{volumes[0] if len(volumes) == 1 else 'data'}"
     log = f"volume.{cell.config.log_volume}"
@@ -201,18 +203,17 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Thins out what was seen of a run, for the store: enough to see what happened, in some 20 kB.
-#
-# The core looks at a run so often that short runs are seen whole, and long ones have thousands of points. So intervals are
-# merged into longer ones that keep the means, and of the looks at waiting tasks only every nth is kept, with its longest
-# queues. Sums over the run (waits, counters) stay the same. Pure.
+# Reduces what was seen of a run for the store, to some 20 kB. The core looks at a run so often that short runs are seen
+# whole, and long ones have thousands of points. So intervals are merged into longer ones that keep the means. Of the
+# looks at waiting tasks only every nth is kept, with its longest queues. Sums over the run (waits, counters) stay the
+# same. Pure.
 
 
 POINTS_MOST = 100
 LOOKS_MOST = 30
 LINES_MOST = 4
 _DIGITS = 6
-"""Digits of a stored mean."""
+"""The number of digits of a stored mean."""
 
 
 def thinned(series: TimeSeries) -> TimeSeries:
@@ -247,7 +248,7 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """How much of a run was seen, and how much of that is stored, as its counters."""
+    """How much of a run was seen and how much of that is stored, as counters of the run."""
     return {
         "series_points_taken": len(taken.at_s),
         "series_points_stored": len(stored.at_s),

@@ -1,4 +1,4 @@
-"""Checks whether every block of the plan can be simulated with this machine's memory. Touches nothing."""
+"""Checks whether every block of the plan can be simulated with this machine's memory. Changes nothing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from storagelab.profiles.declared import default_of
 from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.scenario import world_of
 
-# What a simulated world takes of this machine's memory, measured at several scales and rounded up.
+# How much of this machine's memory a simulated world takes, measured at several scales and rounded up.
 _BYTES_PER_FLASH_PAGE = 16
 _BYTES_PER_LEAF = 48
 _BYTES_PER_FRAME = 16
 _BYTES_ANYWAY = 64 * 2**20
 _ROWS_PER_LEAF = 34
-"""50 rows a page, ln 2 full."""
+"""50 rows a page, filled to ln 2 on average."""
 
 _RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
@@ -96,7 +96,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def memory_bytes(content: Mapping[str, Any]) -> int:
-    """What the world of a scenario takes of this machine's memory, about."""
+    """How much of this machine's memory the world of a scenario takes, roughly."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
     if "tests" in content:
@@ -124,7 +124,9 @@ def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, content
 
 
 def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
-    """The first scale at which all blocks take half of what is free, and can still be; nothing if there is none."""
+    """Advises the first scale at which every block takes half of the free memory and can still be simulated; empty
+    if there is none.
+    """
     for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, LARGEST_SCALE):
         scaled = [{**content, "scale": scale} for content in contents]
         needed_bytes = max(map(memory_bytes, scaled))
@@ -148,17 +150,16 @@ def _free_memory_bytes() -> int | None:
 
 # --- host ram --------------------------------------------------------------------------------------------------------
 #
-# Checks whether the host has memory for the maps of its drives: a drive without enough would go off-line during a run.
-#
-# It compares the least that must be mapped: the table's pages at the end of a run and the log of its rows, or, for raw I/O on
-# filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
+# Checks whether the host has memory for the maps of its drives: without enough, a drive would go off-line during a run.
+# The check compares the least that must be mapped: the table's pages at the end of a run and the log of its rows or,
+# for raw I/O on filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
 
 
 _PAGE_BYTES = 8192
 _LOG_BYTES = default_of("a run", "log_bytes")
 """The core's default size of the log."""
 _ROWS_PER_FULL_LEAF = 50 * 0.6931471805599453
-"""50 rows per page; random inserts settle at pages ln 2 full."""
+"""50 rows per page; random inserts fill pages to ln 2 on average."""
 
 
 def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
@@ -213,7 +214,7 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
 
 
 def _trims(drive: Mapping[str, Any]) -> bool:
-    """Whether making a file system on it frees all its space."""
+    """Whether making a file system on the drive frees all its space."""
     return bool(drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"])
 
 
@@ -256,5 +257,5 @@ def _usable_bytes(drive: Mapping[str, Any]) -> float:
 
 
 def _gb(size_bytes: float) -> str:
-    """In decimal units, as makers count."""
+    """In decimal units, as drive makers count."""
     return f"{size_bytes / 1e9:.3g} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.3g} MB"

@@ -19,14 +19,17 @@ from storagelab.profiles import FlashProfile, Profile, Shelf
 from storagelab.targets.simulated.measurement import device_counters, measurement
 
 _POINTS_WHILE_COMPUTING = 150
-"""The least number of points in a time series. One per second, as for a real server, would be thousands for each run."""
+"""The least number of points in a time series. One point a second, as for a real server, would mean thousands for
+each run.
+"""
 _ROW_CPU_S = 60e-6
 
 
 def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
-    """The scenario of a block, all its runs in order; profiles are relative to `folder`. Raises PreflightError by key.
+    """The scenario of a block, with all its runs in order; profiles are relative to `folder`. Raises PreflightError
+    that names the key.
 
-    Everything that belongs to the block is the same in all its cells (`matrix` makes blocks so), and comes from the first.
+    Whatever belongs to the block is the same in all its cells (`matrix` makes blocks so), and is read from the first.
     """
     config = block.first_cell.config
     assert config.server is not None
@@ -84,7 +87,9 @@ def workload(load: InsertLoad) -> dict[str, object]:
 
 
 def _sample_every_s(rows: int, cores: int) -> float:
-    """Seconds between points of the time series, from the rows' minimum time: their CPU time, over all cores."""
+    """Seconds between points of the time series, from the least time that the rows can take: their CPU time, spread
+    over all cores.
+    """
     return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))
 
 
@@ -101,8 +106,8 @@ Hardware = dict[str, Mapping[str, object]]
 def hardware(configs: Sequence[Config], folder: Shelf) -> Hardware:
     """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
 
-    A spec may declare more over the same drives, such as all arrays under comparison; this leaves out what no cell of the
-    block uses. Profiles are relative to `folder`. Raises PreflightError by key.
+    A spec may declare more volumes over the same drives, for example to compare arrays; this leaves out those that no
+    cell of the block uses. Profiles are relative to `folder`. Raises PreflightError that names the key.
     """
     config = configs[0]
     singles = config.single_drives
@@ -120,7 +125,7 @@ def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
 
 
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
-    """Leaves unset keys to the core, so that defaults are in one place."""
+    """Leaves keys that are not set to the core, so that defaults are in one place."""
     said: dict[str, object] = {"drives": list(drives_of(config, volume))}
     for name in ("raid", "stripe_bytes", "arrays"):
         if getattr(volume, name) is not None:
@@ -157,11 +162,11 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
 
 
 _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
-"""The core's names for them (crates/sim/src/scenario/hardware.rs)."""
+"""The core's names of the formats (crates/sim/src/scenario/hardware.rs)."""
 
 
 def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
-    """The format and the drive's history, which its maker's formats wipe; raw I/O states its own history."""
+    """The drive's format and history. The maker's formats wipe the history; raw I/O states its own."""
     if drive.format != OPERATING_SYSTEM:
         there = tuple(profile.formats)
         return {"format": _choice(f"{key}.format", drive.format, there, profile, also=f"; or {OPERATING_SYSTEM}")}
@@ -174,7 +179,7 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
 
 
 def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
-    """A disk, or a drive of another kind: nothing of it can be chosen but a disk's order."""
+    """A disk, or another kind of drive without formats: nothing can be chosen, except the order of a disk's queue."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
             hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
@@ -183,7 +188,7 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
-    """The choice, or the only one there is."""
+    """The user's choice, or the only one there is."""
     known = ", ".join(map(str, there)) + also
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")

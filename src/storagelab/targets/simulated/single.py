@@ -1,5 +1,6 @@
-"""One run of one cell, alone on new drives, with all that the core was given and all that it says: for those who want to see
-what the simulator does."""
+"""One run of one cell, alone on new drives, with the core's whole input and output: for those who want to see what
+the simulator does.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +15,16 @@ from storagelab.targets.simulated.scenario import world_of
 
 
 class SingleRun(NamedTuple):
-    """The core's scenario, with what it leaves to defaults filled in, and the core's outcome."""
+    """The core's scenario, with its defaults filled in, and the core's outcome."""
 
     scenario: dict[str, Any]
     outcome: dict[str, Any]
 
 
 def make(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) -> SingleRun:
-    """The cell's first run of this block, on the drives with which the block begins. `every_io` lists each I/O in the
-    outcome. Raises PreflightError by key if it can't be simulated."""
+    """The cell's first run of this block, on the drives as the block begins with them. `every_io` lists each I/O in
+    the outcome. Raises PreflightError that names the key if it can't be simulated.
+    """
     world = world_of(cell.config)
     position = next(place for place, planned in enumerate(block.runs) if planned.cell_id == cell.cell_id)
     content = world.scenario(block, folder)

@@ -21,7 +21,7 @@ _SEED = 1
 
 
 class MapOfDrive(Frozen):
-    """Host memory for a full drive's map: with database pages, and with every sector written by itself."""
+    """Host memory for a full drive's map: when it holds database pages, and when every sector was written by itself."""
 
     sector_bytes: int
     driver: str
@@ -31,7 +31,7 @@ class MapOfDrive(Frozen):
 
 
 class Capacity(Frozen):
-    """The figures of one format, which is empty for a disk. IO/s count random requests of 8 KB."""
+    """The figures of one format (its name is empty for a disk). IO/s count random requests of 8 KB."""
 
     format: str
     usable_bytes: int
@@ -46,7 +46,9 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """What the drive offers; a fraction of a second per format. Raises PreflightError if the core refuses the profile."""
+    """What the drive offers; takes a fraction of a second per format. Raises PreflightError if the core refuses the
+    profile.
+    """
     price = profile.price_usd
     return Sizing(
         price_usd=None if price is None else float(price.value),

@@ -1,1 +1,1 @@
-"""Everything that storagelab knows about SQL Server, not yet tried on a live server: see docs/how-to/sql-server.md."""
+"""Everything that storagelab knows about SQL Server. Not yet tried on a live server: see docs/how-to/sql-server.md."""

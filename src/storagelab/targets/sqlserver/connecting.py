@@ -1,4 +1,6 @@
-"""The way to a server: its DSN, sessions over TDS, and errors in the server's words. No password leaves this module."""
+"""How to connect to a server: its DSN, sessions over TDS, and errors in the server's words. No password leaves this
+module.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,8 @@ from storagelab.targets.sqlserver.settings import ServerState
 
 # --- tsql ------------------------------------------------------------------------------------------------------------
 #
-# Names and texts quoted for T-SQL, so that no user's text can end the quotes around it.
-#
-# Texts are Unicode literals (N'...'): in others the server may turn characters that look like quotes into quotes.
+# Quotes names and texts for T-SQL, so that no user's text can end the quotes around it. Texts are Unicode literals
+# (N'...'): in other literals the server may turn characters that look like quotes into quotes.
 
 
 LONGEST_IDENTIFIER = 128
@@ -49,7 +50,7 @@ def _refuse_unwritable(value: str) -> None:
 
 
 def integers(numbers: list[int]) -> str:
-    """A list of numbers for IN (...); without numbers it is -1, which is no session."""
+    """A list of numbers for IN (...). Without numbers it holds -1, which matches no session."""
     return ", ".join(str(int(number)) for number in numbers) or "-1"
 
 
@@ -69,7 +70,7 @@ Row = tuple[Any, ...]
 
 SCHEMES = ("mssql", "sqlserver")
 PASSWORD_VARIABLE = "SQLCMDPASSWORD"
-"""The variable in which the server's own command-line tool looks for the password."""
+"""The server's own command-line tool reads the password from this variable, too."""
 DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
@@ -80,7 +81,7 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 @dataclass(frozen=True)
 class Address:
-    """A server and our login there. `instance` is a named instance, which the server's browser service finds."""
+    """A server and our login there. `instance` is a named instance, found by the server's browser service."""
 
     host: str
     port: int
@@ -135,7 +136,7 @@ def _refuse(problem: str, key: str) -> NoReturn:
 
 
 class Session:
-    """One session on a server, with each statement in a transaction of its own. For one thread at a time."""
+    """One session on a server. Each statement is its own transaction. For one thread at a time."""
 
     def __init__(self, dsn: Address, application: str) -> None:
         """Raises DriverError."""
@@ -153,7 +154,7 @@ class Session:
         self.spid = int(self.value("SELECT @@SPID"))
 
     def table(self, statement: str) -> tuple[list[str], list[Row]]:
-        """Column names, in lower case, and rows of a statement's last result."""
+        """The last result of a statement: its column names, in lower case, and its rows."""
         names, rows = list[str](), list[Row]()
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
@@ -173,7 +174,7 @@ class Session:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def value(self, statement: str) -> Any:
-        """A statement's single value; None if it gives no row."""
+        """A statement's single value; None if it returns no row."""
         rows = self.rows(statement)
         return rows[0][0] if rows else None
 
@@ -187,13 +188,13 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Closes the session. Never raises, not even for a lost one."""
+        """Closes the session. Never raises, not even for a lost session."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
 
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
-    """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
+    """A session. Raises PreflightError with the server's words, never with the DSN, which may hold a password."""
     dsn = address_of(target)
     hint = "check host, port, database, user and password, for example with sqlcmd"
     with quoting(
@@ -215,7 +216,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _lost_the_servers_words(error: BaseException) -> bool:
-    """Whether the driver reports a message of the server without its text."""
+    """Whether the driver reports an error of the server without its text."""
     return _number_and_text(error)[1].startswith(_SOMETHING_SAID)
 
 
@@ -239,7 +240,7 @@ def allow_sessions(count: int) -> None:
 
 
 OLDEST_MAJOR = 13
-"""SQL Server 2016: older ones keep no wait statistics by session."""
+"""SQL Server 2016. Older servers keep no wait statistics by session."""
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
 """Engine editions (SERVERPROPERTY) where users can't choose the files of a database."""
 
@@ -278,7 +279,7 @@ class ServerFacts(Frozen):
     may_view_state: bool
 
     on_this_machine: ClassVar[bool] = False
-    """Assumed to be on another machine: of its volumes only the operator's description is known."""
+    """Assumed to be on another machine, so only the operator's description of its volumes is known."""
     process_owner: ClassVar[None] = None
 
     @property
@@ -295,7 +296,7 @@ class ServerFacts(Frozen):
 def read_facts(session: Session) -> ServerFacts:
     (found,) = session.records(FACTS)
     major = int(str(found["version"]).partition(".")[0])
-    # From 2022 on the smaller right is enough; older versions give NULL for its name.
+    # From 2022 on the smaller right is enough; older versions return NULL for its name.
     may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
     return ServerFacts(
         version=found["version"], version_text=_one_line(found["version_text"]), edition=found["edition"],
@@ -334,7 +335,7 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
 
 
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
-    """Checks the room for that many more sessions. Raises PreflightError if there is none."""
+    """Checks that the server has capacity for this many more sessions. Raises PreflightError if not."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
     require(target, [room_for(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))
@@ -358,7 +359,7 @@ def read_state(session: Session) -> ServerState:
 def _file_initialisation(session: Session) -> bool | None:
     """Whether the server makes data files without zeroing them.
 
-    2016 before its first service pack does not show it; from 2022 on this view requires a right of its own.
+    2016 without a service pack does not show it; from 2022 on this view requires a separate right.
     """
     services = list[dict[str, Any]]()
     with contextlib.suppress(DriverError):

@@ -1,4 +1,4 @@
-"""The interface to SQL Server. It imports modules that need the driver only when used, since that may be absent."""
+"""The interface to SQL Server. Modules that need the driver are imported only when used, since it may be absent."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def abilities() -> tuple[Ability, ...]:
 
 
 def _in(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module that needs the driver. Calling it raises PreflightError if the driver is absent."""
+    """A function in a module that needs the driver. Calling it raises PreflightError if the driver is absent."""
     return lambda *given: getattr(import_module(f"storagelab.targets.sqlserver.{module}"), name)(*given)
 
 
 def durability(config: Config) -> Durability:
-    """What survives a crash: by the spec's settings, and by the defaults of storagelab's database for the others."""
+    """What survives a crash: judged by the spec's settings and, for the others, by the defaults of storagelab's
+    database.
+    """
     options = database_options(config.target.settings)
     return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
 

@@ -1,8 +1,8 @@
-"""What each wait type of SQL Server is about. To add one, add one line to `LISTED`.
+"""What each wait type of SQL Server means. To add one, add one line to `LISTED`.
 
-Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The grouping follows Microsoft's own table of
-categories in the documentation of sys.query_store_wait_stats, narrowed to what a storage layout can change. A SQL Server
-DBA knows these names, so none has an analogue.
+Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The groups follow Microsoft's own categories in the
+documentation of sys.query_store_wait_stats, limited to what a storage layout can change. A SQL Server DBA knows these
+names, so none has an analogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from storagelab.targets.wait_events import Event, Kind, WaitEvents
 
 SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"
-"""At the start gate workers wait for an application lock in a mode that no insert asks for: a run leaves it out."""
+"""At the start gate, workers wait for an application lock in a mode that no insert asks for. A run's waits don't
+include it.
+"""
 
 
 def _about(category: Category) -> Event:

@@ -1,4 +1,4 @@
-"""What is known of SQL Server without its driver, above all what survives a crash, by its settings."""
+"""What is known of SQL Server without its driver, above all what survives a crash under its settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from storagelab.targets.wait_events import Known
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 #
-# Documented facts about SQL Server for the report and the target: versions, allocation latches, benign waits.
-#
-# Pure, and without the driver.
+# Documented facts about SQL Server for the report and the target: versions, allocation latches, benign waits. Pure;
+# does not need the driver.
 
 
 NAMES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
@@ -24,7 +23,7 @@ GAM_SOURCE = "Microsoft's SQL Server blog of 2022-07-21, on system page latch co
 
 
 def latch_note(major: int) -> str:
-    """A caution for comparisons of numbers of data files: versions differ in the gain from more files."""
+    """A caution for comparisons of numbers of data files: how much more files gain depends on the version."""
     year = NAMES.get(major, f"of version {major}" if major else "of an unknown version")
     if major < MAJOR_2019:
         effect = "this server does neither, so waits for PFS, GAM and SGAM pages may well fall with more files"
@@ -58,20 +57,25 @@ WAIT_XTP_RECOVERY XE_DISPATCHER_JOIN XE_DISPATCHER_WAIT XE_TIMER_EVENT
 SHOWN_ALL_THE_SAME = (
     "CHKPT", "SLEEP_BPOOL_FLUSH", "PREEMPTIVE_OS_FLUSHFILEBUFFERS", "MEMORY_ALLOCATION_EXT",
 )  # fmt: skip
-"""In the well-known list, yet about storage: checkpoints, their throttling, flushes of files, and memory for them."""
+"""In the well-known list of benign waits, yet about storage: checkpoints, their throttling, flushes of files, and
+memory for them.
+"""
 BENIGN = BenignList(
     name="sqlskills.com's list as in public copies of 2021, without " + ", ".join(SHOWN_ALL_THE_SAME),
     date="2026-11-21",
     wait_types=frozenset(_IDLE.split()),
 )
-"""Applied when waits are shown, never to stored waits, and not to other engines' waits, since their names differ."""
+"""Applied when waits are shown, never to stored waits. Other engines' waits have other names, so it does not affect
+them.
+"""
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """Judges `settings`, named as the columns of sys.databases. Loads don't use delayed durability where it is only allowed.
+    """Judges `settings`, named like the columns of sys.databases. Loads don't use delayed durability if it is only
+    allowed.
 
-    A log record holds enough to redo a page. Checksums and torn-page bits detect a half-written page but don't repair it, so
-    pages count as whole only if the medium writes them whole.
+    A log record holds enough to redo a page. Checksums and torn-page bits detect a half-written page but don't repair
+    it, so pages count as whole only if the medium writes them whole.
     """
     delayed = settings.get("delayed_durability_desc", "DISABLED")
     lost: Loss | None = "commits not in the log" if delayed.upper() == "FORCED" else None

@@ -1,8 +1,9 @@
-r"""The articles' table on N data files of SQL Server, in a database of its own: makes, reads back, recognises, drops it.
+r"""The articles' table on N data files of SQL Server, in its own database: makes, reads back, recognises and drops
+it.
 
-The data files make up one filegroup, which the server fills in proportion to their free space. So all have one length, are
-made before the clock starts, and grow together if they must. FILENAMEs go round robin over the volumes, and the log has
-its own file. The server makes and removes the files itself, so storagelab makes no folders.
+The data files make up one filegroup, which the server fills in proportion to their free space. So all have the same
+length, are made before the clock starts, and grow together if they must. The files are placed in turn on the volumes
+(FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no folders.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LOG_GROWTH_MB = 256
 _MIB = 2**20
 _LEAST_DATA_MB, _LEAST_LOG_MB, _MOST_LOG_MB = 8, 64, 16_384
 
-# The space of a row. Random keys split pages, which are then about 69 % full: 50 rows of 160 bytes fit into one, 34 stay.
+# The space of a row. Random keys split pages, which are then about 69 % full: of the 50 rows of 160 bytes that fit into
+# a page, 34 stay.
 _RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
 _RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
 _HEADROOM = 1.25
@@ -73,8 +75,9 @@ Records = Sequence[Mapping[str, Any]]
 
 
 class DataFile(NamedTuple):
-    """`number` starts at 1; 0 is the primary file, which holds only the catalogue, and the log. `volume` is None in the
-    server's default folder."""
+    """`number` starts at 1; it is 0 for the primary file, which holds only the catalogue, and for the log. `volume`
+    is None for the server's default folder.
+    """
 
     number: int
     name: str
@@ -83,7 +86,7 @@ class DataFile(NamedTuple):
 
 
 class Layout:
-    """The layout of one cell. `prefix` is the name of the database, and the start of its files' names."""
+    """The layout of one cell. `prefix` is the name of the database, and the beginning of its files' names."""
 
     def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
@@ -114,7 +117,7 @@ class Layout:
 
     @property
     def data_file_mb(self) -> int:
-        """The initial length of each data file: room for all rows, so that none has to grow."""
+        """The initial length of each data file, enough for all rows, so that no file has to grow."""
         asked = file_mb(self.config.target.settings, "data_file_mb")
         if asked is not None:
             return asked
@@ -142,10 +145,10 @@ class Layout:
         return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """Makes none: the folders exist on the server's machine."""
+        """Makes no folders: they exist on the server's machine."""
 
     def make(self, own: Session, reach: Reach[Session]) -> None:  # noqa: ARG002 - nothing is filled
-        """Make what a run finds."""
+        """Make what is to exist when a run begins."""
         self.create(own)
         self._at_first = own.records(FILES)
 
@@ -156,7 +159,7 @@ class Layout:
         )
 
     def _end_all(self) -> None:
-        """End everything that works in storagelab's database: this run's sessions that did not finish."""
+        """End everything that works in storagelab's database: sessions of this run that did not finish."""
         with connect(self.config.target, database="master") as session:
             session.execute(_END_ALL.format(name=self.name))
 
@@ -190,7 +193,7 @@ class Layout:
         ]  # fmt: skip
         statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
         if options["recovery"] != "SIMPLE":
-            # Until its first backup a database truncates its log as if recovery were simple.
+            # Until the first backup of a database, its log is truncated as in simple recovery.
             statements.append(f"BACKUP DATABASE {self.name} TO DISK = N'NUL'")
         return statements
 
@@ -209,12 +212,12 @@ class Layout:
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def check_after(self, session: Session) -> list[Check]:
-        """Checks that each row took a page, where that is promised, and that no file grew."""
+        """Checks that each row took a page, if that is promised, and that no file grew."""
         pages = [self._check_pages(session)] if self.config.insert_load.page_a_row else []
         return [*pages, check_growth(self._at_first, session.records(FILES))]
 
     def _check_pages(self, session: Session) -> Check:
-        """Checks the sequential workload's promise of one row per page; upper levels of the tree have few pages."""
+        """Checks that the sequential workload has one row per page; the tree's upper levels have few pages."""
         rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
         ok = rows <= pages <= rows * 1.1 + 64
         return Check(
@@ -242,13 +245,13 @@ class Layout:
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
-    """Without a size the server uses its model database's, the least that it allows for a primary file."""
+    """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
     return f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
-    r"""A path on the server's machine, on Windows or Linux: `D:\data` and `/var/data` show which."""
+    r"""A path on the server's machine, on Windows or Linux: `D:\data` and `/var/data` show which one."""
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
 
@@ -258,9 +261,9 @@ def is_windows_path(path: str) -> bool:
 
 
 def drop(session: Session, prefix: str, key: str) -> list[str]:
-    """Drop the database of this name if storagelab made it, even if others use it; says what was dropped.
+    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
 
-    Raises PreflightError, with nothing dropped, if others made it.
+    If others made it, raises PreflightError and drops nothing.
     """
     if not exists(session, prefix):
         return []
@@ -275,9 +278,9 @@ def exists(session: Session, prefix: str) -> bool:
 
 
 def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
-    """Refuses a database that storagelab did not make but that has the name it needs. Raises PreflightError.
+    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
 
-    Ours is recognised by its files: there is at least one, and all are named as `Layout` names them.
+    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
     """
     if not exists(session, prefix):
         return
@@ -295,7 +298,7 @@ def _is_ours(path: str, prefix: str) -> bool:
 
 
 def check_growth(before: Records, after: Records) -> Check:
-    """Checks that no file grew while the clock ran: growth would be measured, and lengths no longer be equal."""
+    """Checks that no file grew during the run: growth would be measured, and lengths would no longer be equal."""
     sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
     grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
     got = (
@@ -307,7 +310,7 @@ def check_growth(before: Records, after: Records) -> Check:
 
 
 def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
-    """One check over all files: the folders they lie in, or the first that lies elsewhere."""
+    """One check over all files: their folders, or the first file that lies elsewhere."""
     there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
     wrong = [f"{file.name}: {there[file.name]}" for file in asked if not same_path(file.path, there[file.name])]
     folders = ", ".join(dict.fromkeys(_folder(file.path) for file in asked))

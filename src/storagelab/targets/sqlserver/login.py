@@ -1,8 +1,8 @@
-"""A program that tries to log in once, in a process of its own, and writes the driver's message (JSON).
+"""A program that tries to log in once, in its own process, and writes the driver's message (JSON).
 
-pymssql remembers a process's first failed login: for later ones it gives the first one's number without the server's
+pymssql remembers a process's first failed login: for later ones it reports the first one's number without the server's
 message. A login in a fresh process gets both. The login data comes through standard input, since other users of the
-machine can see arguments and, in part, variables.
+machine can see arguments and some variables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATIENCE_S = 60
 
 
 def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of the driver's error, empty if there is none or the process failed."""
+    """The arguments of the driver's error; empty if there is none or the process failed."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,

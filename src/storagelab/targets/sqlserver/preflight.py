@@ -1,4 +1,4 @@
-"""Checks that this server can run every cell of the plan. Touches nothing."""
+"""Checks that this server can run every cell of the plan. Changes nothing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
 
 
 def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
-    """Each volume with the most that any cell needs on it, against what the server knows of its drives."""
+    """Each volume with the most that any cell needs there, and what the server knows of its drive."""
     paths = {
         (name, volume.path or ""): max(_bytes_on(other, name, facts) for other in configs if name in other.volumes)
         for config in configs for name, volume in config.volumes.items()
@@ -116,7 +116,7 @@ def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
 
 
 def _drives(session: Session) -> list[_Drive]:
-    """Nothing if the server does not tell: a run must not fail for that alone."""
+    """Nothing if the server does not report them: a run must not fail for that alone."""
     try:
         rows = session.rows(DRIVES)
     except DriverError:
@@ -125,17 +125,21 @@ def _drives(session: Session) -> list[_Drive]:
 
 
 def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
-    """The drive that holds the volume's path; of several, the one with the longest path, since drives can be nested."""
+    """The drive that holds the volume's path. Drives can be nested, so among several it is the one with the longest
+    path.
+    """
     fitting = [drive for drive in drives if path.casefold().startswith(drive.path.casefold())]
     return max(fitting, key=lambda drive: len(drive.path), default=None)
 
 
 def _check_folder(session: Session, name: str, path: str) -> None:
-    """Windows only: this view is not documented for Linux folders, and CREATE DATABASE will find a missing one."""
+    """Checks a folder, on Windows only: the view is not documented for Linux folders, and CREATE DATABASE will
+    notice a missing one.
+    """
     try:
         found = session.value(FOLDER.format(path=connecting.text(path)))
     except DriverError:
-        return  # the server does not tell; CREATE DATABASE will find out
+        return  # the server does not say; CREATE DATABASE will notice
     if found is not None and not found:
         raise PreflightError(
             f"{path} is not a folder that the server sees",
@@ -145,7 +149,7 @@ def _check_folder(session: Session, name: str, path: str) -> None:
 
 
 def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
-    """Checks the space of each drive, which its volumes share."""
+    """Checks the free space of each drive, which its volumes share."""
     for drive in drives:
         there = [need for need in needs if _drive_of(need.path, drives) == drive]
         wanted = sum(need.needed_bytes or 0 for need in there)

@@ -1,7 +1,7 @@
-"""Watches a run through a session of its own: waiting tasks, what they wait for, and a series once a second.
+"""Watches a run through its own session: waiting tasks, what they wait for, and a series once a second.
 
-The server counts waits exactly, so nothing is estimated from these looks: they show on which pages and locks the waits
-were, and how many rows are in.
+The server counts waits exactly, so nothing is estimated from these looks. They show for which pages and locks sessions
+waited, and how many rows are inserted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from storagelab.targets.steps import Counters
 #
 # The server's counters: waits by session and of the whole server, reads and writes by file, CPU time, and rates.
 #
-# A wait enters the server's counters when it ends. Waits in progress are added from sys.dm_os_waiting_tasks, as sp_BlitzFirst
-# does, so that the difference between two readings is what was waited between them.
+# The server counts a wait when it ends. Waits in progress are added from sys.dm_os_waiting_tasks, as sp_BlitzFirst
+# does, so that the difference between two readings is the wait time between them.
 
 
 _NS_PER_MS = 1_000_000
@@ -75,14 +75,14 @@ Waits = dict[str, WaitCount]
 
 @dataclass
 class SessionCounts:
-    """What the workers' sessions waited for, and their CPU time, over a run."""
+    """What the workers' sessions waited for in a run, and their CPU time."""
 
     waits: Waits = field(default_factory=dict)
     cpu_s: float = 0.0
 
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
-    """What these sessions have waited for since they logged in, waits in progress included."""
+    """What these sessions have waited for since they logged in, including waits in progress."""
     ids = connecting.integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
@@ -105,9 +105,9 @@ def summed(*readings: Iterable[Row]) -> Waits:
 
 
 def waits_between(before: Waits, after: Waits) -> Waits:
-    """What was waited between two readings, without the types that stood still.
+    """The waits between two readings, without the types that did not change.
 
-    A wait in progress may end while it is read, so a difference can seem negative: it is 0 then.
+    A wait in progress may end while it is read, so that a difference seems negative; it then counts as 0.
     """
     none = WaitCount(0, 0, 0)
     moved = {
@@ -118,7 +118,7 @@ def waits_between(before: Waits, after: Waits) -> Waits:
 
 
 def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
-    """The workers' waits in the normal form, except the one at the start gate."""
+    """The workers' waits in the normal form, without the one at the start gate."""
     return tuple(
         CountedWait(
             wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
@@ -129,7 +129,9 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
 
 
 def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
-    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, except at the start gate."""
+    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without those at the
+    start gate.
+    """
     group: dict[str, float] = {}
     for name, count in waits.items():
         if name != GATE:
@@ -138,7 +140,7 @@ def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
 
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
-    """CPU seconds of these sessions so far. They are counted when a request is done, so ask between requests."""
+    """CPU seconds of these sessions so far. The server adds them when a request ends, so ask between requests."""
     return int(session.value(CPU_TIME.format(sessions=connecting.integers(sessions))) or 0) / 1000
 
 
@@ -151,17 +153,20 @@ def read_files(session: Session, database: str) -> Counters:
 
 
 def read_rates(session: Session, database: str) -> Counters:
-    """The server's performance counters that grow with a load's work, named without "/sec" since they are counts here."""
+    """The server's performance counters that grow with a load's work. They are counts here, so their names lack
+    "/sec".
+    """
     rows = session.rows(RATES.format(database=connecting.text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# Decodes what sessions were waiting for at one moment: which page of which data file, which lock, who holds it.
+# Finds out what sessions were waiting for at one moment: which page of which data file, which lock, who holds it.
 
 
-# A session that yielded its scheduler waits for a CPU but is not in the list of waiting tasks: it is among the runnable.
+# A session that yielded its scheduler waits for a CPU. It is not in the list of waiting tasks, but among the runnable
+# ones.
 WAITING_TASKS = f"""
 SELECT session_id, wait_type, wait_duration_ms, resource_description, blocking_session_id
 FROM sys.dm_os_waiting_tasks WHERE session_id IN ({{sessions}}) AND wait_type <> N'{GATE}'
@@ -205,14 +210,15 @@ def look(session: Session, sessions: list[int], at_s: float) -> Moment:
 
 
 class Decoder:
-    """Turns moments into waiting tasks. `files` maps the ids of our database's files to their data file's number, 0 for
-    the primary file and the log; `pages` is the server's description of pages, where it could be asked."""
+    """Turns moments into waiting tasks. `files` maps the ids of our database's files to their data file's number, 0
+    for the primary file and the log. `pages` holds the server's descriptions of pages, if it can be asked.
+    """
 
     def __init__(self, database_id: int, files: Mapping[int, int], pages: Mapping[Page, PageInfo]) -> None:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """One moment: sessions that wait for the same thing are one task, most sessions first."""
+        """One moment. Sessions that wait for the same thing are one task; the task with most sessions comes first."""
         doing = {task.session: task.wait_type for task in moment.tasks}
         groups = Counter((task.wait_type, *self._resource(task), _holder(task.held_by, doing)) for task in moment.tasks)
         return [
@@ -244,7 +250,7 @@ def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
-    """Pages of rows in our database, the most often seen first; for maps, the number says everything."""
+    """Pages of rows in our database, the most frequent first. For pages that are maps, the number says everything."""
     seen = Counter(
         page
         for moment in moments for task in moment.tasks
@@ -255,7 +261,7 @@ def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
 
 
 def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, PageInfo]:
-    """The server's description of these pages of one database. SQL Server 2019 and later only."""
+    """The server's descriptions of these pages of one database. SQL Server 2019 and later only."""
     if not pages:
         return {}
     values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)
@@ -273,9 +279,9 @@ def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, 
 #
 # Finds which page of which file a latch is on, and what that page holds: maps of the file, or rows.
 #
-# It uses arithmetic on the page's number, valid in every version; from SQL Server 2019 on the server can be asked instead
-# (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval is 511232 pages: 63904 extents of 8 pages, of which a
-# bitmap of 7988 bytes has one bit for each (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
+# This takes arithmetic on the page's number, valid in every version; from SQL Server 2019 on, the server can be asked
+# instead (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval has 511232 pages: 63904 extents of 8 pages,
+# one bit for each in a bitmap of 7988 bytes (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
 
 
 PFS_INTERVAL_PAGES = 8088
@@ -283,7 +289,7 @@ GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
-"""Not a map, by its number: data, index or IAM."""
+"""By its number, the page is not a map but data, index or IAM."""
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _WORDS = {
@@ -295,7 +301,7 @@ _TYPES = {
     9: _WORDS[SGAM], 10: "an IAM page", 11: _WORDS[PFS], 13: "a boot page", 15: _WORDS[FILE_HEADER], 16: _WORDS[DIFF],
     17: _WORDS[ML],
 }  # fmt: skip
-"""By the server's numbers of page types (sys.dm_db_page_info, column page_type)."""
+"""Names of page types by the server's numbers (sys.dm_db_page_info, column page_type)."""
 
 
 def page_of(resource: str) -> Page | None:
@@ -305,7 +311,9 @@ def page_of(resource: str) -> Page | None:
 
 
 def kind_of(page_id: int) -> str:
-    """What the page with this number holds, by arithmetic. The order of the tests matters: 0 is a multiple of all."""
+    """What the page with this number holds, by arithmetic. The order of the tests matters: 0 is a multiple of every
+    interval.
+    """
     if page_id == 0:
         return FILE_HEADER
     if page_id == 1 or page_id % PFS_INTERVAL_PAGES == 0:
@@ -326,7 +334,7 @@ class PageInfo(NamedTuple):
 
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
-    """What the page holds, in words: by the server if it was asked, otherwise by arithmetic."""
+    """What the page holds, in words: from the server if it was asked, otherwise by arithmetic."""
     if info is None:
         return _WORDS[kind_of(page.page_id)]
     named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")
@@ -343,12 +351,13 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 
 
 class Sampler(SessionSampler):
-    """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be
-    asked what pages hold."""
+    """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info`: the server
+    can be asked what pages hold.
+    """
 
     event_of = event_of
     most_hz = 10.0
-    """Each look is a query; more of them would add nothing to exact counters."""
+    """Each look is a query; more looks would add nothing to exact counters."""
     stop_timeout_s = 10.0
 
     def __init__(
@@ -374,7 +383,7 @@ class Sampler(SessionSampler):
         self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
-        """Connects and runs each query once, so that the server has planned it. Raises DriverError."""
+        """Connects and runs each query once, so that the server has a plan for it. Raises DriverError."""
         self._session = self._connect()
         look(self._session, self._ids, 0.0)
         self._read_progress()
@@ -392,7 +401,7 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _keep(self, moment: Moment) -> None:
-        """Keeps moments few: when there are too many, every second one goes."""
+        """Keeps moments few: when there are too many, it drops every second one."""
         self._kept.append(moment)
         self._tasks_seen += len(moment.tasks)
         while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:
@@ -420,7 +429,7 @@ class Sampler(SessionSampler):
         return Decoder(database_id, files, self._pages(database_id))
 
     def _pages(self, database_id: int) -> dict[Page, PageInfo]:
-        """Nothing if the server does not tell: the page numbers say the most."""
+        """Empty if the server does not say: the page numbers tell most."""
         asked = pages_to_ask(self._kept, database_id) if self._page_info else []
         with contextlib.suppress(DriverError):
             return ask_pages(self._own, self._database, asked)

@@ -1,7 +1,7 @@
-"""What a spec may ask for under [target.settings], and how storagelab gets each.
+"""What a spec may ask for under [target.settings], and how storagelab sets each.
 
-It sets options of the database that it makes. Options of the server affect everyone, so it only compares them; if they
-differ, it refuses the spec and shows the statement that the server's operator can run.
+storagelab sets options of the database that it makes. Options of the server affect everyone, so it only compares them;
+if they differ, it refuses the spec and shows the statement that the server's operator can run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ TRACE_FLAGS = "trace_flags"
 FILE_INITIALISATION = "instant_file_initialization"
 
 ALWAYS = {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
-"""Defaults for storagelab's database if the spec says nothing; else they would depend on the server's model database."""
+"""Defaults for storagelab's database if the spec says nothing. Otherwise they would depend on the server's model
+database.
+"""
 
 
 def text_of(value: Scalar) -> str:
@@ -73,19 +75,19 @@ class ServerState(NamedTuple):
 def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Every option that storagelab's database gets, in the order of setting.
 
-    Raises PreflightError for an invalid value, which is checked here because it becomes part of a statement.
+    Raises PreflightError for an invalid value; the check is here because the value becomes part of a statement.
     """
     allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
     return {**ALWAYS, **_values(settings, allowed)}
 
 
 def table_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """The options asked for of the table's index. Raises PreflightError as `database_options` does."""
+    """The options that the spec asks for on the table's index. Raises PreflightError as `database_options` does."""
     return _values(settings, TABLE_OPTIONS)
 
 
 def file_mb(settings: Mapping[str, Scalar], name: str) -> int | None:
-    """A length asked for. Raises PreflightError as `database_options` does."""
+    """A length that the spec asks for. Raises PreflightError as `database_options` does."""
     if name not in settings:
         return None
     _check_value(name, settings[name], ())

@@ -1,4 +1,6 @@
-"""SQL Server as a database system: what its runs add to the steps that all engines share. It already runs, elsewhere."""
+"""SQL Server as a database system: what its runs add to the steps that all engines share. The server already runs,
+on another machine.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ from storagelab.targets.steps import Counters, difference
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #
-# Reads back what the server really made and how it is set; asking for something proves nothing.
+# Reads back what the server really made and its real settings; asking for something proves nothing.
 
 
 VOLUMES = """
@@ -100,8 +102,8 @@ def _shown(value: object) -> str:
 def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
     """Checks each volume of the spec against the mount point that the server reports for the files on it.
 
-    An operator described the volume; without the server's report, that stays unverified. Two volumes on one mount point
-    are not two drives.
+    An operator described the volume, and without the server's report it stays unverified. Two volumes on one mount
+    point are not two drives.
     """
     mounts = {str(record["name"]): str(record["volume_mount_point"]) for record in records}
     by_volume: dict[str, set[str]] = {}
@@ -189,7 +191,7 @@ _OWN_SESSIONS = 8
 
 
 class SqlServer(System[Session]):
-    """What SQL Server alone knows of a cell's run."""
+    """What only SQL Server knows of a cell's run."""
 
     name = "sqlserver"
     foreign_errors = (DriverError, *OUTSIDE_ERRORS)
@@ -222,7 +224,7 @@ class SqlServer(System[Session]):
         return server_facts(connection, self.facts, self.site.prefix)
 
     def remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:
-        """The operator's description of each volume, and what the server adds."""
+        """The operator's description of each volume, and what the server adds to it."""
         told = {str(record["name"]): record for record in _volume_records(connection)}
         facts: dict[str, dict[str, object]] = {}
         for file in [*self.layout.data_files, self.layout.log_file]:
@@ -279,7 +281,7 @@ class SqlServer(System[Session]):
 
 
 def _volume_records(session: Session) -> list[dict[str, Any]]:
-    """Nothing if the server does not tell."""
+    """Empty if the server does not report them."""
     try:
         return session.records(VOLUMES)
     except DriverError:
@@ -292,8 +294,9 @@ def opened(config: Config, site: Site) -> Composed[Session]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on the server; says what. Raises PreflightError if that fails, or if something of such a
-    name is not storagelab's."""
+    """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if that fails, or
+    if something has such a name and is not storagelab's.
+    """
     left = dropping_leftovers(config.target, DriverError, words_of, f"the database {site.prefix}")
     with connect(config.target, database="master") as session, left:
         return drop(session, site.prefix, key_of(config.target))
@@ -326,7 +329,7 @@ class SqlServerProbe:
         self._execute(target, f"DROP DATABASE {connecting.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
-        """Run it if the database is there, or is not, as required: making it twice or dropping nothing is an error."""
+        """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""
         with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)

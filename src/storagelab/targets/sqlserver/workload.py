@@ -1,4 +1,6 @@
-"""The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together."""
+"""The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start
+together.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from storagelab.targets.steps import GATE_TIMEOUT_S, Loop, rows_per_report
 
 TABLE = "MyBigTable"
 
-# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
-# an existing key again for a point read.
+# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
+# compute an existing key again for a point read.
 _DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
 _KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
 _ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
@@ -32,8 +34,8 @@ _READS = f"""
             SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
         END;"""
 
-# The gate is a lock in a mode that no insert ever waits in, so that waits at the gate are distinct from the run's.
-# A session publishes its progress in its context, which other sessions can read while it works.
+# The gate is a lock in a mode in which no insert ever waits, so that waits at the gate are distinct from the run's. A
+# session publishes its progress in its context, which other sessions can read while it works.
 _PROCEDURE = f"""
 CREATE PROCEDURE dbo.insert_rows
     @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),
@@ -87,7 +89,7 @@ def procedure(workload: InsertLoad) -> str:
 
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
-"""The clock that the loops take their times from."""
+"""The clock that the loops use for their times."""
 
 _CLOSE_GATE = """
 DECLARE @answer int;
@@ -112,8 +114,9 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
 
 
 class Workers(ThreadedSessions[Session]):
-    """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
-    `stop` ends what still runs on the server."""
+    """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
+    holds. `stop` ends what still runs on the server.
+    """
 
     driver_error = DriverError
     close_timeout_s = 30.0

@@ -1,1 +1,1 @@
-"""How MariaDB makes the tables of each load: a module for each."""
+"""How MariaDB makes the tables of each load; one module for each load."""

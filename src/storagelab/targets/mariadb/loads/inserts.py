@@ -1,7 +1,7 @@
 """The articles' table on N data files of MariaDB, and the sessions that fill it.
 
-InnoDB keeps rows in the order of the key: random keys hit the table itself. Partitions divide the keys evenly: random keys by
-equal ranges of the key, ascending ones by their remainder. MariaDB's own PARTITION BY KEY does not: with 2, 4, 8 and 16
+InnoDB keeps rows in the order of the key: random keys hit the table itself. Partitions divide the keys evenly: random
+keys by equal ranges, ascending keys by their remainder. MariaDB's own PARTITION BY KEY does not: with 2, 4, 8 and 16
 partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 """
 
@@ -23,14 +23,15 @@ from storagelab.targets.steps import Loop, rows_per_report
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #
-# The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together.
+# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
 
 
 PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes how many rows it has committed."""
 
-# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
-# an existing key again for a point read. Not MD5, which MySQL has moved into a component by 9.7.
+# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
+# compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
+# in a component).
 _KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
 _ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
 _INSERT = "INSERT INTO {table} () VALUES ();"
@@ -100,8 +101,9 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
 
 
 class Workers(ThreadedSessions[Connection]):
-    """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
-    still runs at the end."""
+    """The connections of one run. `schema` is the database's name, quoted for SQL. `other` is an extra connection
+    that stops what still runs at the end.
+    """
 
     driver_error = pymysql.MySQLError
     close_timeout_s = 5.0
@@ -126,7 +128,9 @@ class Workers(ThreadedSessions[Connection]):
 
     @property
     def _gate(self) -> Connection:
-        """An extra connection, since one that has locked a table may read no other."""
+        """The connection that holds the gate: an extra one, since a connection that has locked a table may read no
+        other table.
+        """
         assert self._gatekeeper is not None, "the connections are not open"
         return self._gatekeeper
 
@@ -186,8 +190,8 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a page of its own, so a
-# filler of just over half a page makes every row ask for one new page.
+# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a separate page. So
+# with a filler of just over half a page, every row needs one new page.
 _SEQUENTIAL_COLUMNS = """
     c1 BIGINT NOT NULL AUTO_INCREMENT,
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
@@ -235,7 +239,9 @@ class Tables(Layout):
         return int(ask(connection, f"SELECT count(*) FROM {self.table}")[0][0])
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks the sequential workload's promise of one new page per row: the files' pages against the counted rows."""
+        """Checks that the sequential workload takes one new page per row: compares the files' pages with the counted
+        rows.
+        """
         if not self.load.page_a_row:
             return []
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])

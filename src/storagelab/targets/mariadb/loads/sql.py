@@ -1,4 +1,4 @@
-"""The user's own tables on MariaDB: made by its client program, and used by sysbench."""
+"""The user's own tables on MariaDB: its client program makes them, and sysbench uses them."""
 
 from __future__ import annotations
 

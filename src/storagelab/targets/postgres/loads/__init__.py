@@ -1,1 +1,1 @@
-"""How PostgreSQL makes the tables of each load: a module for each."""
+"""How PostgreSQL makes the tables of each load; one module for each load."""

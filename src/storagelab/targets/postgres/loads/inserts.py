@@ -1,8 +1,8 @@
 """The articles' table on N data files of PostgreSQL, and the sessions that fill it.
 
-N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. A single
-data file is one partition too, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and
-the key in a separate B-tree: random keys hit the index, not the heap.
+N data files are N hash partitions, each in its own tablespace with its index, placed in turn on the volumes. A single
+data file is one partition, too, so that routing costs the same in every layout. PostgreSQL keeps rows in order of
+arrival and the key in a separate B-tree: random keys hit the index, not the heap.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from storagelab.targets.steps import POLL_S, Loop, await_gate, check_places, che
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #
-# The loop of inserts as a stored procedure, and the connections that run it: opened first, they start together.
+# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
 
 
 TABLE = "my_big_table"
 
-# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
-# an existing key again for a point read.
+# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
+# compute an existing key again for a point read.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
 _ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
 _INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
@@ -100,8 +100,9 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
 
 
 class Workers(InsertingSessions[Connection]):
-    """The connections of one run. `gatekeeper` is an extra one, `gate` the key of an advisory lock that only this experiment
-    uses."""
+    """The connections of one run. `gatekeeper` is an extra connection, `gate` the key of an advisory lock that only
+    this experiment uses.
+    """
 
     driver_error = psycopg.Error
 
@@ -133,7 +134,7 @@ class Workers(InsertingSessions[Connection]):
         self._connections.append(self._connect())
 
     def gather(self) -> None:
-        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        """Close the gate, send every connection's call, and return once all of them wait at the gate."""
         self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
         for number, connection in enumerate(self._connections, start=1):
             connection.pgconn.nonblocking = 1
@@ -178,14 +179,14 @@ class Workers(InsertingSessions[Connection]):
         return [loops[connection] for connection in self._connections]
 
     def settle(self) -> None:
-        """Make each session report its counters now rather than whenever it next would."""
+        """Make each session report its counters now, not later by itself."""
         for connection in self._connections:
             connection.pgconn.nonblocking = 0
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
                 connection.execute("SELECT pg_stat_force_next_flush()")
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
+        """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
         connections, self._connections = self._connections, []
         for connection in connections:
             with contextlib.suppress(psycopg.Error):
@@ -226,7 +227,7 @@ _RANDOM_COLUMNS = """
     c4 int NOT NULL DEFAULT 1,
     c5 int NOT NULL DEFAULT 2,
     c6 bigint NOT NULL DEFAULT 42"""
-# A filler of 8000 bytes kept in the row leaves no room for a second row in an 8 KiB page.
+# A filler of 8000 bytes in the row leaves no room for a second row in an 8 KiB page.
 _SEQUENTIAL_COLUMNS = """
     c1 bigint NOT NULL DEFAULT nextval('{schema}.my_big_key'),
     c2 timestamp NOT NULL DEFAULT clock_timestamp(),
@@ -244,7 +245,7 @@ class Tables(Layout):
         return self.config.insert_load
 
     def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
-        gate = zlib.crc32(self.prefix.encode())  # the advisory lock's key: this experiment's own
+        gate = zlib.crc32(self.prefix.encode())  # the advisory lock's key, which only this experiment has
         count = self.count_rows
         return Workers(reach.connect_worker, self.load, self.prefix, own, gate, lambda: count(own), seed)
 
@@ -293,7 +294,7 @@ class Tables(Layout):
         return int(row[0])
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads the number of data files and the places of each one and its index from the server's own catalogue."""
+        """Reads the number of data files, and the place of each one and its index, from the server's own catalogue."""
         found = relations_in(connection, self.prefix)
         places = {(one.table, one.kind): one.place for one in found}
         tables = sum(one.kind == "r" for one in found)
@@ -308,7 +309,9 @@ class Tables(Layout):
         return [places.get((self.partition(number), kind), "absent") for number in self.data_files]
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks the sequential workload's promise of one row per page: the table's pages against its counted rows."""
+        """Checks that the sequential workload has one row per page: compares the table's pages with its counted
+        rows.
+        """
         if not self.load.page_a_row:
             return []
         row = connection.execute(
@@ -319,7 +322,7 @@ class Tables(Layout):
         ).fetchone()
         assert row is not None
         pages = int(row[0])
-        # The server extends files by several pages at once, so a few empty ones at their ends are normal.
+        # The server extends files by several pages at once, so a few empty pages at their ends are normal.
         rows = self.load.rows
         ok = rows <= pages <= rows * 1.1 + 1024 * len(self.data_files)
         asked, got = f"{rows} rows", f"{pages} pages"

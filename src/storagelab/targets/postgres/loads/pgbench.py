@@ -36,7 +36,7 @@ class Tables(PostgresTables[Pgbench]):
             said = clients.in_folder(command, {})
             if said.returncode != 0:
                 raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
-            self.place(own)  # at first while they are empty
+            self.place(own)  # first, while they are empty
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = programs.find("pgbench", clients.beside)

@@ -1,4 +1,4 @@
-"""The user's own tables on PostgreSQL: made by psql and pg_restore in a database of their own, and used by pgbench."""
+"""The user's own tables on PostgreSQL: psql and pg_restore make them in a separate database, and pgbench uses them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHER_VERSION = (
 )
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
 Step = tuple[str, str, list[str], Path]
-"""What it is, its program, its options, and its file."""
+"""What the step does, its program, its options, and its file."""
 
 
 class Tables(PostgresTables[Sql]):
@@ -36,7 +36,7 @@ class Tables(PostgresTables[Sql]):
 
     @property
     def home(self) -> str:
-        return "public"  # a dump names its schemas itself
+        return "public"  # a dump itself names its schemas
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
@@ -59,7 +59,7 @@ class Tables(PostgresTables[Sql]):
 
 
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
-    """What fills `database` with what the user has. Raises PreflightError for a file that can't be used."""
+    """The steps that fill `database` with the user's data. Raises PreflightError for a file that can't be used."""
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
     for what, name, key, path in own_files(load, site):
