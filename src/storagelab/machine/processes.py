@@ -85,7 +85,7 @@ def _killed_for_memory() -> int | None:
 # Which processes hold a lock on a file, so that a message can say what to wait for.
 
 
-def told(file: Path, kernel: Kernel = HERE) -> str:
+def holders_text(file: Path, kernel: Kernel = HERE) -> str:
     """The other processes that hold a lock on `file`, in words: "process 4711 (sqlite3)"; "" if none can be found.
 
     Shows nothing of their command lines, which may hold passwords.

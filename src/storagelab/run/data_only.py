@@ -87,7 +87,7 @@ def _bytes_in(header: Mapping[str, Any], frames: Sequence[bytes]) -> bytes:
     return b"".join(frames) if is_plain and not any(header.get("compression") or ()) else _UNREAD
 
 
-def told_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The words in a worker's error, which comes as a pickle: its texts are read, and nothing is loaded."""
     pickled = error.args[0] if error.args else None
     if type(error) is not Exception or not isinstance(pickled, bytes):

@@ -230,7 +230,7 @@ class _Log(logging.FileHandler):
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
-        self._tell, self._told, self._folder = tell, False, file.parent
+        self._tell, self._has_failed, self._folder = tell, False, file.parent
 
     def _open(self) -> TextIOWrapper:
         file = open_to_append(Path(self.baseFilename), within=self._folder)
@@ -243,8 +243,8 @@ class _Log(logging.FileHandler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names
-        if not self._told:
-            self._told = True
+        if not self._has_failed:
+            self._has_failed = True
             self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")
 
 

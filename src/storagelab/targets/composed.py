@@ -140,7 +140,7 @@ class Composed(Generic[C]):
                 self.server.prepare()
             except errors as error:
                 words = hidden(
-                    str(error) if isinstance(error, RunFailed) else self.system.said(error), self.config.target
+                    str(error) if isinstance(error, RunFailed) else self.system.message_of(error), self.config.target
                 )
                 log, folder = self.server.whole_log()
                 full = filling.explain(words, log, self.config, folder)
@@ -163,7 +163,7 @@ class Composed(Generic[C]):
                 logging.getLogger("storagelab").info("not all was removed: %s", failure)
 
     def _words(self, error: BaseException) -> str:
-        return hidden(self.server.with_log(self.system.said(error)), self.config.target)
+        return hidden(self.server.with_log(self.system.message_of(error)), self.config.target)
 
     # --- a run -------------------------------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: boo
     else:
         found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
     facts = _facts(expanded, found, folder, experiment)
-    told = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
-    print_plan(screen.out(), experiment, expanded, replace(facts, tells=told), every_run)
+    smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
+    print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest), every_run)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:

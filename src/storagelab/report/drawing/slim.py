@@ -30,7 +30,7 @@ def framed(svgs: Mapping[str, str]) -> dict[str, str]:
     slim = {name: slimmed(svg) for name, svg in svgs.items()}
     for name in slim:
         if name.endswith("-narrow"):
-            slim[name] = said_once(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
+            slim[name] = without_repeats(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
     return {name: _framed(name, svg) for name, svg in slim.items()}
 
 
@@ -61,7 +61,7 @@ def _short(number: re.Match[str]) -> str:
     return "0" if text == "-0" else text
 
 
-def said_once(first: str, other: str) -> str:
+def without_repeats(first: str, other: str) -> str:
     """`other`, with numbers instead of the texts of its marks if `first` has the same texts; otherwise unchanged."""
     if _said(first) != _said(other):
         return other

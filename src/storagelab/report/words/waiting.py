@@ -57,9 +57,11 @@ def method_text(method: Method) -> str:
 def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
     """A sentence on the waits that grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
-    told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
+    distinguished = {
+        item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest
+    }
     # With more rows everything grows, which explains nothing.
-    if fastest is None or slowest not in told or compared.by_rate(findings):
+    if fastest is None or slowest not in distinguished or compared.by_rate(findings):
         return []
     best, worst = findings.cell(fastest), findings.cell(slowest)
     if best.available_s is None or worst.available_s is None or best.elapsed_s is None or worst.elapsed_s is None:
@@ -223,7 +225,7 @@ def _effect_between(findings: Findings, move: _Move) -> Effect | None:
 
 def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     """What a wait table shows, above it."""
-    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
+    distinguished = {item.cell_id for item in findings.comparisons if item.distinguishable}
     place = ""
     load = findings.load_of(cell.cell_id)
     judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
@@ -231,7 +233,7 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
         if cell.cell_id in judged.best[:1]:
             place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
         elif cell.cell_id == judged.worst:
-            place = f" (slowest{under})" if cell.cell_id in told else f" (nominally slowest{under})"
+            place = f" (slowest{under})" if cell.cell_id in distinguished else f" (nominally slowest{under})"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
     return (

@@ -173,7 +173,7 @@ class Counting(ABC):
         return False
 
     def _await(self, words: bytes) -> None:
-        while words not in self.process.said_bytes():
+        while words not in self.process.output_bytes():
             self.process.refuse_if_ended()
             time.sleep(POLL_SESSIONS_S)
 
@@ -190,7 +190,7 @@ class SetTime(Counting):
         while (left_s := began_s + self.load.longest_warm_up_s - time.monotonic()) > 0:
             self.process.refuse_if_ended()
             time.sleep(min(POLL_S, left_s))
-            if to_find and len(rates := self.process.program.per_second(self.process.said())) > seconds:
+            if to_find and len(rates := self.process.program.per_second(self.process.output())) > seconds:
                 seconds = len(rates)
                 self._trend = trend(np.asarray(rates), self.load.duration_s)
                 if self._trend is not None and self._trend.settled:
