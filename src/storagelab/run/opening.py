@@ -29,7 +29,7 @@ APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
 _ELSEWHERE = "keep the results in another folder with --results"
-_NOT_OURS = "storagelab did not make it so; if it is somebody else's store, ask them for an export"
+_NOT_OURS = "something else changed it; if it is somebody else's store, ask them for an export"
 _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
@@ -142,12 +142,12 @@ def _plain_text(error: sqlite3.Error, file: Path) -> str:
         case sqlite3.SQLITE_FULL:
             return f"{error}\n  make room on its disk, or {_ELSEWHERE}"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"{error}\n  may you read and write it, and make files in its folder? else {_ELSEWHERE}"
+            return f"{error}\n  check that you may read and write it, and make files in its folder; or {_ELSEWHERE}"
         case sqlite3.SQLITE_TOOBIG:
             return f"{error}: a value has more than {_LONGEST_VALUE_BYTES:,} bytes\n  {_NOT_OURS}"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_AUTH:
             return f"is not as storagelab makes it: {error}\n  {_NOT_OURS}"
-    return f"{error}\n  is the disk full, the file not writable, or damaged?"
+    return f"{error}\n  is the disk full, or the file damaged or not writable?"
 
 
 def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:

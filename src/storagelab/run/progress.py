@@ -122,7 +122,7 @@ class RunProgress:
         none.
         """
         if self._rounds.get(host) != planned.repetition or instead_of:
-            taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""
+            taken = f", all of it, instead of {instead_of}, which is lost" if instead_of else ""
             self.say(f"{host}: round {planned.repetition}{taken}")
         self._rounds[host] = planned.repetition
         self._log.info("%s: start %s", host, escaped(_run_text(cell.levels, cell.cell_id, planned.repetition)))

@@ -43,7 +43,7 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
     data = data_bytes(load, unit_bytes)
     if data is None:
         return (
-            f"how much data {load.data.text} is not known before a run, so nothing can be said of memory: what fits into "
+            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits into "
             f"{buffers} never needs the drive again"
         )
     text = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"

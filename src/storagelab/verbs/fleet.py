@@ -186,7 +186,7 @@ def _discover(
     hosts = {host: there.address_of[host] for host in wanted or there.address_of}
     if len(hosts) > experiment.repetitions:
         raise PreflightError(
-            f"{plural(experiment.repetitions, 'round')} for {len(hosts)} hosts: each has to make a whole round at least",
+            f"{plural(experiment.repetitions, 'round')} for {len(hosts)} hosts: each has to make at least one whole round",
             key="repetitions", hint=f"set it to {2 * len(hosts)} or more: two rounds of each host show which host is odd",
         )  # fmt: skip
     asked = Asked(plan=plan.model_copy(update={"runs": ()}), site=site, allow_commands=allow_commands)

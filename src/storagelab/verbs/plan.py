@@ -55,7 +55,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
                 attempts, durations = store.attempts(), store.durations()
                 if store.experiment().race is not None:
                     warnings.append(
-                        f"{folder} holds a race: this is the plan in which nobody leaves; go on with `run --find-best`"
+                        f"{folder} holds a race: this is the plan if no layout leaves; continue with `run --find-best`"
                     )
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")

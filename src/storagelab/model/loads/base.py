@@ -253,13 +253,13 @@ _OF_GENERATORS = (
          "Set threads to at most {load.connections}, or raise connections."),
     # a server that already runs can't keep a template: its files can't be copied by others while it runs
     Rule("between_runs.data", lambda config: _keeps_template(config) and config.target.engine != "postgres",
-         "can't be had here: MariaDB has no command that copies a database, as PostgreSQL has, and a server that "
-         "already runs can't be shut down to have its files copied",
+         "is not possible here: unlike PostgreSQL, MariaDB has no command that copies a database, and a server that "
+         "already runs can't be shut down to copy its files",
          "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
     Rule("between_runs.data",
          lambda config: _keeps_template(config) and any(
              config.volumes[name].remote for name in config.data_volumes if name in config.volumes),
-         "needs volumes of this machine: each template has folders of its own, which storagelab makes",
+         "needs volumes on this machine: storagelab makes folders for each template",
          "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
 )  # fmt: skip
 

@@ -66,8 +66,8 @@ def provenance_sentence(found: Compare) -> str:
     if first == second:
         return f"Both are {first}."
     return (
-        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio is one of a model to a machine, "
-        "and says how far the two are apart."
+        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio compares a model with a machine, "
+        "and shows how far apart the two are."
     )
 
 

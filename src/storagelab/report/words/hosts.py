@@ -89,7 +89,7 @@ def _on_ratios(fleet: Fleet) -> str:
             f"deviation, 95 % CI {low} to {high}), more than chance explains."
         )
     return (
-        "That the ratio of two layouts' times differs from host to host can't be told from chance: it does by at most "
+        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by at most "
         f"{high} (one standard deviation, upper end of the 95 % CI)."
     )
 
@@ -97,7 +97,7 @@ def _on_ratios(fleet: Fleet) -> str:
 def _on_a_host(host: HostSummary) -> str:
     takes = change_estimate(host.level)
     level = f"{host.name} is odd: it takes {takes} than the others, whatever the layout. That cancels in every ratio."
-    ratios = f"{host.name} is odd: layouts compare there in another way than on the others. Look for what is different."
+    ratios = f"{host.name} is odd: layouts compare differently there than on the others. Find out why."
     return " ".join(text for text, is_odd in ((level, host.odd_level), (ratios, host.odd_ratios)) if is_odd)
 
 
