@@ -41,7 +41,7 @@ def through(target: Composed[Any]) -> tuple[float, float, float]:
 
 
 def by_hand(target: Composed[Any]) -> tuple[float, float]:
-    """The same by the program alone; its log is read afterwards."""
+    """Does the same with the program alone; its log is read afterwards."""
     system, server = target.system, target.server
     system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:

@@ -55,7 +55,7 @@ def answer(findings: Findings) -> Answer:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the text of their levels -> the cell; the same for the tied ones."""
+    """One load's layouts: the text of their levels -> the cell. `tied` has only the tied ones."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -302,8 +302,8 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 
 
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those that make a difference, the largest first; if none does, the one with the
-    largest.
+    """The factors to explain: those with a difference, the largest first; if none has one, the factor with the
+    largest gain.
 
     Waits add up to the time of a run or of its mean transaction. They also add up to a mean latency, if the cells have
     such a transaction, but never to a percentile.

@@ -14,7 +14,7 @@ from pathlib import Path
 from storagelab.machine.disks import HERE, Kernel, read_text
 
 STOP_TIMEOUT_S = 30.0
-"""How long a program may take to stop after it was told to."""
+"""How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
 JUST_STOPPED_S = 2.0
 """How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
 

@@ -25,7 +25,7 @@ _REPLACED = "from_frames", "read_bytes_rw"
 _MOST_STRINGS = 2
 _OF_THE_PICKLE = "tblib", "unpickle_", "builtins"
 _UNREAD = b""
-"""Replaces what is not data."""
+"""Stands in for anything that is not data."""
 _closed = threading.Event()
 
 

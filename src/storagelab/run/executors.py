@@ -27,7 +27,7 @@ from storagelab.stopping import STOPPING, uninterrupted
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
-"""The most reports that are read from one process before those of others."""
+"""The most reports that are read from one process before other processes have their turn."""
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
@@ -126,7 +126,7 @@ class Processes(Generic[Task, Report]):
         return [worker for worker in self._workers if worker.pipe in ready]
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Handles reports. Those that come together are passed on together, before anything that ends a task."""
+        """Handles reports. Reports that come together are passed on together, before anything that ends a task."""
         received = [(worker, *worker.receive()) for worker in self._with_reports()]
         if reports := [one for _, reported, _ in received for one in reported]:
             jobs.reported(*reports)

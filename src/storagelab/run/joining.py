@@ -148,8 +148,8 @@ def _left(client: Client) -> None:
 
 @contextmanager
 def _started(processes: int) -> Iterator[str]:
-    """The address of a cluster of local processes. It runs in its own process, so that whoever reaches it gets none
-    of our rights to the store, and this process serves nobody.
+    """The address of a cluster of local processes. It runs in its own process, so that clients of the cluster get no
+    access to the store, and this process has no server.
     """
     program = [sys.executable, "-m", local_cluster.__name__, str(processes)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:

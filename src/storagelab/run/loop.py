@@ -100,7 +100,7 @@ def run_all(
     """Make every pending run and append each as it ends: in up to `jobs` processes if blocks can be made in others,
     or `elsewhere`, by `make_elsewhere`.
 
-    Then make those of each further round of a race (`rounds`), until it has none.
+    Then make the runs of each further round of a race (`rounds`), until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if portable(plan) else 1

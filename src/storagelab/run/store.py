@@ -50,7 +50,7 @@ class Store:
     """An open store. Get one by `reading` or `writing`."""
 
     def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
-        """`set_aside` is where a store was moved that belonged to another spec and held no usable run."""
+        """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -333,8 +333,8 @@ def _with_lists(value: object) -> object:
 
 
 def _refuse_odd_order(listed: object) -> None:
-    """Refuses odd orders of names: `canonical` keeps them beside the spec's own keys, and specs are compared by
-    them.
+    """Refuses an impossible order of names: `canonical` stores it in addition to the spec's own keys, and specs are
+    compared by it.
     """
     match listed:
         case None:

@@ -46,7 +46,8 @@ def _any_workload() -> type[BaseModel]:
     fields = dict[str, Any]()
     for member in KINDS.values():
         for name, field in member.model_fields.items():
-            # A key of several kinds takes here what it takes in the first of them; raw I/O, the last, takes the least.
+            # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
+            # takes the fewest.
             fields.setdefault(name, (field.annotation, _left_out(field)))
     fields["kind"] = (Literal[tuple(KINDS)], None)
     return create_model("AnyWorkload", __base__=Frozen, **fields)

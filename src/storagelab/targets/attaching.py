@@ -53,7 +53,7 @@ def require(target: TargetConfig, needs: Iterable[Need]) -> None:
 
 
 def enough_connections(connections: int, free: int, setting: str) -> Need:
-    """Whether the server has enough connections left for the workload and for storagelab."""
+    """The need for enough connections, for the workload and for storagelab."""
     needed = connections + SPARE_CONNECTIONS
     problem = f"the server has room for {free} more connections, {needed} are needed"
     return free >= needed, problem, f"raise {setting}, or lower workload.connections"

@@ -92,7 +92,7 @@ class Watcher(Generic[C]):
         return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
-        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check where it can't be measured."""
+        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check if it can't be."""
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []

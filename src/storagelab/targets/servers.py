@@ -170,7 +170,7 @@ class Attached(Server[C]):
         self._connect()
 
     def _make_folders(self, owner: tuple[int, int] | None) -> None:
-        """The folders of data files on the server's volumes, for its account `owner`."""
+        """Make the folders of data files on the server's volumes, for its account `owner`."""
         self.system.layout.make_folders(owner)
 
     def close(self) -> None:

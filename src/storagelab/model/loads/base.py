@@ -36,8 +36,8 @@ class Work(NamedTuple):
 
 
 class Data(NamedTuple):
-    """How much data a load makes before a run. One of its `units` has the size that the engine's module says; None
-    if the user's own files make the data. `text` says how much it is, or who makes it.
+    """How much data a load makes before a run: this many `units`, whose size the engine's module knows; None if the
+    user's own files make the data. `text` says how much it is, or who makes it.
     """
 
     units: float | None
@@ -50,8 +50,8 @@ def as_tuple(value: object) -> object:
 
 
 class Rule(NamedTuple):
-    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * stands for each
-    volume's name, and `is_broken` then takes the volume, too. Texts may contain fields of the {config}, of its
+    """A contradiction: the refused key, the condition, the problem and the way out. In a key, * stands for each
+    volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config}, of its
     {load}, the volume's {name}, and the spec's first {drive}.
     """
 
@@ -135,7 +135,7 @@ class Load(Described, ABC):
         return None
 
     def conflicts(self, config: Config) -> Iterator[SpecError]:
-        """What contradicts itself in a cell with this load."""
+        """Contradictions in a cell with this load."""
         yield from broken(config, self.rules)
 
 
@@ -265,7 +265,7 @@ _OF_GENERATORS = (
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses places for parts of a layout where they can't lie."""
+    """Refuses parts of a layout in places where they can't be."""
     for what, volume in config.extra_volumes.items():
         if config.target.engine == "mariadb":
             hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."

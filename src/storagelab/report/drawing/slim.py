@@ -3,7 +3,7 @@ drawings. Pure.
 
 It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing;
 fonts, which the page's style sets; empty frames; and digits beyond a hundredth of a pixel. The texts of marks stay, for
-the page's script. Of the two widths, only the first carries them: a mark in the other has its number.
+the page's script. Only the first of the two widths has them; in the other, a mark has the text's number.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """A row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
+    """Print a row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
     factors = [
         Column(factor_text(factor.name), texts, right=are_numbers(texts))
         for factor in experiment.factors

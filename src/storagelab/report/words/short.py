@@ -154,9 +154,9 @@ class Names:
         return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
-        """The levels' texts, and what they need not mention: labels that share their first part become one text if
-        all labels with that part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"). What differs among them
-        is returned by its name.
+        """The levels' texts, and what they need not mention. Labels that share their first part become one text if
+        all labels with that part are there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB". The name of what differs
+        among them is returned, too.
         """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:

@@ -199,7 +199,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """Whether the wait cost time. "No cost" is only said if the runs would have shown one."""
+    """Says whether the wait cost time. "No cost" is only said if the runs would have shown one."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
         return ": more runs are needed to say whether it costs time"

@@ -82,8 +82,8 @@ def _lengths(seconds: int) -> Iterator[int]:
 
 
 def _line(window: Numbers, counted_s: float) -> Trend:
-    """The least-squares line through one window. Neighbouring seconds are alike, so the line is less certain than
-    its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
+    """The least-squares line through one window. Neighbouring seconds are correlated, so the line is less certain
+    than its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
     """
     number = window.shape[-1]
     at = np.arange(number) - (number - 1) / 2
@@ -92,7 +92,7 @@ def _line(window: Numbers, counted_s: float) -> Trend:
     residuals = window - mean[..., None] - slope[..., None] * at
     squares = np.einsum("...i,...i", residuals, residuals) + np.finfo(float).tiny
     alike = np.einsum("...i,...i", residuals[..., 1:], residuals[..., :-1]) / squares
-    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line look less alike than the errors are
+    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line are less correlated than the errors
     alike = np.clip(alike, 0, _MOST_AUTOCORRELATION)
     wider = (1 + alike) / (1 - alike)
     freedom = np.maximum(number / wider - 2, 1)

@@ -65,7 +65,7 @@ def command(
     scale: int | None = None,
 ) -> list[str]:
     """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
-    that of pgbench's own tables; it can't tell the scale from the user's files.
+    that of pgbench's own tables; with the user's scripts, pgbench does not know it.
     """
     length = (
         ["--time", str(math.ceil(longest_s))]
@@ -95,7 +95,7 @@ def command(
 
 
 def per_second(output: str) -> list[float]:
-    """Transactions a second since pgbench began, from its progress reports. A late report stands for all its
+    """Transactions a second since pgbench began, from its progress reports. A late report counts for all of its
     seconds.
     """
     rates, before_s = list[float](), 0.0

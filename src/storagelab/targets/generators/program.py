@@ -61,7 +61,7 @@ class Process:
         for name, content in program.inputs.items():
             (self._folder / name).write_bytes(content)
         command, in_child = program.command(self._folder, longest_s + STOP_TIMEOUT_S), program.in_child(self._folder)
-        # A generator's log counts from the epoch by a clock that nobody can set, and so does this.
+        # A generator's log has times since the epoch by a clock that nobody can set; this uses the same clock.
         self._to_epoch_s = time.time() - time.monotonic()
         with (self._folder / "said").open("xb") as output, uninterrupted():
             if program.owner is not None:  # from here on, links may replace its files

@@ -155,8 +155,8 @@ def read_facts(connection: Connection) -> ServerFacts:
 
 
 def needs_database(config: Config) -> bool:
-    """Whether a load has its own database on the server: one that can make anything, and one that is made from
-    another.
+    """Whether the load needs its own database on the server: if it can make anything there, or if its database is
+    copied from another one.
     """
     return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
 

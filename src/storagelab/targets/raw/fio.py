@@ -130,7 +130,7 @@ def _asked(program: str, key: str) -> Fio:
 
 
 def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
-    """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
     request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
     """
     written = [
