@@ -476,7 +476,7 @@ class Findings(JudgedByLoad):
     fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",
+        description="if engines are compared: each class of waits in wait_changes and wait_trends -> the engines' own names",
     )
 
     def cell(self, cell_id: str) -> CellSummary:

@@ -195,8 +195,8 @@ def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tupl
     the run.
 
     A process on one CPU loses as much of the run as it was held back. On several CPUs, the share is the time held back
-    over the CPU time that was wanted (used plus held back). Each share is an upper bound of what the
-    run lost, so the smaller one is returned.
+    over the CPU time that was wanted (used plus held back). Each share is an upper bound of what the run lost, so the
+    smaller one is returned.
     """
     found = {}
     for who in HELD_BACK:

@@ -167,7 +167,7 @@ def _trend_sentence(move: _Move, named: set[str]) -> str:
 
 
 def _short_trend(move: _Move, named: set[str]) -> str:
-    """A shorter sentence, after one with the same span."""
+    """A shorter sentence, if the sentence before names the same span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, named)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)

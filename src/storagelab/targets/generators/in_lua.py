@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 _VARIABLE = re.compile(r"(?<![:\w]):(\w+)", re.ASCII)
 _FAILED = re.compile(
-    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<said>.*)"
+    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<message>.*)"
 )
 _LARGEST = 2**53
 """Lua represents whole numbers exactly up to this one."""
@@ -58,7 +58,7 @@ class Written(NamedTuple):
         origin = self.origins[int(found["line"]) - 1] if found and int(found["line"]) <= len(self.origins) else None
         if found is None or origin is None:
             return words_of_sysbench(output, "the transactions")
-        return f"{origin[0]}, line {origin[1]}: {found['output'].strip()}"
+        return f"{origin[0]}, line {origin[1]}: {found['message'].strip()}"
 
 
 def written(sources: Sequence[Source]) -> Written:

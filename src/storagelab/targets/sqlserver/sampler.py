@@ -289,7 +289,7 @@ GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
-"""By its number, the page is not a map but data, index or IAM."""
+"""By its number, the page is not a map of the file: it holds data, an index, or an IAM page."""
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _WORDS = {
