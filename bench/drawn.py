@@ -109,12 +109,12 @@ def drift(of: Design, rng: Rng) -> Matrix:
 def autocorrelated(of: Design, rng: Rng) -> Matrix:
     """Autocorrelated noise: each run keeps 0.7 of the previous run's noise and adds its own."""
     order = np.argsort(of.place, axis=None)
-    luck = np.empty(order.size)
+    noise = np.empty(order.size)
     last = rng.normal(0, NOISE)
     for number in range(order.size):
-        last = luck[number] = last if number == 0 else 0.7 * last + rng.normal(0, NOISE * math.sqrt(1 - 0.49))
+        last = noise[number] = last if number == 0 else 0.7 * last + rng.normal(0, NOISE * math.sqrt(1 - 0.49))
     drawn = np.empty(order.size)
-    drawn[order] = luck
+    drawn[order] = noise
     return drawn.reshape(of.shape)
 
 

@@ -1,4 +1,4 @@
-"""`--only known-answers`: real servers on volumes of known speed, so that arithmetic tells what a layout gains.
+"""`--only known-answers`: real servers on volumes of known speed, so that the gain of a layout can be computed.
 
 Each volume is throttled to a number of requests a second (`throttled`). A run can't be shorter than its requests on a
 volume take at that limit, and if nothing else slows the server down, it is hardly longer. So the least time of every

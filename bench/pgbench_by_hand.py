@@ -3,8 +3,8 @@
     python -m bench.pgbench_by_hand [PAIRS]
 
 In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which begins changes
-from pair to pair. So a trend of the tables' age cancels. The volume is kept in memory: there the programs take nearly all of
-the time, and a cost of storagelab's shows, which the luck of a shared drive would hide. By hand, nothing watches.
+from pair to pair. So a trend caused by the tables' age cancels out. The volume is kept in memory: there the programs take nearly all of
+the time, and a cost of storagelab's shows, which the noise of a shared drive would hide. By hand, nothing watches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def through(target: Composed[Any]) -> tuple[float, float, float]:
 
 
 def by_hand(target: Composed[Any]) -> tuple[float, float]:
-    """The same by the program alone; its log is read afterwards."""
+    """Does the same with the program alone; its log is read afterwards."""
     system, server = target.system, target.server
     system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""Draws races, and holds them to what they promise: whom they lose, what they cost, and how often they name the one best.
+"""Draws races, and checks their promises: whom they lose, how many runs they take, and how often they name the best.
 
 make bench ARGS="--only races"            prints the tables, and whether the promises hold
 make bench ARGS="--only races --write"    puts them into docs/records/monte-carlo.md as well

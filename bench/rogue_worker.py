@@ -32,8 +32,8 @@ def simulate(message: bytes) -> object:
         raise Bomb
     if way == "huge":
         return bytes(messages.LARGEST_BYTES + 1)
-    trouble, told, state = messages.unpacked(_honest(message))
-    runs = json.loads(told)
+    trouble, content, state = messages.unpacked(_honest(message))
+    runs = json.loads(content)
     if way == "another cell":
         runs[0]["sequence"] = 10**6
     else:

@@ -114,11 +114,11 @@ def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
 
 
 def _life_size(folder: Path, times: int) -> Iterator[Figure]:
-    told = [_one_life_size(folder) for _ in range(times)]
-    cpu_s, peak_mb = [each["cpu_s"] for each in told], max(each["peak_mb"] for each in told)
+    results = [_one_life_size(folder) for _ in range(times)]
+    cpu_s, peak_mb = [each["cpu_s"] for each in results], max(each["peak_mb"] for each in results)
     yield Figure(
         "one run at scale 1, CPU time", median(cpu_s), "s", "at most 40 s", median(cpu_s) <= 40, min(cpu_s), max(cpu_s),
-        remark=f"{told[0]['rows']:,} rows, {_medians(cpu_s)}; {_load()}",
+        remark=f"{results[0]['rows']:,} rows, {_medians(cpu_s)}; {_load()}",
     )  # fmt: skip
     yield Figure("its memory at most, Python included", peak_mb, "MB", "at most 3000 MB", peak_mb <= 3000)
 
@@ -128,8 +128,8 @@ def _one_life_size(folder: Path) -> dict[str, float]:
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if said.returncode != 0:
         raise SystemExit(f"bench: the run at scale 1 failed:\n{said.stderr}")
-    told: dict[str, float] = json.loads(said.stdout)
-    return told
+    results: dict[str, float] = json.loads(said.stdout)
+    return results
 
 
 def _kernel() -> Iterator[Figure]:

@@ -67,11 +67,11 @@ class _Once:
     def of(self, block: PlannedBlock) -> tuple[Run, bytes]:
         with self._lock:
             if self._made is None:
-                told: list[object] = []
+                reports: list[object] = []
                 state = Carried()
                 site = Site(experiment="stand-in", identity="57a4d194", spec_folder=Path())
-                make_batch(Batch(block, {0: 1}, site, state), told.append)
-                self._made = next(one for one in told if isinstance(one, Run)), state.read()
+                make_batch(Batch(block, {0: 1}, site, state), reports.append)
+                self._made = next(one for one in reports if isinstance(one, Run)), state.read()
         return self._made
 
 

@@ -139,15 +139,15 @@ class Campaign:
 def drawn(shape: Shape, seed: int | None = None) -> Campaign:
     """The campaign of this shape; another `seed` makes another of the same experiment."""
     experiment, plan = _planned(shape.of, shape.factors, shape.repetitions, shape.order, shape.costly)
-    luck = _Luck(shape, plan, random.Random(shape.seed if seed is None else seed))
+    noise = _Noise(shape, plan, random.Random(shape.seed if seed is None else seed))
     if shape.race is not None and shape.order != "cell-by-cell":
         experiment = experiment.model_copy(update={"race": Race(within=shape.race)})
-        runs = _raced(experiment, luck)
+        runs = _raced(experiment, noise)
     else:
         runs = [
             run
             for planned in sorted(plan.runs, key=lambda run: run.sequence)[: shape.made]
-            for run in luck.runs(planned)
+            for run in noise.runs(planned)
         ]
     return Campaign(experiment, as_run(experiment, plan, runs), tuple(runs))
 
@@ -163,23 +163,23 @@ def _planned(of: str, factors: int, repetitions: int, order: str, costly: bool) 
     return experiment, expand(experiment)
 
 
-def _raced(experiment: Experiment, luck: _Luck) -> list[Run]:
+def _raced(experiment: Experiment, noise: _Noise) -> list[Run]:
     """Rounds of a race, until it is decided or its time is over, in the middle of a round as likely as not."""
     racing, runs = Racing(experiment, []), []
     for _ in range(ROUNDS_OF_A_RACE):
         made = {(run.cell_id, run.repetition) for run in runs}
-        for planned in racing.course.plan.runs:
+        for planned in racing.state.plan.runs:
             if (planned.cell_id, planned.repetition) not in made:
-                if len(runs) >= luck.shape.made:
+                if len(runs) >= noise.shape.made:
                     return runs
-                for run in luck.runs(planned):
+                for run in noise.runs(planned):
                     runs.append(run)
-                    racing.told_of(run)
+                    racing.note_finished(run)
         racing.further()
     return runs
 
 
-class _Luck:
+class _Noise:
     """Draws what happens to each run."""
 
     def __init__(self, shape: Shape, plan: Plan, rng: random.Random) -> None:

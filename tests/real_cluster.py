@@ -165,4 +165,4 @@ def done_by(address: str, folder: Path | None = None) -> list[str]:
     settings = dask.config.collect([str(folder)], env={}) if folder else {}
     with dask.config.set(dask.config.merge(dask.config.config, settings)):
         Cluster(Texts(), asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
-    return sorted(jobs.told_of)
+    return sorted(jobs.reported_tasks)

@@ -75,7 +75,7 @@ FABRICATED_S = {1: 11.0, 4: 9.0}
 
 
 class Texts:
-    """Work of this module whose tasks are texts and whose news are lists."""
+    """Work of this module whose tasks are texts and whose reports are lists."""
 
     entry = "some_work:do_texts"
 
@@ -85,7 +85,7 @@ class Texts:
     def message(self, task: str) -> bytes:
         return messages.packed(self.work.__name__.encode(), task.encode())
 
-    def news(self, task: str, host: str, parts: Sequence[bytes]) -> tuple[Any, ...]:
+    def reports(self, task: str, host: str, parts: Sequence[bytes]) -> tuple[Any, ...]:
         return tuple(tuple(one) for one in json.loads(parts[0]))
 
 

@@ -9,14 +9,21 @@ import pytest
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.attaching import dropping_leftovers, dsn_of, owner_of, process_age_s, require, room_for
+from storagelab.targets.attaching import (
+    dropping_leftovers,
+    dsn_of,
+    enough_connections,
+    owner_of,
+    process_age_s,
+    require,
+)
 
 TARGET = TargetConfig(engine="postgres", dsn_env="STORAGELAB_TESTED")
 
 
 def test_the_first_need_that_is_not_met_is_named_with_its_way_out():
     with pytest.raises(PreflightError) as caught:
-        require(TARGET, [(True, "fine", ""), room_for(10, 13, "max_connections"), (False, "too late", "")])
+        require(TARGET, [(True, "fine", ""), enough_connections(10, 13, "max_connections"), (False, "too late", "")])
     assert caught.value.key == "target.dsn_env"
     assert caught.value.problem == "the server has room for 13 more connections, 14 are needed"
     assert caught.value.hint == "raise max_connections, or lower workload.connections"

@@ -90,7 +90,7 @@ class Reacting(Listening):
 def test_every_task_is_done_once(two):
     jobs = Noting(*NAMES)
     on(two)[0].execute(jobs)
-    assert sorted(jobs.told_of) == sorted(jobs.ended_tasks) == NAMES
+    assert sorted(jobs.reported_tasks) == sorted(jobs.ended_tasks) == NAMES
     assert len(set(jobs.pids.values())) <= 2
 
 
@@ -150,7 +150,7 @@ def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another
 
     threading.Thread(target=kill_when_busy).start()
     executor.execute(jobs)
-    assert sorted(jobs.told_of) == ["a", "b"]
+    assert sorted(jobs.reported_tasks) == ["a", "b"]
     (why,) = jobs.lost_for
     assert why.startswith("its worker tcp://127.0.0.1:")
     assert why.endswith("is gone")
@@ -217,7 +217,7 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
 
     jobs.then["a"], jobs.lost = stop, lost
     executor.execute(jobs)
-    assert sorted(jobs.told_of) == [*NAMES, "late"]
+    assert sorted(jobs.reported_tasks) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
     assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a batch")
     assert any("hangs: no answer in 5 s; its batch is scheduled again" in line for line in said)
@@ -235,7 +235,7 @@ def test_a_scheduler_that_is_silent_for_longer_than_the_time_limit_makes_no_work
 
     jobs.then["a"] = pause
     executor.execute(jobs)
-    assert sorted(jobs.told_of) == NAMES
+    assert sorted(jobs.reported_tasks) == NAMES
     assert jobs.lost_for == []
     assert "the scheduler has not answered for 2 s: waiting" in said
 
@@ -261,7 +261,7 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     jobs.assign = assign
     executor.execute(jobs)
     two.end(host)
-    assert sorted(set(jobs.told_of) - {"more"}) == NAMES
+    assert sorted(set(jobs.reported_tasks) - {"more"}) == NAMES
     assert jobs.lost_for == []
 
 
@@ -305,4 +305,4 @@ def test_workers_with_another_storagelab_or_none_are_refused_by_name_and_one_lik
         executor, _ = on(cluster)
         jobs = Noting("a", "b")
         executor.execute(jobs)
-        assert sorted(jobs.told_of) == ["a", "b"]
+        assert sorted(jobs.reported_tasks) == ["a", "b"]

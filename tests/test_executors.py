@@ -25,14 +25,14 @@ NAMES = list("abcdefgh")
 
 
 class Noting:
-    """Jobs that record news and losses; lost work is scheduled again. `then` reacts to a piece of news."""
+    """Jobs that record reports and losses; lost work is scheduled again. `then` reacts to a report."""
 
     def __init__(self, *tasks: str) -> None:
-        self.tasks, self.told_of, self.lost_for = list(tasks), list[str](), list[str]()
+        self.tasks, self.reported_tasks, self.lost_for = list(tasks), list[str](), list[str]()
         self.ended_tasks = list[str]()
         self.then: dict[str, Callable[[int], None]] = {}
         self.pids: dict[str, int] = {}
-        self.told_together = list[int]()
+        self.reported_together = list[int]()
 
     def assign(self, host: str = "") -> str | None:
         return self.tasks.pop(0) if self.tasks else None
@@ -41,18 +41,18 @@ class Noting:
     def over(self) -> bool:
         return not self.tasks
 
-    def told(self, *news: tuple[str, int]) -> None:
-        self.told_together.append(len(news))
-        for name, pid in news:
+    def reported(self, *reports: tuple[str, int]) -> None:
+        self.reported_together.append(len(reports))
+        for name, pid in reports:
             self.pids[name] = pid
             if not name.endswith("began"):
-                self.told_of.append(name)
+                self.reported_tasks.append(name)
             if name in self.then:
                 self.then.pop(name)(pid)
 
     def ended(self, task: str) -> None:
         self.ended_tasks.append(task)
-        if not {task.partition(" ")[0], f"{task} {TOLD - 1}"} & set(self.told_of):
+        if not {task.partition(" ")[0], f"{task} {TOLD - 1}"} & set(self.reported_tasks):
             self.tasks.append(task)  # it was not begun
 
     def lost(self, task: str, why: str) -> None:
@@ -64,16 +64,16 @@ class Noting:
 def test_every_task_is_done_once_wherever_that_is(executor: Executor):
     jobs = Noting(*NAMES)
     executor.execute(jobs)
-    assert sorted(jobs.told_of) == sorted(jobs.ended_tasks) == NAMES
+    assert sorted(jobs.reported_tasks) == sorted(jobs.ended_tasks) == NAMES
     assert jobs.lost_for == []
 
 
-def test_news_that_came_while_others_were_heard_are_told_together_and_in_order():
+def test_reports_that_come_while_others_are_handled_are_passed_on_together_and_in_order():
     jobs = Noting("a")
     jobs.then["a 0"] = lambda _: time.sleep(0.5)
     Processes(tell_often, 1).execute(jobs)
-    assert jobs.told_of == [f"a {number}" for number in range(TOLD)]
-    assert len(jobs.told_together) < TOLD / 2
+    assert jobs.reported_tasks == [f"a {number}" for number in range(TOLD)]
+    assert len(jobs.reported_together) < TOLD / 2
 
 
 def test_processes_are_kept_for_the_next_task():
@@ -87,7 +87,7 @@ def test_a_process_killed_at_its_work_is_lost_with_the_signal_and_another_one_ta
     jobs = Noting("a 0.3", "b 0.3")
     jobs.then["a began"] = lambda pid: os.kill(pid, signal.SIGKILL)
     Processes(tell_who, 2).execute(jobs)
-    assert sorted(jobs.told_of) == ["a", "b"]
+    assert sorted(jobs.reported_tasks) == ["a", "b"]
     (why,) = jobs.lost_for
     assert why.startswith("its process was killed by signal 9 (SIGKILL)")
     assert "memory" in why
@@ -102,7 +102,7 @@ def test_a_process_killed_while_idle_harms_nobody():
 
     jobs.then["long"] = kill_b  # by then the other process has been idle for half a second or more
     Processes(tell_who, 2).execute(jobs)
-    assert sorted(jobs.told_of) == ["b", "c", "d", "long"]
+    assert sorted(jobs.reported_tasks) == ["b", "c", "d", "long"]
     assert jobs.lost_for == [], "what it got when it was dead already, no process ended at"
 
 

@@ -24,18 +24,18 @@ WRITES = {"a": 2.0, "b": 0.5}
 
 
 def findings(judge: str, throttle: float | None = None, **load):
-    """FABRICATED. Five runs of a minute with the log on a and on b; each with luck of one percent."""
+    """FABRICATED. Five runs of a minute with the log on a and on b; each with noise of one percent."""
     experiment = make_experiment({"layout.log": ["a", "b"]}, base={
         "target": {"engine": "postgres"}, "volumes": {"a": {"path": "./a"}, "b": {"path": "./b"}},
         "layout": {"data": ["a"], "log": "a"}, "measure": {"judge": judge},
         "workload": {"kind": "pgbench", "connections": CONNECTIONS, "duration_s": SECONDS, **load},
     })  # fmt: skip
-    plan, luck = make_plan(experiment), random.Random(19)
+    plan, noise = make_plan(experiment), random.Random(19)
     runs = []
     for planned in plan.runs:
         cell = plan.cell(planned.cell_id)
         place = str(cell.levels["layout.log"])
-        mean_s = MEAN_S[place] * luck.gauss(1, 0.01)
+        mean_s = MEAN_S[place] * noise.gauss(1, 0.01)
         runs.append(make_run(planned, cell, measurement(mean_s, throttle, WRITES[place])))
     return analyse(experiment, plan, runs)
 

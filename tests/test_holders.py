@@ -25,9 +25,9 @@ def test_the_process_that_holds_a_lock_is_named_without_its_words(tmp_path, kind
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
-        assert processes.told(tmp_path / "held") == f"process {holder.pid} ({name})"
+        assert processes.holders_text(tmp_path / "held") == f"process {holder.pid} ({name})"
         holder.kill()
-    assert processes.told(tmp_path / "held") == ""
+    assert processes.holders_text(tmp_path / "held") == ""
 
 
 def test_a_lock_that_outlives_its_holder_is_laid_to_the_process_that_has_the_file(tmp_path):
@@ -37,7 +37,7 @@ def test_a_lock_that_outlives_its_holder_is_laid_to_the_process_that_has_the_fil
         child = int(holder.stdout.readline())
         try:
             assert holder.wait() == 0
-            assert processes.told(tmp_path / "held").startswith(f"process {child} (")
+            assert processes.holders_text(tmp_path / "held").startswith(f"process {child} (")
         finally:
             os.kill(child, 9)
 
@@ -45,5 +45,5 @@ def test_a_lock_that_outlives_its_holder_is_laid_to_the_process_that_has_the_fil
 def test_our_own_lock_and_a_file_that_is_not_there_have_no_holder(tmp_path):
     with (tmp_path / "held").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert processes.told(tmp_path / "held") == ""
-    assert processes.told(tmp_path / "gone") == ""
+        assert processes.holders_text(tmp_path / "held") == ""
+    assert processes.holders_text(tmp_path / "gone") == ""

@@ -143,7 +143,7 @@ def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scrat
     code, err = running.ended()
     assert code == 130, err
     assert time.monotonic() - began < 20
-    assert "interrupted: 0 of 1 runs are stored; run again to go on" in err
+    assert "interrupted: 0 of 1 runs are stored; run again to continue" in err
     assert "Traceback" not in err
     assert "Aborted" not in err
     nothing_is_left(scratch)

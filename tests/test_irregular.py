@@ -17,7 +17,7 @@ def drawn_noise(cells, repetitions, rng):
     return rng.normal(0, NOISE, (cells, repetitions))
 
 
-def noise_and_luck(cells, repetitions, rng):
+def noise_and_effects(cells, repetitions, rng):
     return drawn_noise(cells, repetitions, rng) + rng.normal(0, 0.2, repetitions)
 
 
@@ -34,7 +34,7 @@ def test_clean_experiments_have_hardly_an_outlier():
 
 def test_a_run_that_took_half_as_long_again_is_found_and_no_other():
     rng = np.random.default_rng(41)
-    log_s = noise_and_luck(6, 5, rng)
+    log_s = noise_and_effects(6, 5, rng)
     log_s[4, 3] += math.log(1.5)
     (outlier,) = irregular.outliers(log_s)
     assert (outlier.cell, outlier.round) == (4, 3)

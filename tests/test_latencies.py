@@ -19,9 +19,9 @@ def histogram(values) -> Latency:
     return made
 
 
-def drawn(rng, operations=1000, luck=0.1, spread=0.5):
-    """A run: latencies around 1 ms, all of them longer or shorter by the run's luck."""
-    return 1e6 * np.exp(rng.normal(0, luck) + rng.normal(0, spread, operations))
+def drawn(rng, operations=1000, noise=0.1, spread=0.5):
+    """A run: latencies around 1 ms, all of them longer or shorter by the run's effect."""
+    return 1e6 * np.exp(rng.normal(0, noise) + rng.normal(0, spread, operations))
 
 
 def test_a_percentile_of_a_cell_is_within_a_hundredth_of_that_of_all_its_latencies():

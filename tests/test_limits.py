@@ -22,21 +22,21 @@ WAITING = {"Lock:extend": 0.5, "IO:DataFileWrite": 0.3, "LWLock:WALWrite": 0.15}
 
 
 def drawn(writes, limit, seconds, on_cpu=0.1, seed=1, per_run=None):
-    """FABRICATED. Two cells of five runs: `writes` of volume a and `seconds`, each with luck of one percent."""
+    """FABRICATED. Two cells of five runs: `writes` of volume a and `seconds`, each with noise of one percent."""
     experiment = make_experiment({"layout.log": ["a", "b"]})
-    plan, luck = make_plan(experiment), random.Random(seed)
+    plan, noise = make_plan(experiment), random.Random(seed)
 
     def place(levels):
         return 0 if levels["layout.log"] == "a" else 1
 
     made = make_runs(
-        experiment, plan, elapsed=lambda levels, _: seconds[place(levels)] * luck.gauss(1, 0.01),
+        experiment, plan, elapsed=lambda levels, _: seconds[place(levels)] * noise.gauss(1, 0.01),
         waits=lambda levels, _: WAITING,
     )  # fmt: skip
     runs = []
     for number, run in enumerate(made):
         measured = run.measurement
-        count = writes[place(run.levels)] * luck.gauss(1, 0.01)
+        count = writes[place(run.levels)] * noise.gauss(1, 0.01)
         limits = limit if per_run is None else per_run[number % len(per_run)]
         volumes = {"a": {"device": "sda", "throttle": {"write_iops": limits} if limits else {}}}
         waits = measured.waits.model_copy(update={"cpu_s": on_cpu * measured.waits.busy_s})
@@ -116,11 +116,11 @@ def test_no_limit_is_named_without_evidence(why, given):
 
 def test_of_two_hundred_steady_loads_below_the_limit_none_is_said_to_stand_at_it():
     """Rates are flat and times follow the number of writes, as at a limit; but the limit is 25 % away or more."""
-    luck = random.Random(18)
+    noise = random.Random(18)
     for seed in range(200):
-        rate, work = 600.0, 3000 * luck.uniform(0.8, 1.2)
-        more = luck.uniform(1.1, 2.0)
-        given = (work * more, work), rate / luck.uniform(0.3, 0.8), (work * more / rate, work / rate)
+        rate, work = 600.0, 3000 * noise.uniform(0.8, 1.2)
+        more = noise.uniform(1.1, 2.0)
+        given = (work * more, work), rate / noise.uniform(0.3, 0.8), (work * more / rate, work / rate)
         assert drawn(*given, seed=seed)[1].limit is None
 
 

@@ -346,7 +346,7 @@ def test_ctrl_c_stops_all_processes_amid_their_runs_and_says_how_to_go_on(tmp_pa
     process.send_signal(signal.SIGINT)
     _, shown = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "run again to go on" in shown
+    assert "run again to continue" in shown
     assert "Traceback" not in shown
     assert time.monotonic() - asked < 2
 

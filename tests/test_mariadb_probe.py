@@ -1,4 +1,4 @@
-"""What the contract suite knows of a MariaDB beyond the seam."""
+"""What the contract suite knows of a MariaDB in addition to the interface."""
 
 from __future__ import annotations
 

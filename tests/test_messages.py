@@ -15,14 +15,14 @@ from storagelab.run.messages import NoMessage, answer_of, packed, read, unpacked
 
 
 class Counting:
-    """A request whose news are a number."""
+    """A request whose report is a number."""
 
     entry = "somewhere:else"
 
     def message(self, task: str) -> bytes:
         return packed(task.encode())
 
-    def news(self, task: str, host: str, parts: Sequence[bytes]) -> tuple[int, ...]:
+    def reports(self, task: str, host: str, parts: Sequence[bytes]) -> tuple[int, ...]:
         return (int(parts[0]),)
 
 
@@ -53,7 +53,7 @@ def test_a_message_that_is_too_large_is_refused(monkeypatch):
 
 
 def test_news_come_back_as_they_were_told():
-    assert read(Counting(), "count", "", answer_of(lambda: [b"7"])).news == (7,)
+    assert read(Counting(), "count", "", answer_of(lambda: [b"7"])).reports == (7,)
 
 
 def raising(error: BaseException):
@@ -75,7 +75,7 @@ def raising(error: BaseException):
 )
 def test_an_error_comes_back_as_words_alone(error, machine, broke):
     answer = read(Counting(), "count", "", answer_of(raising(error)))
-    assert (answer.news, answer.machine) == ((), machine)
+    assert (answer.reports, answer.machine) == ((), machine)
     assert str(answer.broke or "") == broke
 
 

@@ -63,7 +63,7 @@ def test_a_plan_learns_it_from_runs():
     assert scatter is not None
     assert scatter.sd == pytest.approx(0.02, rel=0.5)
     text = tells_text(tells(experiment.factors, plan, experiment.repetitions, scatter))
-    assert text.startswith("5 repetitions tell differences of ")
+    assert text.startswith("5 repetitions find differences of ")
     assert "3 % takes " in text
     assert "(computed from 20 runs that scatter by " in text
 

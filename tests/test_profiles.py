@@ -66,7 +66,11 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
             '[price_usd]\nvalue = "dear"\nlabel = "published"\nsource = "x"\n[trim]',
             "price_usd must be a number",
         ),
-        ("[formats.basic]", "[formats.operating-system]", "formats.operating-system: is the name in specs for a drive"),
+        (
+            "[formats.basic]",
+            "[formats.operating-system]",
+            "formats.operating-system: is reserved: in specs it means a drive",
+        ),
         (
             'value = "basic"',
             'value = "plain"',

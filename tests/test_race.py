@@ -40,7 +40,7 @@ def make(folder, *, jobs: int = 1, stop_after: int = 10**6) -> None:
     with Store.writing(folder, spec) as store:
         rounds = Racing(spec, store.runs())
         loop.run_all(
-            rounds.course.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds
+            rounds.state.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds
         )  # fmt: skip
 
 

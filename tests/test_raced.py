@@ -13,7 +13,7 @@ from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
-from storagelab.report.words.race import course_text
+from storagelab.report.words.race import race_text
 from storagelab.run.race import Racing, plan_of
 
 FILES = "layout.data_files"
@@ -30,7 +30,7 @@ def elapsed_s(levels, repetition: int) -> float:
 
 
 def made(of: Racing, planned: PlannedRun, reason: str = "") -> Run:
-    cell = of.course.plan.cell(planned.cell_id)
+    cell = of.state.plan.cell(planned.cell_id)
     measured = None if reason else make_measurement(cell.config, elapsed_s(cell.levels, planned.repetition), None, None)
     return make_run(planned, cell, measured, reason)
 
@@ -41,12 +41,12 @@ def raced(
     """The race, to its end."""
     runs = list(runs or [])
     of = Racing(spec, runs, budget_s)
-    while of.course.possible:
+    while of.state.possible:
         stored = {(run.cell_id, run.repetition) for run in runs}
-        for planned in of.course.plan.runs:
+        for planned in of.state.plan.runs:
             if (planned.cell_id, planned.repetition) not in stored:
                 runs.append(made(of, planned))
-                of.told_of(runs[-1])
+                of.note_finished(runs[-1])
         of.further()
     return of, runs
 
@@ -57,7 +57,7 @@ def order(runs: list[Run]) -> list[tuple[int, str, int]]:
 
 def test_slow_layouts_are_repeated_twice_and_the_fastest_as_often_as_the_spec_says():
     of, runs = raced(experiment())
-    repeated = {cell.levels[FILES]: sum(run.cell_id == cell.cell_id for run in runs) for cell in of.course.plan.cells}
+    repeated = {cell.levels[FILES]: sum(run.cell_id == cell.cell_id for run in runs) for cell in of.state.plan.cells}
     assert repeated == {1: 5, 2: 5, 4: 2, 8: 2, 16: 2, 32: 2}
     assert [run.sequence for run in runs] == list(range(len(runs)))
 
@@ -73,7 +73,7 @@ def test_a_budget_repeats_those_in_the_race_until_it_is_spent():
     of, runs = raced(experiment(), budget_s=30 * 20.0)  # every fabricated run takes 20 s of it
     assert len(runs) in (29, 30)
     assert max(run.repetition for run in runs) > 5
-    assert of.course.short or not of.course.groups[0].standing.running
+    assert of.state.short or not of.state.groups[0].standing.running
 
 
 def test_a_budget_is_time_on_the_clock_however_many_runs_are_made_at_once():
@@ -84,10 +84,10 @@ def test_a_budget_is_time_on_the_clock_however_many_runs_are_made_at_once():
     _, alone = raced(experiment(), budget_s=20 * 20.0)
     two = Racing(experiment(), [], 20 * 20.0)
     runs: list[Run] = []
-    while two.course.possible:
-        for planned in two.course.plan.runs[len(runs) :]:
+    while two.state.possible:
+        for planned in two.state.plan.runs[len(runs) :]:
             runs.append(side_by_side(made(two, planned)))
-            two.told_of(runs[-1])
+            two.note_finished(runs[-1])
         two.further()
     assert abs(len(runs) - 2 * len(alone)) <= 3
 
@@ -107,9 +107,9 @@ def test_the_first_round_is_made_however_small_the_budget():
 def test_what_is_left_at_most_is_all_rounds_of_those_still_running():
     of, runs = raced(experiment())
     begun = Racing(experiment(), runs[:14])  # after the second round two go on
-    assert len(begun.course.possible) == 4
-    assert len(Racing(experiment(), []).course.possible) == 30
-    assert not of.course.possible
+    assert len(begun.state.possible) == 4
+    assert len(Racing(experiment(), []).state.possible) == 30
+    assert not of.state.possible
 
 
 def test_blocks_of_a_real_server_race_one_after_the_other():
@@ -117,29 +117,29 @@ def test_blocks_of_a_real_server_race_one_after_the_other():
     of, runs = raced(spec)
     blocks = [run.block for run in runs]
     assert blocks == sorted(blocks)
-    assert [len(group.cells) for group in of.course.groups] == [4, 4]
-    assert all(len(group.standing.racing) < 4 for group in of.course.groups)
+    assert [len(group.cells) for group in of.state.groups] == [4, 4]
+    assert all(len(group.standing.racing) < 4 for group in of.state.groups)
 
 
 def test_each_load_has_a_race_of_its_own():
     spec = make_experiment({"workload.connections": [4, 16], FILES: list(SLOW)}, race=Race())
     of, _ = raced(spec)
-    assert [len(group.cells) for group in of.course.groups] == [6, 6]
-    assert all(len(group.standing.left) == 4 for group in of.course.groups)
+    assert [len(group.cells) for group in of.state.groups] == [6, 6]
+    assert all(len(group.standing.left) == 4 for group in of.state.groups)
 
 
 def test_layouts_without_a_rival_are_repeated_as_the_spec_says():
     spec = make_experiment({"workload.connections": [4, 16]}, repetitions=3, race=Race())
     spec = spec.model_copy(update={"base": {**spec.base, "layout": {"data": ["a"], "log": "a", "data_files": 1}}})
-    planned = Racing(spec, []).course
+    planned = Racing(spec, []).state
     assert len(planned.possible) == 6
 
 
 def test_a_failed_run_counts_as_made():
     spec = experiment()
     of = Racing(spec, [])
-    runs = [made(of, planned, reason="the disk was full") for planned in of.course.plan.runs]
-    assert {run.repetition for run in Racing(spec, runs).course.possible} == {2, 3, 4, 5}
+    runs = [made(of, planned, reason="the disk was full") for planned in of.state.plan.runs]
+    assert {run.repetition for run in Racing(spec, runs).state.possible} == {2, 3, 4, 5}
 
 
 def test_layouts_in_stretches_of_time_can_not_be_raced():
@@ -169,14 +169,14 @@ def test_a_race_without_a_difference_states_none():
     spec = make_experiment({FILES: [1, 2, 4, 8]}, race=Race())
     of = Racing(spec, [])
     runs: list[Run] = []
-    while of.course.possible:
-        for planned in of.course.plan.runs[len(runs) :]:
-            cell = of.course.plan.cell(planned.cell_id)
+    while of.state.possible:
+        for planned in of.state.plan.runs[len(runs) :]:
+            cell = of.state.plan.cell(planned.cell_id)
             time_s = 10 + random.Random(planned.seed).gauss(0, 0.2)
             runs.append(make_run(planned, cell, make_measurement(cell.config, time_s, None, None)))
-            of.told_of(runs[-1])
+            of.note_finished(runs[-1])
         of.further()
-    findings = analyse(spec, of.course.plan, runs)
+    findings = analyse(spec, of.state.plan, runs)
     assert findings.verdict == "indistinguishable"
     assert not any(effect.distinguishable for effect in findings.effects)
 
@@ -188,7 +188,7 @@ def test_an_experiment_that_is_no_race_says_nothing_of_one():
 
 def test_a_round_is_told_in_a_line():
     of, runs = raced(experiment())
-    assert course_text(of.course) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
+    assert race_text(of.state) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
     begun = Racing(experiment(), runs[:12])
-    assert course_text(begun.course) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
+    assert race_text(begun.state) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
     assert timed(runs[0]).wall_s == 20.0

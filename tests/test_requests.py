@@ -52,7 +52,7 @@ def test_a_slice_arrives_as_it_left(task):
 def test_a_run_comes_back_whole_though_only_its_outcome_was_sent(task):
     sent = told(task)
     assert b"drives.ssd" not in sent
-    assert list(messages.read(MeasuredRun(""), task, "db1", packed(b"", sent)).news) == runs_of(task)
+    assert list(messages.read(MeasuredRun(""), task, "db1", packed(b"", sent)).reports) == runs_of(task)
 
 
 def changed(at: int, **fields: object) -> Callable[[list[dict[str, Any]]], object]:

@@ -46,7 +46,7 @@ class Hosts:
         (attempt,) = scheduled.batch.wanted.values()
         run = made_on(host, scheduled.planned, attempt)
         self.runs.append(run)
-        self.schedule.told_of(run)
+        self.schedule.note_finished(run)
 
     def make_all(self, *hosts: str, present: dict[str, bool] = THERE) -> None:
         while sum(self.make(host, present) is not None for host in hosts):
@@ -123,7 +123,7 @@ def test_a_run_at_which_three_workers_ended_is_given_up(tmp_path):
     scheduled = schedule.assign("db1", THERE)
     assert scheduled is not None
     assert schedule.lost(scheduled.batch) == scheduled.batch
-    schedule.told_of(made_on("db1", scheduled.planned, failed="three workers ended"))
+    schedule.note_finished(made_on("db1", scheduled.planned, failed="three workers ended"))
     following = schedule.assign("db1", THERE)
     assert following is not None
     assert following.planned == PLAN.runs[1]

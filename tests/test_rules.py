@@ -201,7 +201,7 @@ def test_a_warm_up_of_pgbench_can_be_left_to_be_found() -> None:
 def test_a_warm_up_of_other_loads_is_a_time() -> None:
     error = refusal(f'{PGBENCH.replace("pgbench", "sysbench")}warm_up = "auto"\n')
     assert error.key == "workload.warm_up_s"
-    assert "can't be found for sysbench" in error.problem
+    assert 'can\'t be "auto" for sysbench' in error.problem
 
 
 def test_a_template_needs_a_generator_and_a_server_that_can_be_copied() -> None:

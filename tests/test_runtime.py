@@ -6,15 +6,15 @@ import base64
 import gzip
 import hashlib
 
-from storagelab.report.drawing import runtime as room
+from storagelab.report.drawing import runtime as module
 from storagelab.report.drawing.runtime import runtime
 
 
 def test_it_is_made_once_and_the_policy_can_name_it_by_its_hash(monkeypatch, tmp_path):
     made = []
-    monkeypatch.setattr(room, "_kept_in", lambda: tmp_path / "cache" / "runtime.js.gz")
-    monkeypatch.setattr(room, "_made", lambda: made.append(1) or b"window.vegaEmbed = 1;")
-    monkeypatch.setattr(room.sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(module, "_kept_in", lambda: tmp_path / "cache" / "runtime.js.gz")
+    monkeypatch.setattr(module, "_made", lambda: made.append(1) or b"window.vegaEmbed = 1;")
+    monkeypatch.setattr(module.sys, "dont_write_bytecode", False)
     first, second = runtime(), runtime()
     assert first == second
     assert made == [1]
@@ -27,9 +27,9 @@ def test_it_is_made_once_and_the_policy_can_name_it_by_its_hash(monkeypatch, tmp
 def test_a_damaged_one_or_a_folder_that_can_not_be_written_means_that_it_is_made_anew(monkeypatch, tmp_path):
     kept = tmp_path / "runtime.js.gz"
     kept.write_bytes(b"half a fi")
-    monkeypatch.setattr(room, "_kept_in", lambda: kept)
-    monkeypatch.setattr(room, "_made", lambda: b"anew")
+    monkeypatch.setattr(module, "_kept_in", lambda: kept)
+    monkeypatch.setattr(module, "_made", lambda: b"anew")
     assert gzip.decompress(base64.b64decode(runtime().packed)) == b"anew"
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(room, "_kept_in", lambda: tmp_path / "file" / "runtime.js.gz")
+    monkeypatch.setattr(module, "_kept_in", lambda: tmp_path / "file" / "runtime.js.gz")
     assert gzip.decompress(base64.b64decode(runtime().packed)) == b"anew"

@@ -34,7 +34,7 @@ def scheduled(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tu
             batches.append(batch)
         now, _, ended = heapq.heappop(at_work)
         for at in ended.wanted:
-            schedule.told_of(make_run(ended.block.runs[at], PLAN.cells[0], None))
+            schedule.note_finished(make_run(ended.block.runs[at], PLAN.cells[0], None))
     assert not at_work
     return now, batches
 
@@ -72,7 +72,7 @@ def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
     schedule = Schedule([block_of(number, 40) for number in range(9)], 2)
     first, second = schedule.assign(), schedule.assign()
     for at in first.wanted:
-        schedule.told_of(make_run(first.block.runs[at], PLAN.cells[0], None))
+        schedule.note_finished(make_run(first.block.runs[at], PLAN.cells[0], None))
     assert schedule.lost(first) is None
     dealt_later = []
     while (batch := schedule.assign()) is not None or second is not None:
@@ -80,7 +80,7 @@ def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
             batch, second = second, None
         dealt_later += [(batch.number, at) for at in batch.wanted]
         for at in batch.wanted:
-            schedule.told_of(make_run(batch.block.runs[at], PLAN.cells[0], None))
+            schedule.note_finished(make_run(batch.block.runs[at], PLAN.cells[0], None))
         assert schedule.lost(first) is None
     assert schedule.ended
     assert sorted(dealt_later) == sorted(
@@ -93,7 +93,7 @@ def test_thousands_of_blocks_are_dealt_in_a_second():
     began, runs = time.process_time(), 0
     while (batch := schedule.assign()) is not None:
         for at in batch.wanted:
-            schedule.told_of(SimpleNamespace(block=batch.number, sequence=batch.block.runs[at].sequence))
+            schedule.note_finished(SimpleNamespace(block=batch.number, sequence=batch.block.runs[at].sequence))
         runs += len(batch.wanted)
     assert runs == 20_000
     assert schedule.ended

@@ -233,7 +233,7 @@ def test_article_a_is_360_runs_in_nine_blocks():
     assert (len(plan.runs), len({run.block for run in plan.runs})) == (360, 9)
 
 
-# --- the core, through its skin --------------------------------------------------------------------------------------
+# --- the core, through its bindings ----------------------------------------------------------------------------------
 
 
 def test_a_scenario_that_is_none_is_refused_with_its_place():

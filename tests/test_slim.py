@@ -9,7 +9,7 @@ from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
-from storagelab.report.drawing.slim import NUMBER, said_once, slimmed
+from storagelab.report.drawing.slim import NUMBER, slimmed, without_repeats
 from storagelab.report.drawing.vega import to_svg
 
 NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
@@ -49,7 +49,7 @@ def test_places_are_kept_to_a_hundredth_of_a_pixel():
 
 def test_what_both_widths_say_is_said_once_and_numbered_in_the_other():
     wide, narrow = map(slimmed, drawings())
-    once = said_once(wide, narrow)
+    once = without_repeats(wide, narrow)
     assert said(once) == []
     assert texts(once) == texts(narrow)
     assert re.findall(rf'{NUMBER}="(\d+)"', once) == [str(number) for number in range(len(said(wide)))]
@@ -57,4 +57,4 @@ def test_what_both_widths_say_is_said_once_and_numbered_in_the_other():
 
 def test_drawings_that_say_different_things_keep_their_words():
     one, other = '<path aria-label="a"/>', '<path aria-label="b"/>'
-    assert said_once(one, other) == other
+    assert without_repeats(one, other) == other

@@ -47,7 +47,9 @@ def test_it_says_plainly_that_no_live_server_was_met_yet(server):
 
 
 def test_volumes_are_as_the_operator_says(server):
-    assert any("volumes are taken as you describe them" in note for note in check(plan_of(config()), site()).notes)
+    assert any(
+        "storagelab trusts your description of the volumes" in note for note in check(plan_of(config()), site()).notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
 def made(work: loop.Batch) -> list[str]:
     told: list[object] = []
     loop.make_elsewhere(batch_in(batch_message(work))[0], told.append)
-    (news,) = told
-    assert isinstance(news, loop.Made)
-    assert all(isinstance(run, Run) and run.status == "ok" for run in news.runs)
-    return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in news.runs]
+    (report,) = told
+    assert isinstance(report, loop.Made)
+    assert all(isinstance(run, Run) and run.status == "ok" for run in report.runs)
+    return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in report.runs]
 
 
 @pytest.mark.parametrize(

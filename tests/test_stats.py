@@ -9,7 +9,7 @@ The tests repeat it with fewer experiments.
     normal                             5.3     3.4     3.4     4.6     3.7      1.5
     lognormal                          2.9     1.9     1.6     1.1     0.8      0.7
     heavy tails and outliers           3.0     1.5     0.6     0.7     0.2      0.0
-    drift and luck of rounds           5.2     3.8     3.8     3.8     3.1      1.7
+    drift and round effects            5.2     3.8     3.8     3.8     3.1      1.7
     one cell 5 times as noisy                  5.0     5.9     3.9     5.6      7.5
     half the cells 5 times as noisy            4.8     5.2     4.8     3.9      7.3
 
@@ -182,8 +182,8 @@ def test_neither_the_unit_of_time_nor_a_slow_round_changes_a_verdict(drawn, unit
 def test_a_missing_run_biases_no_cell(drawn):
     cells, repetitions, seed, _ = drawn
     rng = np.random.default_rng(seed)
-    level, luck = rng.normal(2, 1, cells), rng.normal(0, 1, repetitions + 1)
-    log_s = level[:, None] + luck
+    level, noise = rng.normal(2, 1, cells), rng.normal(0, 1, repetitions + 1)
+    log_s = level[:, None] + noise
     log_s[rng.integers(cells), rng.integers(repetitions + 1)] = np.nan
     fitted = stats.fit(log_s)
     assert fitted.cells - fitted.cells[0] == pytest.approx(level - level[0], abs=1e-6)

@@ -2,7 +2,7 @@
 
     python tools/count_house.py [CHECKOUT...]
 
-Lines are counted without blanks, comments and docstrings. Several checkouts stand side by side, the first as it was before.
+Lines are counted without blanks, comments and docstrings. Several checkouts are shown side by side, the oldest first.
 """
 
 from __future__ import annotations

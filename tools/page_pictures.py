@@ -77,7 +77,7 @@ def _cell(files: str, driver: str) -> str:
 
 
 def _taken(page: Page, where: str, file: Path) -> None:
-    """The part of the page that contains everything selected."""
+    """Take a picture of the part of the page that contains everything selected."""
     page.wait_for_timeout(500)
     page.evaluate("window.scrollTo(0, 0)")
     boxes = [box for one in page.locator(where).all() if (box := one.bounding_box())]

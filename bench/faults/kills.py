@@ -38,7 +38,7 @@ def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iter
 
 
 def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
-    """The export of an undisturbed campaign. Its parts tell how long those of others take."""
+    """The export of an undisturbed campaign, whose parts show how long those of others take."""
     campaign = Campaign(world, world.folder / "alone", seed)
     going = Going(campaign, pace, 0, first=True)
     going.reaches(None)

@@ -24,7 +24,7 @@ _START, _END = 0.2, 0.15
 loading the programs and drawing the report take most of the time, and the runs would hardly be hit.
 """
 _NEWEST = 0.3
-"""The weight of the latest observation among the earlier ones."""
+"""How much the latest observation counts compared with the earlier ones."""
 _CONNECTED = 5
 """This many connections belong to the load and to storagelab."""
 

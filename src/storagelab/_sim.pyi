@@ -1,4 +1,4 @@
-"""The simulator, in Rust (crates/sim), seen through its skin (crates/py)."""
+"""The simulator, in Rust (crates/sim), through its bindings (crates/py)."""
 
 from collections.abc import Callable
 
@@ -42,8 +42,8 @@ class Block:
     def run_next(self, progress: Callable[[int], object] | None = None, every_io: bool = False) -> str | None:
         """Make the next run: its outcome as JSON (crates/sim/src/outcome.rs), None when all have been made.
 
-        Other threads go on meanwhile. `progress` is told the rows so far, some ten times a second; what it raises, and a
-        KeyboardInterrupt, breaks the run off, and the block is of no use from then on. RuntimeError for a defect.
+        Other threads continue meanwhile. `progress` receives the rows so far, about ten times a second. An exception
+        from it, or a KeyboardInterrupt, stops the run, and the block can't be used any more. RuntimeError for a defect.
         With `every_io` the outcome lists every I/O.
         """
 
@@ -62,8 +62,8 @@ class RawBlock:
     @property
     def runs_done(self) -> int: ...
     def run_next(self, progress: Callable[[int], object] | None = None, every_io: bool = False) -> str | None:
-        """Make the next test: its outcome as JSON, None when all have been made. `progress` is told the simulated
-        milliseconds so far; all else is as of `Block.run_next`."""
+        """Make the next test: its outcome as JSON, None when all have been made. `progress` receives the
+        simulated milliseconds so far; everything else is as for `Block.run_next`."""
 
     def state(self) -> list[bytes]:
         """The drives as they are now, in the order of their names."""
@@ -72,7 +72,7 @@ def check(scenario: str) -> None:
     """Say what can't be run, without making anything. Raises Refused."""
 
 def check_raw(scenario: str) -> None:
-    """Say which raw I/O can't be done, without doing any. Raises Refused."""
+    """Say which raw I/O can't be done, without doing it. Raises Refused."""
 
 def resolved(scenario: str, raw_io: bool) -> str:
-    """The scenario, of runs or of raw I/O, with all that it leaves to defaults, as JSON. Raises Refused."""
+    """The scenario, of runs or of raw I/O, with all its defaults filled in, as JSON. Raises Refused."""

@@ -55,7 +55,7 @@ def answer(findings: Findings) -> Answer:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the text of their levels -> the cell; the same for the tied ones."""
+    """One load's layouts: the text of their levels -> the cell. `tied` has only the tied ones."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -223,15 +223,15 @@ _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
 def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
     """The factor whose level alone decides how much capacity the drives have, and the capacity at each level."""
     for factor in findings.layout_factors:
-        rooms: dict[str, tuple[JsonValue, set[float]]] = {}
+        capacities: dict[str, tuple[JsonValue, set[float]]] = {}
         for cell in cells:
             if cell.capacity_bytes and factor.name in cell.levels:
                 level = cell.levels[factor.name]
-                rooms.setdefault(repr(level), (level, set()))[1].add(cell.capacity_bytes)
-        found = [(level, room) for level, room in rooms.values() if len(room) == 1]
-        sizes = {size for _, room in found for size in room}
-        if len(found) == len(rooms) > 1 and len(sizes) > 1:
-            return factor.name, tuple((level, min(room)) for level, room in found)
+                capacities.setdefault(repr(level), (level, set()))[1].add(cell.capacity_bytes)
+        found = [(level, capacity) for level, capacity in capacities.values() if len(capacity) == 1]
+        sizes = {size for _, capacity in found for size in capacity}
+        if len(found) == len(capacities) > 1 and len(sizes) > 1:
+            return factor.name, tuple((level, min(capacity)) for level, capacity in found)
     return None, ()
 
 
@@ -302,8 +302,8 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 
 
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those that make a difference, the largest first; if none does, the one with the
-    largest.
+    """The factors to explain: those with a difference, the largest first; if none has one, the factor with the
+    largest gain.
 
     Waits add up to the time of a run or of its mean transaction. They also add up to a mean latency, if the cells have
     such a transaction, but never to a percentile.

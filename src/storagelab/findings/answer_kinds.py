@@ -14,7 +14,7 @@ from storagelab.model.values import Frozen, JsonValue
 
 
 class Good(Frozen):
-    """A factor that matters, and those of its levels of which none is better."""
+    """A factor that matters, and its best levels, of which none is better than another."""
 
     factor: str
     levels: tuple[JsonValue, ...]

@@ -6,7 +6,7 @@ each campaign's own rounds, which all of its layouts share. But no campaign show
 two: a ratio shows whether times differ, not why.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
-`stats`, a layout differs only if it also does by the scatter of its own runs alone, so that a noisy layout among quiet
+`stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
 ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
 """
 

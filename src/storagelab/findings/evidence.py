@@ -47,8 +47,8 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenances:
-        """Whether the experiment is simulated: then each run has a seed, and blocks don't drift, because the world
-        is made anew.
+        """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because the
+        world is made anew.
         """
         found = sorted({cell.provenance for cell in self.cells if cell.provenance is not None})
         return "measured and simulated" if len(found) > 1 else next(iter(found), "measured")

@@ -102,8 +102,8 @@ def _common(rows: Sequence[Mapping[str, int]]) -> list[str]:
 
 
 def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
-    """A number for each row, the same for rows whose cells ran in the same blocks; and whether the `levels` at one
-    level of the other factor differ in that.
+    """A number for each row, the same for rows whose cells ran in the same blocks; and whether these numbers differ
+    among the `levels` at one level of the other factor.
     """
     of_row = [tuple(blocks[cell] for cell in group) for group in groups]
     numbers = {of: number for number, of in enumerate(dict.fromkeys(of_row))}

@@ -43,7 +43,7 @@ _COUNTERS: dict[LimitedRate, str] = {
 
 def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
     """The limits that all runs have in common, and whose requests all of them counted. Each run comes with the
-    number by which its seconds are divided, as are those of its waits.
+    number by which its seconds, and those of its waits, are divided.
     """
     of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
@@ -56,7 +56,7 @@ def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
 
 
 def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float, float]]:
-    """Volume, what is limited, the limit, and the seconds that the run's requests take at it."""
+    """For each limit: the volume, what is limited, the limit, and the seconds that the run's requests take at it."""
     counted = measurement.counters.get("volumes", {})
     for name, facts in volumes_of(measurement):
         limits = table_in(facts, "throttle")

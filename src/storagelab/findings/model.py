@@ -95,7 +95,7 @@ Found = Annotated[dict[str, tuple[SerializeAsAny[Finding], ...]], BeforeValidato
 
 
 class DriveState(Frozen):
-    """What a drive did in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
+    """A drive's state in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
@@ -326,9 +326,9 @@ class JudgedByLoad(Judged):
     """The verdict over all loads.
 
     If the load, or another condition, is varied, too, layouts are compared under each by itself, and `loads` has a
-    verdict for each: "by-load" = see there. `best` and `tied` then hold those of all loads, and `fastest` and `worst`
-    are those of the load under which layouts differ most. "one-layout" = nothing but that is varied, so there is
-    nothing to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
+    verdict for each: "by-load" = see there. `best` and `tied` then hold the cells of all loads; `fastest` and `worst`
+    belong to the load under which layouts differ most. "one-layout" = nothing but that is varied, so there is nothing
+    to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -476,7 +476,7 @@ class Findings(JudgedByLoad):
     fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",
+        description="if engines are compared: each class of waits in wait_changes and wait_trends -> the engines' own names",
     )
 
     def cell(self, cell_id: str) -> CellSummary:

@@ -57,7 +57,7 @@ def race_state(
 ) -> RaceState:
     """The race of `experiment` after these runs.
 
-    `whole` is the plan in which nobody leaves, with as many rounds as there may be; at most `rounds` are evaluated. The
+    `whole` is the plan if no layout leaves, with as many rounds as there may be; at most `rounds` are evaluated. The
     result follows from the arguments alone, so an interrupted race continues as if it had not been.
     """
     race = _race(experiment, whole, runs, budget_s)

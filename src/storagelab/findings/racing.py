@@ -1,12 +1,12 @@
 """A race: after each complete round, layouts that are surely slower leave. Pure.
 
 Every layout still in the race runs once in each round. From the second round on, the race is evaluated after each round
-(a look). Each layout is compared with the one in front by the test of the verdicts (`stats.compare_with_best`), counted
-as if nobody had left, which accounts for the choice of the one in front. A look may err with a small probability,
-`error_of`. These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is left for the other
-statements of a report. So it does not matter how often a race is looked at, when it ends, or who decides to continue:
-all statements of all its looks hold together at 95 %. That includes who left, and by how much the layout in front may
-be slower than the fastest.
+(a look). Each layout is compared with the one in front by the test of the verdicts (`stats.compare_with_best`), with
+the number of comparisons as if none had left, since the one in front was picked by looking. A look may err with a small
+probability, `error_of`. These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is left for
+the other statements of a report. So it does not matter how often a race is looked at, when it ends, or who decides to
+continue: all statements of all its looks hold together at 95 %. That includes who left, and by how much the layout in
+front may be slower than the fastest.
 
 A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
 
@@ -88,7 +88,9 @@ class Standing:
 
     @property
     def at_most_slower(self) -> float | None:
-        """The upper bound of the first's time over that of the truly fastest, if the last look gives one."""
+        """How much slower than the truly fastest the first can be at most, as a ratio, if the last look gives a
+        bound.
+        """
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
         return max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else None
 
@@ -129,7 +131,7 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
 def _differences(standing: Standing, first: int, fit: Fit, families: int) -> dict[int, Difference]:
     """Of each cell in the race to the first."""
     error = error_of(standing.rounds)
-    if standing.rounds == FIRST_LOOK:  # two runs of a layout are judged in a way of their own
+    if standing.rounds == FIRST_LOOK:  # two runs of a layout are judged differently
         compared = stats.far_from_best(fit, first, error / families, NOISIEST)
     else:
         compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)

@@ -2,7 +2,7 @@
 
 A rule is a small function of a case. It returns a `Reason`, or None if the evidence is weak: if the times can't be told
 apart, if a step lies within its interval, or if it explains too little of the change. A reason says what changed
-together with the time and by how much. That one causes the other is only what the mechanism suggests.
+together with the time and by how much. The mechanism only suggests that one causes the other.
 
 case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
 reasons(case)                                 the reasons for the change, the one that explains most first

@@ -62,7 +62,7 @@ def state(
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
-    """The strict statements, with the intervals of the full ones."""
+    """The statements of the first step, with the intervals of the second."""
     comparisons = tuple(
         one.model_copy(update={"ratio": _reaching_one(other.ratio)})
         for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)

@@ -207,18 +207,18 @@ def _capacity(config: Config, environment: Mapping[str, object]) -> float | None
     unknown.
     """
     known = environment.get("drives")
-    rooms = []
+    capacities = []
     for name in config.layout.data or config.volumes:
         drives = config.volumes[name].drives or () if name in config.volumes else ()
         facts = [known.get(config.single_drives.get(one, one)) for one in drives] if isinstance(known, Mapping) else []
         found = [one.get("usable_bytes") for one in facts if isinstance(one, Mapping)]
-        room = [float(one) for one in found if isinstance(one, int | float)]
-        if not drives or len(room) < len(drives):
+        capacity = [float(one) for one in found if isinstance(one, int | float)]
+        if not drives or len(capacity) < len(drives):
             return None
         number, raid = sum(_count(config, one) for one in drives), config.volumes[name].raid
         used = {"1": 1.0, "5": number - 1.0, "10": number / 2, "100": number / 2}.get(raid or "0", float(number))
-        rooms.append(used * min(room))
-    return sum(rooms) if rooms else None
+        capacities.append(used * min(capacity))
+    return sum(capacities) if capacities else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,12 +1,12 @@
 """How the time was spent before and after: in two cells, or at two levels of a factor. Pure.
 
-between(findings, one, other)                       two cells
-between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
-legs(findings, factor)                              the steps along a factor, each with the wait that explains most
+between(findings, one, other)                       two cells between_levels(findings, factor, level, baseline)   two
+levels, over the cells that agree in all other factors legs(findings, factor)                              the steps
+along a factor, each with the wait that explains most
 
 Each gives a `Waterfall`, whose steps add up to the difference of the two times exactly: waits (with resource and signal
-apart, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work if it differs. Seconds are those
-of the mean connection, scaled to the mean time by which cells are compared.
+separate, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work if it differs. Seconds are
+those of the mean connection, scaled to the mean time by which cells are compared.
 
 The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They are
 based on the scatter of runs as independent samples (Welch 1947): an effect that two cells of a round share only widens

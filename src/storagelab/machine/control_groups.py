@@ -68,7 +68,7 @@ def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = 
 
 
 def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "self") -> Throttle | None:
-    """The innermost control group that limits what a process does on the file system of these block devices.
+    """The innermost control group that limits a process's I/O on the file system of these block devices.
 
     A limit applies to a whole disk, so a partition has its disk's limit. For several devices together (btrfs, md) there
     is no answer: it depends on how a load is spread over them.

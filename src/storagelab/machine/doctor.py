@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
-    """Whether something that storagelab needs can be found; `find` raises PreflightError if not."""
+    """Says whether something that storagelab needs can be found; `find` raises PreflightError if not."""
     try:
         return _yes(name, detail(find()))
     except PreflightError as error:

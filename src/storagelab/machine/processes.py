@@ -14,7 +14,7 @@ from pathlib import Path
 from storagelab.machine.disks import HERE, Kernel, read_text
 
 STOP_TIMEOUT_S = 30.0
-"""How long a program may take to stop after it was told to."""
+"""How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
 JUST_STOPPED_S = 2.0
 """How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
 
@@ -85,7 +85,7 @@ def _killed_for_memory() -> int | None:
 # Which processes hold a lock on a file, so that a message can say what to wait for.
 
 
-def told(file: Path, kernel: Kernel = HERE) -> str:
+def holders_text(file: Path, kernel: Kernel = HERE) -> str:
     """The other processes that hold a lock on `file`, in words: "process 4711 (sqlite3)"; "" if none can be found.
 
     Shows nothing of their command lines, which may hold passwords.

@@ -146,8 +146,9 @@ class LinkConfig(Described):
 
 
 class VolumeConfig(Described):
-    """A place on a file system, in which storagelab makes a folder of its own and removes it later; or simulated drives; or a
-    whole device."""
+    """A place on a file system, where storagelab makes its own folder and removes it later; or simulated drives; or
+    a whole device.
+    """
 
     path: str | None = None
     """Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, storagelab

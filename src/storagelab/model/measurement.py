@@ -194,9 +194,9 @@ def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tupl
     """Whom a CPU quota held back, by the run's counters of CPU time: the seconds, summed over CPUs, and the share of
     the run.
 
-    A process with one busy CPU loses as much of the run as it was held back. With several CPUs, the share is that of
-    the CPU time it wanted: what it got plus what was held back. Each is an upper bound of what the run lost, so the
-    smaller share is returned.
+    A process on one CPU loses as much of the run as it was held back. On several CPUs, the share is the time held back
+    over the CPU time that was wanted (used plus held back). Each share is an upper bound of what the run lost, so the
+    smaller one is returned.
     """
     found = {}
     for who in HELD_BACK:

@@ -77,8 +77,9 @@ class Experiment(Described):
     block, which holds rounds of everything else. Measured runs of different blocks are not compared.
     """
     prefer: tuple[Preference, ...] = PREFERENCES
-    """Which layout to pick by default if several have no proven difference. The first word decides; if it leaves
-    several, the next one; at last the order of the levels. `baseline` means the levels that are listed first.
+    """Which layout to pick by default if several have no proven difference. The first word decides; if several
+    layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
+    first.
     """
     indifferent: Annotated[str | None, LeftOut("no margin")] = None
     """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts take the

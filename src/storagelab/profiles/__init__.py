@@ -24,7 +24,7 @@ from storagelab.spec.keys import dotted
 
 P = TypeVar("P", bound="_Profile")
 Shelf = Path | dict[str, str]
-"""Where the user's own profiles are: in the folder to which their names are relative, or in this mapping, by name."""
+"""The folder to which the names of the user's own profiles are relative, or a mapping of names to profiles."""
 
 
 class Figure(Frozen):
@@ -100,7 +100,7 @@ class FlashProfile(_Drive):
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
     def usable_bytes(self, format: str) -> int:  # noqa: A002 - the word of specs
-        """What the host can write into, in one of its formats."""
+        """The bytes that the host can use, in one of its formats."""
         return int(self.formats[format].value)
 
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
@@ -133,7 +133,7 @@ class DeviceProfile(_Drive):
 
     @property
     def _host(self) -> Group:
-        """What the host sees of it."""
+        """The host's view of the drive."""
         groups = self.__pydantic_extra__ or {}
         return groups["platters" if self.kind == "disk" else "host"]
 
@@ -143,7 +143,7 @@ class DeviceProfile(_Drive):
         return (int(self._host.sector_bytes.value),)
 
     def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
-        """What the host can write into."""
+        """The bytes that the host can use."""
         return int(self._host.usable_bytes.value)
 
 
@@ -280,7 +280,7 @@ def _checked_drive(content: dict[str, object]) -> Profile:
         return profile
     if OPERATING_SYSTEM in profile.formats:
         raise ValueError(
-            f"formats.{OPERATING_SYSTEM}: is the name in specs for a drive that its maker's utility never formatted"
+            f"formats.{OPERATING_SYSTEM}: is reserved: in specs it means a drive that its maker's utility never formatted"
         )
     if profile.factory_format is not None and profile.made_in not in profile.formats:
         raise ValueError(f"factory_format: {profile.made_in!r} is not one of its formats: {', '.join(profile.formats)}")

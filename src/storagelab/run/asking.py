@@ -16,7 +16,7 @@ from dask.task_spec import Task
 from distributed import Client, Future
 
 from storagelab.errors import PreflightError
-from storagelab.run.data_only import told_by
+from storagelab.run.data_only import error_text
 from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
 from storagelab.run.messages import LARGEST_BYTES, Answer, NoMessage, Request, read, words
 
@@ -27,7 +27,7 @@ START = f'dask worker ADDRESS --nthreads 1 --memory-limit 0 --resources "{RESOUR
 """How to start a worker of a fleet."""
 
 T = TypeVar("T")
-News = TypeVar("News")
+Report = TypeVar("Report")
 
 
 def submitted(
@@ -63,7 +63,7 @@ def failure(answer: Answer[Any] | BaseException) -> str:
             return ""
         case NoMessage():
             return f"it sent an invalid answer: {answer}"
-    return f"it failed: {told_by(answer)}"
+    return f"it failed: {error_text(answer)}"
 
 
 def _size_of(future: Future) -> int:
@@ -73,7 +73,7 @@ def _size_of(future: Future) -> int:
     return 0
 
 
-def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answer[News] | BaseException:
+def answer_in(future: Future, request: Request[T, Report], task: T, host: str) -> Answer[Report] | BaseException:
     """A worker's answer, or the error. An answer that can't be fetched counts as cancelled."""
     try:
         if future.status not in ("finished", "error"):
@@ -88,15 +88,15 @@ def heard(future: Future, request: Request[T, News], task: T, host: str) -> Answ
         return error
 
 
-def introduction_in(told: Answer[Introduction] | BaseException) -> Introduction | str:
+def introduction_in(answer: Answer[Introduction] | BaseException) -> Introduction | str:
     """What a worker reported about itself, or why that can't be used."""
-    if isinstance(told, NoMessage):
-        return failure(told)
-    if isinstance(told, Answer) and told.news:
-        introduced: Introduction = told.news[0]
+    if isinstance(answer, NoMessage):
+        return failure(answer)
+    if isinstance(answer, Answer) and answer.reports:
+        introduced: Introduction = answer.reports[0]
         return introduced
-    error = told if isinstance(told, BaseException) else told.broke or OSError(told.machine)
-    return f"it can't load this storagelab ({told_by(error)})"
+    error = answer if isinstance(answer, BaseException) else answer.broke or OSError(answer.machine)
+    return f"it can't load this storagelab ({error_text(error)})"
 
 
 def no_slot(slots: str) -> str:
@@ -124,9 +124,9 @@ def present(reach: Reach, say: Callable[[str], None], patience_s: float) -> Pres
         addresses = list(client.nthreads())
         others = {one: "it is not encrypted" for one in addresses if not (reach.insecure or is_safe(one))}
         asked = [one for one in addresses if one not in others]
-        told = _ask(client, asked, Introducing(), None, say, patience_s)
+        answers = _ask(client, asked, Introducing(), None, say, patience_s)
     address_of: dict[str, str] = {}
-    for address, answer in told.items():
+    for address, answer in answers.items():
         introduced = introduction_in(answer)
         if isinstance(introduced, str):
             others[address] = introduced
@@ -151,18 +151,18 @@ def ask_each(
 ) -> dict[str, object]:  # fmt: skip
     """What each host reports on the task: its only report, or an error."""
     with joined(reach) as client:
-        told = _ask(client, tuple(address_of.values()), request, task, say, patience_s)
-    return {host: _news(told[address]) for host, address in address_of.items()}
+        answers = _ask(client, tuple(address_of.values()), request, task, say, patience_s)
+    return {host: _report_in(answers[address]) for host, address in address_of.items()}
 
 
-def _news(told: Answer[Any] | BaseException) -> object:
-    if isinstance(told, NoMessage):
-        return PreflightError(f"it sent an invalid answer: {told}")
-    if isinstance(told, BaseException):
-        return PreflightError(told_by(told))
-    if told.machine or told.broke is not None:
-        return PreflightError(told.machine or str(told.broke))
-    return told.news[0]
+def _report_in(answer: Answer[Any] | BaseException) -> object:
+    if isinstance(answer, NoMessage):
+        return PreflightError(f"it sent an invalid answer: {answer}")
+    if isinstance(answer, BaseException):
+        return PreflightError(error_text(answer))
+    if answer.machine or answer.broke is not None:
+        return PreflightError(answer.machine or str(answer.broke))
+    return answer.reports[0]
 
 
 def _ask(
@@ -178,14 +178,16 @@ def _ask(
         address: submitted(client, address, f"storagelab-{time.time_ns()}-{address}", request, task)
         for address in addresses
     }
-    began, told = time.monotonic(), False
+    began, is_said = time.monotonic(), False
     while (busy := [one for one, future in asked.items() if not future.done()]) and _passed_s(began) < patience_s:
-        if _passed_s(began) > _SOON_S and not told:
+        if _passed_s(began) > _SOON_S and not is_said:
             say(f"waiting for {', '.join(busy)} to answer")
-            told = True
+            is_said = True
         time.sleep(_LOOK_S)
     return {
-        address: heard(future, request, task, "") if future.done() else TimeoutError(f"no answer in {patience_s:.0f} s")
+        address: answer_in(future, request, task, "")
+        if future.done()
+        else TimeoutError(f"no answer in {patience_s:.0f} s")
         for address, future in asked.items()
     }
 

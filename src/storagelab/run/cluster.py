@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from distributed import Client, Future
 
 from storagelab.errors import PreflightError
-from storagelab.run.asking import failure, heard, introduction_in, no_slot, submitted
+from storagelab.run.asking import answer_in, failure, introduction_in, no_slot, submitted
 from storagelab.run.executors import Jobs
 from storagelab.run.joining import RESOURCE, Introducing, Introduction, Reach, is_safe, joined, refusal
 from storagelab.run.messages import Answer, Request, words
@@ -38,7 +38,7 @@ _TOGETHER = 256
 
 T = TypeVar("T")
 E = TypeVar("E")
-News = TypeVar("News")
+Report = TypeVar("Report")
 
 
 class _Lost(Exception):
@@ -69,12 +69,12 @@ class _Worker:
     """Keys of what was sent to the worker, including what it hangs at."""
 
 
-class Cluster(Generic[T, News]):
+class Cluster(Generic[T, Report]):
     """Works on all workers that the scheduler has at the time."""
 
     def __init__(
         self,
-        request: Request[T, News],
+        request: Request[T, Report],
         reach: Reach,
         say: Callable[[str], None],
         *,
@@ -118,7 +118,7 @@ class Cluster(Generic[T, News]):
     def _hanging(self) -> int:
         return sum(sent.given_up for sent in self._sent.values())
 
-    def execute(self, jobs: Jobs[T, News]) -> None:
+    def execute(self, jobs: Jobs[T, Report]) -> None:
         """Any error here, or Ctrl-C, leaves the cluster. Results of its current tasks are dropped, and the workers
         go on with others' work; the processes of a local cluster end.
         """
@@ -152,29 +152,29 @@ class Cluster(Generic[T, News]):
         if client.dashboard_link:
             self._say(f"dashboard: {client.dashboard_link}")
 
-    def _forget(self, jobs: Jobs[T, News]) -> None:
+    def _forget(self, jobs: Jobs[T, Report]) -> None:
         """Schedule everything again that was sent."""
         for sent in self._sent.values():
             if not sent.given_up:
                 jobs.ended(sent.task)
         self._sent, self._workers, self._refused = {}, {}, {}
 
-    def _work_with(self, client: Client, jobs: Jobs[T, News]) -> None:
+    def _work_with(self, client: Client, jobs: Jobs[T, Report]) -> None:
         done = threading.Event()
         self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
         looking = threading.Thread(target=_look, args=(client, self._events, done), daemon=True)
         looking.start()
         try:
             while self._assign(jobs):
-                self._hear(jobs)
+                self._receive(jobs)
                 self._look_at_clock(jobs)
         finally:
             done.set()
             self._fetchers.shutdown(wait=False, cancel_futures=True)
 
-    # --- scheduling -----------------------------------------------------------------------------------------------------
+    # --- scheduling --------------------------------------------------------------------------------------------------
 
-    def _assign(self, jobs: Jobs[T, News]) -> bool:
+    def _assign(self, jobs: Jobs[T, Report]) -> bool:
         """Send a task to each free thread. Returns whether there is anything to wait for."""
         nothing = False
         for worker in self._workers.values():
@@ -213,7 +213,7 @@ class Cluster(Generic[T, News]):
 
         def fetch(ended: Future) -> None:
             with contextlib.suppress(RuntimeError):  # it has been shut down
-                fetchers.submit(lambda: events.put((kind, which, heard(ended, request, task, host))))
+                fetchers.submit(lambda: events.put((kind, which, answer_in(ended, request, task, host))))
 
         future.add_done_callback(fetch)
         return future
@@ -222,38 +222,38 @@ class Cluster(Generic[T, News]):
         reason = next(iter(str(why).splitlines()), "")
         return _Lost(f"the scheduler at {self._reach.address or 'this machine'} is gone ({reason})")
 
-    # --- hearing -----------------------------------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, jobs: Jobs[T, News]) -> None:
+    def _receive(self, jobs: Jobs[T, Report]) -> None:
         """Handle everything that has come. Answers that come together are passed on together."""
-        for kind, events in itertools.groupby(self._heard(), key=lambda event: event[0]):
+        for kind, events in itertools.groupby(self._received(), key=lambda event: event[0]):
             if kind == "answered":
                 self._answered(jobs, [(key, answer) for _, key, answer in events])
                 continue
             for _, which, what in events:
                 match kind:
                     case "workers":
-                        self._clock.heard()
+                        self._clock.answered()
                         self._see(jobs, which)
                     case "identity":
                         self._meet(which, what)
                     case "gone":
                         raise self._gone(what)
 
-    def _heard(self) -> list[tuple[str, Any, Any]]:
+    def _received(self) -> list[tuple[str, Any, Any]]:
         """What has come, but not so much that scheduling waits long."""
-        heard = []
+        received = []
         with contextlib.suppress(queue.Empty):
-            heard.append(self._events.get(timeout=self._tick_s))
-            while len(heard) < _TOGETHER:
-                heard.append(self._events.get_nowait())
-        return heard
+            received.append(self._events.get(timeout=self._tick_s))
+            while len(received) < _TOGETHER:
+                received.append(self._events.get_nowait())
+        return received
 
-    def _answered(self, jobs: Jobs[T, News], answers: Sequence[tuple[str, Answer[News] | BaseException]]) -> None:
+    def _answered(self, jobs: Jobs[T, Report], answers: Sequence[tuple[str, Answer[Report] | BaseException]]) -> None:
         over = [(sent, answer) for key, answer in answers if (sent := self._over(key)) is not None]
         good = [answer for _, answer in over if isinstance(answer, Answer) and not answer.machine]
-        if news := [one for answer in good for one in answer.news]:
-            jobs.told(*news)
+        if reports := [one for answer in good for one in answer.reports]:
+            jobs.reported(*reports)
         for broke in (answer.broke for answer in good if answer.broke is not None):
             raise broke
         for sent, answer in over:
@@ -274,7 +274,7 @@ class Cluster(Generic[T, News]):
         self._say(f"worker {sent.worker.address} answers again: another worker has its task")
         return None
 
-    def _see(self, jobs: Jobs[T, News], threads: Mapping[str, int]) -> None:
+    def _see(self, jobs: Jobs[T, Report], threads: Mapping[str, int]) -> None:
         for address in self._workers.keys() - threads.keys():
             worker = self._workers.pop(address)
             self._refused = {other: why for other, why in self._refused.items() if why != _second(worker.host)}
@@ -309,14 +309,14 @@ class Cluster(Generic[T, News]):
         asked = self._ask("identity", address, f"storagelab-who-{time.time_ns()}-{address}", _INTRODUCING, None)
         self._workers[address] = _Worker(address, slots, asked)
 
-    def _meet(self, address: str, told: Answer[Introduction] | BaseException) -> None:
+    def _meet(self, address: str, answer: Answer[Introduction] | BaseException) -> None:
         worker = self._workers.get(address)
         if worker is None:
             return
-        if isinstance(told, CancelledError):
+        if isinstance(answer, CancelledError):
             del self._workers[address]  # it is greeted again if it is still there
             return
-        introduced = introduction_in(told)
+        introduced = introduction_in(answer)
         if isinstance(introduced, str):
             why = introduced
         else:
@@ -330,10 +330,10 @@ class Cluster(Generic[T, News]):
         else:
             worker.welcome = True
 
-    def _refusal_of_host(self, told: Introduction) -> str:
+    def _refusal_of_host(self, introduced: Introduction) -> str:
         """Why a worker can't make a fleet's runs; "" if it can."""
-        host = told.host
-        if why := no_slot(told.slots):
+        host = introduced.host
+        if why := no_slot(introduced.slots):
             return why
         if host not in self._fleet:
             return f"{host or 'its host'} was not among the hosts when `run` began"
@@ -350,7 +350,7 @@ class Cluster(Generic[T, News]):
 
     # --- what takes too long -----------------------------------------------------------------------------------------
 
-    def _look_at_clock(self, jobs: Jobs[T, News]) -> None:
+    def _look_at_clock(self, jobs: Jobs[T, Report]) -> None:
         if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
         for sent in [one for one in self._sent.values() if not one.given_up]:
@@ -372,18 +372,18 @@ class _Clock:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self._heard_at = time.monotonic()
+        self._answered_at = time.monotonic()
         self._silent = False
 
-    def heard(self) -> None:
+    def answered(self) -> None:
         now = time.monotonic()
-        if now - self._heard_at < _SILENT_S:
-            self.now_s += now - self._heard_at
-        self._heard_at, self._silent = now, False
+        if now - self._answered_at < _SILENT_S:
+            self.now_s += now - self._answered_at
+        self._answered_at, self._silent = now, False
 
     def falls_silent(self) -> bool:
         """Whether the scheduler has just stopped answering."""
-        if self._silent or time.monotonic() - self._heard_at < _SILENT_S:
+        if self._silent or time.monotonic() - self._answered_at < _SILENT_S:
             return False
         self._silent = True
         return True

@@ -121,8 +121,8 @@ _KEYS = {name for member in KINDS.values() for name in member.model_fields}
 def config_of_today(config: Any) -> Any:
     """A stored configuration with only the keys of its kind of workload."""
     match config:
-        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
-            kind = said if keys.get("block_bytes") is None else "raw-io"
+        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as named_kind, **keys}}:
+            kind = named_kind if keys.get("block_bytes") is None else "raw-io"
             unused = _KEYS - KINDS[kind].model_fields.keys()
             used = {name: value for name, value in keys.items() if name not in unused}
             return {**config, "workload": {"kind": kind, **used}}

@@ -25,7 +25,7 @@ _REPLACED = "from_frames", "read_bytes_rw"
 _MOST_STRINGS = 2
 _OF_THE_PICKLE = "tblib", "unpickle_", "builtins"
 _UNREAD = b""
-"""Replaces what is not data."""
+"""Stands in for anything that is not data."""
 _closed = threading.Event()
 
 
@@ -87,7 +87,7 @@ def _bytes_in(header: Mapping[str, Any], frames: Sequence[bytes]) -> bytes:
     return b"".join(frames) if is_plain and not any(header.get("compression") or ()) else _UNREAD
 
 
-def told_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The words in a worker's error, which comes as a pickle: its texts are read, and nothing is loaded."""
     pickled = error.args[0] if error.args else None
     if type(error) is not Exception or not isinstance(pickled, bytes):

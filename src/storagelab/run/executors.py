@@ -27,18 +27,18 @@ from storagelab.stopping import STOPPING, uninterrupted
 _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
-"""The most reports that are read from one process before those of others."""
+"""The most reports that are read from one process before other processes have their turn."""
 
 Task = TypeVar("Task")
-News = TypeVar("News")
-Heard = TypeVar("Heard", contravariant=True)
+Report = TypeVar("Report")
+Reported = TypeVar("Reported", contravariant=True)
 Told = TypeVar("Told", covariant=True)
 """Reports of a task: how a listener receives them and how a worker sends them."""
-Work = Callable[[Task, Callable[[News], None]], None]
+Work = Callable[[Task, Callable[[Report], None]], None]
 """Does a task, and reports on it meanwhile."""
 
 
-class Jobs(Protocol[Task, Heard]):
+class Jobs(Protocol[Task, Reported]):
     """The work to be done, as an executor asks for it."""
 
     def assign(self, host: str = "") -> Task | None:
@@ -50,7 +50,7 @@ class Jobs(Protocol[Task, Heard]):
         """Whether nothing is left to do, neither at present nor later."""
         ...
 
-    def told(self, *news: Heard) -> None:
+    def reported(self, *reports: Reported) -> None:
         """Reports that came together, in order."""
         ...
 
@@ -76,27 +76,27 @@ class Executor(Protocol[Task, Told]):
         ...
 
 
-class Here(Generic[Task, News]):
+class Here(Generic[Task, Report]):
     """Works in this process, one task after the other."""
 
-    def __init__(self, work: Work[Task, News]) -> None:
+    def __init__(self, work: Work[Task, Report]) -> None:
         self._work = work
 
     @property
     def at_once(self) -> int:
         return 1
 
-    def execute(self, jobs: Jobs[Task, News]) -> None:
+    def execute(self, jobs: Jobs[Task, Report]) -> None:
         while (task := jobs.assign()) is not None:
-            self._work(task, jobs.told)
+            self._work(task, jobs.reported)
             jobs.ended(task)
 
 
-class Processes(Generic[Task, News]):
+class Processes(Generic[Task, Report]):
     """Works in up to `count` processes of this machine, started as needed and kept. `work` must be a function that another
     process can find by name."""
 
-    def __init__(self, work: Work[Task, News], count: int) -> None:
+    def __init__(self, work: Work[Task, Report], count: int) -> None:
         self._work, self._count = work, count
         self._workers: list[_Worker[Task]] = []
 
@@ -104,13 +104,13 @@ class Processes(Generic[Task, News]):
     def at_once(self) -> int:
         return self._count
 
-    def execute(self, jobs: Jobs[Task, News]) -> None:
+    def execute(self, jobs: Jobs[Task, Report]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
         self._kills = Kills("the campaign began")
         try:
             self._assign(jobs)
             while any(worker.task is not None for worker in self._workers):
-                self._hear(jobs)
+                self._receive(jobs)
                 self._assign(jobs)
         finally:
             with uninterrupted():
@@ -120,17 +120,17 @@ class Processes(Generic[Task, News]):
                     worker.bury()
                 self._workers = []
 
-    def _with_news(self) -> list[_Worker[Task]]:
+    def _with_reports(self) -> list[_Worker[Task]]:
         """Wait for a process that has reported something or is gone; return all such processes."""
         ready = connection.wait([worker.pipe for worker in self._workers])
         return [worker for worker in self._workers if worker.pipe in ready]
 
-    def _hear(self, jobs: Jobs[Task, News]) -> None:
-        """Handles reports. Those that come together are passed on together, before anything that ends a task."""
-        heard = [(worker, *worker.hear()) for worker in self._with_news()]
-        if news := [one for _, told, _ in heard for one in told]:
-            jobs.told(*news)
-        for worker, _, end in heard:
+    def _receive(self, jobs: Jobs[Task, Report]) -> None:
+        """Handles reports. Reports that come together are passed on together, before anything that ends a task."""
+        received = [(worker, *worker.receive()) for worker in self._with_reports()]
+        if reports := [one for _, reported, _ in received for one in reported]:
+            jobs.reported(*reports)
+        for worker, _, end in received:
             match end:
                 case _Gone():
                     self._workers.remove(worker)
@@ -145,7 +145,7 @@ class Processes(Generic[Task, News]):
                     ended, worker.task = worker.task, None
                     jobs.ended(ended)
 
-    def _assign(self, jobs: Jobs[Task, News]) -> None:
+    def _assign(self, jobs: Jobs[Task, Report]) -> None:
         """Starts all processes before the first one gets its task; a process gets its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
@@ -197,24 +197,24 @@ class _Worker(Generic[Task]):
     def give(self, task: Task) -> None:
         self.task, self.took, self._is_new = task, self._is_new, False
 
-    def hear(self) -> tuple[list[Any], object]:
+    def receive(self) -> tuple[list[Any], object]:
         """The reports that have come, and how its task ended if it did: "done", an error, or _Gone for the process
         itself.
         """
-        news: list[Any] = []
+        reports: list[Any] = []
         while True:
             try:
                 kind, what = self.pipe.recv()
             except (EOFError, OSError, pickle.UnpicklingError):
-                return news, _Gone()
+                return reports, _Gone()
             if kind == "took":
                 self.took = True
-            elif kind == "told":
-                news.append(what)
+            elif kind == "report":
+                reports.append(what)
             else:
-                return news, what if kind == "broke" else kind
-            if len(news) >= _TOGETHER or not self.pipe.poll():
-                return news, None
+                return reports, what if kind == "broke" else kind
+            if len(reports) >= _TOGETHER or not self.pipe.poll():
+                return reports, None
 
     def bury(self) -> None:
         self.pipe.close()
@@ -245,8 +245,8 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
             pipe.send(("done", None))
 
 
-def _tell(pipe: Connection[Any, Any], news: object) -> None:
-    pipe.send(("told", news))
+def _tell(pipe: Connection[Any, Any], reports: object) -> None:
+    pipe.send(("report", reports))
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:

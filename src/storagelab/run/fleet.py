@@ -57,10 +57,10 @@ class Rounds:
         self._progress.scheduled(scheduled.planned, self._cells[scheduled.planned.cell_id], host, scheduled.instead_of)
         return scheduled.batch
 
-    def told(self, *news: Run) -> None:
-        self._store.append(*news)
-        for run in news:
-            self._schedule.told_of(run)
+    def reported(self, *reports: Run) -> None:
+        self._store.append(*reports)
+        for run in reports:
+            self._schedule.note_finished(run)
             self._progress.stored(run)
 
     def ended(self, task: Batch) -> None:
@@ -71,7 +71,7 @@ class Rounds:
         for position, attempt in given_up.wanted.items() if given_up is not None else ():
             planned = task.block.runs[position]
             reason = f"{why}; this was the third worker that ended during this run"
-            self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
+            self.reported(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
 
 
 # --- on a host -------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def make_on_host(campaign: str, work: Batch, tell: Callable[[Run], None]) -> Non
         if (campaign, work.number) not in _swept:
             targets.sweep(plan, work.site)
             _swept.add((campaign, work.number))
-        make_batch(work, lambda news: runs.append(news) if isinstance(news, Run) else None)
+        make_batch(work, lambda reports: runs.append(reports) if isinstance(reports, Run) else None)
     if any(run.status == "failed" for run in runs):
         targets.preflight(Experiment(name=work.site.experiment), plan, work.site, allow_commands=True)
     for run in runs:

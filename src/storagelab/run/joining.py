@@ -58,17 +58,19 @@ class Reach(NamedTuple):
 
 def asked(address: str | None, processes: int, *, insecure: bool) -> Reach:
     """The cluster that the user means: by the option, by Dask's own setting, or none. Raises PreflightError."""
-    said = address or dask.config.get("scheduler-address", None)
-    return Reach(None if said is None else _checked(str(said), insecure), processes, insecure)
+    address_given = address or dask.config.get("scheduler-address", None)
+    return Reach(None if address_given is None else _checked(str(address_given), insecure), processes, insecure)
 
 
-def _checked(said: str, insecure: bool) -> str:
+def _checked(address_given: str, insecure: bool) -> str:
     """The address with its scheme. Raises PreflightError for one that is not encrypted."""
-    scheme, _, rest = said.rpartition("://")
+    scheme, _, rest = address_given.rpartition("://")
     host, _, port = rest.rpartition(":")
     if (scheme and scheme not in _SCHEMES) or not host or not port.isdigit():
         raise PreflightError(
-            f"{said} is no address of a scheduler", key="--scheduler", hint="write tcp://HOST:8786 or tls://HOST:8786"
+            f"{address_given} is no address of a scheduler",
+            key="--scheduler",
+            hint="write tcp://HOST:8786 or tls://HOST:8786",
         )
     if not scheme:
         scheme = "tcp" if insecure or is_local(rest) else "tls"
@@ -146,8 +148,8 @@ def _left(client: Client) -> None:
 
 @contextmanager
 def _started(processes: int) -> Iterator[str]:
-    """The address of a cluster of local processes. It runs in its own process, so that whoever reaches it gets none
-    of our rights to the store, and this process serves nobody.
+    """The address of a cluster of local processes. It runs in its own process, so that clients of the cluster get no
+    access to the store, and this process has no server.
     """
     program = [sys.executable, "-m", local_cluster.__name__, str(processes)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as running:
@@ -191,9 +193,9 @@ class Introducing:
     def message(self, task: None) -> bytes:  # noqa: ARG002 - nothing to tell
         return b""
 
-    def news(self, task: None, host: str, parts: Sequence[bytes]) -> tuple[Introduction, ...]:  # noqa: ARG002
-        (told,) = parts
-        return (Introduction.model_validate_json(told),)
+    def reports(self, task: None, host: str, parts: Sequence[bytes]) -> tuple[Introduction, ...]:  # noqa: ARG002
+        (content,) = parts
+        return (Introduction.model_validate_json(content),)
 
 
 def introduce(_: bytes) -> bytes:
@@ -232,12 +234,12 @@ def _sources() -> str:
     return digest.hexdigest()[:8]
 
 
-def refusal(told: Identity) -> str:
+def refusal(theirs: Identity) -> str:
     """Why a worker of this identity is refused; "" if it is accepted."""
     ours = identity()
     differing = [
-        f"its {name} is {words(told.get(name, 'unknown'))}, here {own}"
+        f"its {name} is {words(theirs.get(name, 'unknown'))}, here {own}"
         for name, own in ours.items()
-        if told.get(name) != own
+        if theirs.get(name) != own
     ]
     return "; ".join(differing)

@@ -64,8 +64,8 @@ class Made(NamedTuple):
     state: Kept
 
 
-News = Began | Done | Run | Made
-Tell = Callable[[News], None]
+Report = Began | Done | Run | Made
+Tell = Callable[[Report], None]
 
 
 def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
@@ -95,18 +95,18 @@ def run_all(
     again: bool = False,
     jobs: int = 1,
     rounds: Racing | None = None,
-    elsewhere: Executor[Batch, News] | None = None,
+    elsewhere: Executor[Batch, Report] | None = None,
 ) -> None:
     """Make every pending run and append each as it ends: in up to `jobs` processes if blocks can be made in others,
     or `elsewhere`, by `make_elsewhere`.
 
-    Then make those of each further round of a race (`rounds`), until it has none.
+    Then make the runs of each further round of a race (`rounds`), until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if portable(plan) else 1
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
-    executor: Executor[Batch, News] = elsewhere or Here(make_batch)
+    executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
     if portable(plan):
         _make_state_folder(store.folder)
         runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
@@ -150,7 +150,7 @@ class _Campaign:
         self._listener, self._rounds = listener, rounds
         self._cells = {cell.cell_id: cell for cell in plan.cells}
 
-    def make(self, todo: Sequence[Batch], executor: Executor[Batch, News], *, carried: bool) -> None:
+    def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
         """`carried`: each batch takes the drives' state along and brings it back with its runs."""
         self._schedule, self._executor = Schedule(todo, executor.at_once), executor
         self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
@@ -175,11 +175,11 @@ class _Campaign:
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
         return scheduled._replace(site=site, state=Carried(scheduled.state.kept()), budget_s=_BUDGET_S)
 
-    def told(self, *news: News) -> None:
+    def reported(self, *reports: Report) -> None:
         """Stores all runs that came together before anything else, as a listener may stop the campaign."""
-        if runs := [run for one in news for run in _runs_of(one)]:
+        if runs := [run for one in reports for run in _runs_of(one)]:
             self._store.append(*runs)
-        for one in news:
+        for one in reports:
             match one:
                 case Began(planned):
                     self._listener.started(planned, self._cells[planned.cell_id])
@@ -194,9 +194,9 @@ class _Campaign:
 
     def _note_stored(self, run: Run) -> None:
         self._listener.stored(run)
-        self._schedule.told_of(run)
+        self._schedule.note_finished(run)
         if self._rounds is not None:
-            self._rounds.told_of(run)
+            self._rounds.note_finished(run)
 
     def ended(self, task: Batch) -> None:
         self._schedule.freed(task)
@@ -212,14 +212,14 @@ class _Campaign:
         reason = f"{why}; this was the third process that ended during this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
-            self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
+            self.reported(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
             reason = drives_lost(why)
 
 
-def _runs_of(news: News) -> tuple[Run, ...]:
-    match news:
+def _runs_of(reports: Report) -> tuple[Run, ...]:
+    match reports:
         case Run():
-            return (news,)
+            return (reports,)
         case Made(runs):
             return runs
     return ()
@@ -248,9 +248,9 @@ def make_batch(work: Batch, tell: Tell) -> None:
 
 def make_elsewhere(work: Batch, tell: Tell) -> None:
     """Does the same as `make_batch`, on another machine, and reports only at the end."""
-    told: list[News] = []
-    make_batch(work, told.append)
-    runs = tuple(news for news in told if isinstance(news, Run))
+    reports: list[Report] = []
+    make_batch(work, reports.append)
+    runs = tuple(reports for reports in reports if isinstance(reports, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(Made(runs, work.number, Carried() if at_end else work.state))
 

@@ -24,15 +24,15 @@ _MOST_WORDS = 2_000
 _LENGTH = struct.Struct("<Q")
 
 Task = TypeVar("Task", contravariant=True)
-News = TypeVar("News", covariant=True)
-Heard = TypeVar("Heard")
+Report = TypeVar("Report", covariant=True)
+Reported = TypeVar("Reported")
 
 
 class NoMessage(ValueError):
     """These bytes are not the message that was expected."""
 
 
-class Request(Protocol[Task, News]):
+class Request(Protocol[Task, Report]):
     """How a task is sent to a worker, and how its answer is read."""
 
     @property
@@ -42,7 +42,7 @@ class Request(Protocol[Task, News]):
 
     def message(self, task: Task) -> bytes: ...
 
-    def news(self, task: Task, host: str, parts: Sequence[bytes]) -> tuple[News, ...]:
+    def reports(self, task: Task, host: str, parts: Sequence[bytes]) -> tuple[Report, ...]:
         """What the parts of an answer report on the task. Raises ValueError if they don't fit the task or `host`."""
         ...
 
@@ -91,10 +91,10 @@ class Trouble(Frozen):
     """Whether the words say what the user can do about it."""
 
 
-class Answer(NamedTuple, Generic[Heard]):
+class Answer(NamedTuple, Generic[Reported]):
     """An answer that was read: its reports; or an error of the work; or one of its machine, in words."""
 
-    news: tuple[Heard, ...] = ()
+    reports: tuple[Reported, ...] = ()
     broke: Exception | None = None
     machine: str = ""
 
@@ -114,21 +114,21 @@ def answer_of(work: Callable[[], Sequence[bytes]]) -> bytes:
     return packed(trouble.model_dump_json().encode())
 
 
-def read(request: Request[Task, Heard], task: Task, host: str, message: object) -> Answer[Heard]:
+def read(request: Request[Task, Reported], task: Task, host: str, message: object) -> Answer[Reported]:
     """The answer to a task. Raises NoMessage if it is not a message."""
     try:
         trouble, *parts = unpacked(message)
         if not trouble:
-            return Answer(request.news(task, host, parts))
-        said = Trouble.model_validate_json(trouble)
+            return Answer(request.reports(task, host, parts))
+        failure = Trouble.model_validate_json(trouble)
     except ValueError as error:
         raise NoMessage(words(reason_of(error))) from None
-    if bool(said.machine) == bool(said.broke):
+    if bool(failure.machine) == bool(failure.broke):
         raise NoMessage("it says neither what was done nor what went wrong")
-    if said.machine:
-        return Answer(machine=words(said.machine))
-    if said.is_for_users:
-        return Answer(broke=StoragelabError(words(said.broke)))
-    broke = RuntimeError(words(said.broke))
-    broke.add_note(words(said.where))
+    if failure.machine:
+        return Answer(machine=words(failure.machine))
+    if failure.is_for_users:
+        return Answer(broke=StoragelabError(words(failure.broke)))
+    broke = RuntimeError(words(failure.broke))
+    broke.add_note(words(failure.where))
     return Answer(broke=broke)

@@ -29,7 +29,7 @@ APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
 _ELSEWHERE = "keep the results in another folder with --results"
-_NOT_OURS = "storagelab did not make it so; if it is somebody else's store, ask them for an export"
+_NOT_OURS = "something else changed it; if it is somebody else's store, ask them for an export"
 _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
@@ -67,7 +67,7 @@ class Connection(sqlite3.Connection):
 def connect(file: Path, mode: str) -> Connection:
     """Raises StoreError, also for anything but a regular file."""
     _refuse_odd_file(file, mode)
-    with told_plainly(file):
+    with plain_errors(file):
         uri = f"{file.absolute().as_uri()}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, factory=Connection)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
@@ -123,36 +123,36 @@ def _unreadable(file: Path) -> StoreError:
 
 
 @contextlib.contextmanager
-def told_plainly(file: Path) -> Iterator[None]:
+def plain_errors(file: Path) -> Iterator[None]:
     """Turns SQLite's errors into StoreErrors."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise StoreError(f"{file}: {error}\n  stored runs never change, and each run is stored only once") from error
     except sqlite3.Error as error:
-        raise StoreError(f"{file}: {_told(error, file)}") from error
+        raise StoreError(f"{file}: {_plain_text(error, file)}") from error
 
 
-def _told(error: sqlite3.Error, file: Path) -> str:
+def _plain_text(error: sqlite3.Error, file: Path) -> str:
     """SQLite's message, and what to do. The lowest byte of the code is the kind of error."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            holder = processes.told(file) or "a process that can't be seen from here"
+            holder = processes.holders_text(file) or "a process that can't be seen from here"
             return f"{error}\n  {holder} holds its lock: wait for it, or end it, and do this again"
         case sqlite3.SQLITE_FULL:
             return f"{error}\n  make room on its disk, or {_ELSEWHERE}"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"{error}\n  may you read and write it, and make files in its folder? else {_ELSEWHERE}"
+            return f"{error}\n  check that you may read and write it, and make files in its folder; or {_ELSEWHERE}"
         case sqlite3.SQLITE_TOOBIG:
             return f"{error}: a value has more than {_LONGEST_VALUE_BYTES:,} bytes\n  {_NOT_OURS}"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_AUTH:
             return f"is not as storagelab makes it: {error}\n  {_NOT_OURS}"
-    return f"{error}\n  is the disk full, the file not writable, or damaged?"
+    return f"{error}\n  is the disk full, or the file damaged or not writable?"
 
 
 def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
     """Raises StoreError."""
-    with told_plainly(file):
+    with plain_errors(file):
         return connection.execute(statement).fetchall()
 
 
@@ -160,7 +160,7 @@ def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
     """Whether there is no store yet, or only one that was not made completely. Raises StoreError if the file is not
     a database.
     """
-    with told_plainly(file):
+    with plain_errors(file):
         try:
             return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
         except sqlite3.OperationalError:
@@ -257,9 +257,9 @@ def check_whole(connection: sqlite3.Connection, file: Path) -> None:
     try:
         found = connection.execute("PRAGMA quick_check(5)").fetchall()
     except sqlite3.OperationalError:
-        with told_plainly(file):
+        with plain_errors(file):
             raise
     except sqlite3.DatabaseError as error:
         raise damaged(file, [str(error)], None) from error
     if found != [("ok",)]:
-        raise damaged(file, [line for (said,) in found for line in str(said).splitlines()], None)
+        raise damaged(file, [line for (problem,) in found for line in str(problem).splitlines()], None)

@@ -122,7 +122,7 @@ class RunProgress:
         none.
         """
         if self._rounds.get(host) != planned.repetition or instead_of:
-            taken = f", which {instead_of} has left: all of it is made here" if instead_of else ""
+            taken = f", all of it, instead of {instead_of}, which is lost" if instead_of else ""
             self.say(f"{host}: round {planned.repetition}{taken}")
         self._rounds[host] = planned.repetition
         self._log.info("%s: start %s", host, escaped(_run_text(cell.levels, cell.cell_id, planned.repetition)))
@@ -230,7 +230,7 @@ class _Log(logging.FileHandler):
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
-        self._tell, self._told, self._folder = tell, False, file.parent
+        self._tell, self._has_failed, self._folder = tell, False, file.parent
 
     def _open(self) -> TextIOWrapper:
         file = open_to_append(Path(self.baseFilename), within=self._folder)
@@ -243,8 +243,8 @@ class _Log(logging.FileHandler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names
-        if not self._told:
-            self._told = True
+        if not self._has_failed:
+            self._has_failed = True
             self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")
 
 

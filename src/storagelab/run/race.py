@@ -34,18 +34,18 @@ class Racing:
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)
         self._runs: list[TimedRun] = [timed(run) for run in runs]
-        self.course = self._course()
+        self.state = self._state()
 
-    def told_of(self, run: Run) -> None:
+    def note_finished(self, run: Run) -> None:
         self._runs.append(timed(run))
 
     def further(self) -> Plan:
         """The plan with the next round, if there is one."""
-        self.course = self._course()
-        self.tell(self.course)
-        return self.course.plan
+        self.state = self._state()
+        self.tell(self.state)
+        return self.state.plan
 
-    def _course(self) -> RaceState:
+    def _state(self) -> RaceState:
         return race_state(self._experiment, self._whole, self._runs, budget_s=self._budget_s)
 
 

@@ -112,12 +112,12 @@ def outcomes(runs: Sequence[Run]) -> bytes:
 
 def _runs_in(part: bytes, task: Batch) -> tuple[Run, ...]:
     """The first runs of the batch, in order. Raises ValueError."""
-    told = _OUTCOMES.validate_json(part)
+    content = _OUTCOMES.validate_json(part)
     wanted = sorted(task.wanted.items())
-    if not 1 <= len(told) <= len(wanted):
-        raise NoMessage(f"{len(told)} runs of {len(wanted)}")
+    if not 1 <= len(content) <= len(wanted):
+        raise NoMessage(f"{len(content)} runs of {len(wanted)}")
     runs = []
-    for outcome, (position, attempt) in zip(told, wanted, strict=False):
+    for outcome, (position, attempt) in zip(content, wanted, strict=False):
         planned = task.block.runs[position]
         if (outcome.sequence, outcome.attempt) != (planned.sequence, attempt):
             asked = f"run {planned.sequence}, attempt {attempt}, was asked for"
@@ -134,11 +134,11 @@ class SimulatedRuns:
     def message(self, task: Batch) -> bytes:
         return batch_message(task)
 
-    def news(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Made, ...]:  # noqa: ARG002 - any host will do
-        told, state = parts
+    def reports(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Made, ...]:  # noqa: ARG002 - any host will do
+        content, state = parts
         if state and not is_packed(state):
             raise NoMessage("the state of its drives is not packed")
-        return (Made(_runs_in(told, task), task.number, Carried(state)),)
+        return (Made(_runs_in(content, task), task.number, Carried(state)),)
 
 
 class MeasuredRun:
@@ -152,9 +152,9 @@ class MeasuredRun:
     def message(self, task: Batch) -> bytes:
         return batch_message(task, self._campaign)
 
-    def news(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Run, ...]:
-        (told,) = parts
-        runs = _runs_in(told, task)
+    def reports(self, task: Batch, host: str, parts: Sequence[bytes]) -> tuple[Run, ...]:
+        (content,) = parts
+        runs = _runs_in(content, task)
         for run in runs:
             if host_of(run) not in ("", host):
                 raise NoMessage(f"a run of {host_of(run)}, and its host is {host}")
@@ -172,9 +172,9 @@ class LookAround:
     def message(self, task: Asked) -> bytes:
         return messages.packed(task.model_dump_json().encode())
 
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
-        (told,) = parts
-        return (Found.model_validate_json(told),)
+    def reports(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
+        (content,) = parts
+        return (Found.model_validate_json(content),)
 
 
 class CleanUp(LookAround):
@@ -182,7 +182,7 @@ class CleanUp(LookAround):
 
     entry = f"{__name__}:clean_up"
 
-    def news(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
+    def reports(self, task: Asked, host: str, parts: Sequence[bytes]) -> tuple[object, ...]:  # noqa: ARG002 - of any host
         if parts:
             raise NoMessage("it has more parts than were asked for")
         return ("",)
@@ -193,9 +193,9 @@ class CleanUp(LookAround):
 
 def simulate(message: bytes) -> bytes:
     def do() -> list[bytes]:
-        news: list[loop.News] = []
-        loop.make_elsewhere(batch_in(message)[0], news.append)
-        (made,) = news
+        reports: list[loop.Report] = []
+        loop.make_elsewhere(batch_in(message)[0], reports.append)
+        (made,) = reports
         assert isinstance(made, Made)
         assert isinstance(made.state, Carried)
         return [outcomes(made.runs), made.state.packed()]

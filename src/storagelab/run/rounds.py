@@ -148,7 +148,7 @@ class RoundSchedule:
     def _sequence(self, one: Round) -> int:
         return one.block.runs[one.left[0]].sequence
 
-    def told_of(self, run: Run) -> None:
+    def note_finished(self, run: Run) -> None:
         """Take note of a finished run."""
         self._busy.pop(run.sequence)
         for one in self._rounds:

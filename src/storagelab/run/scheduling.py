@@ -133,7 +133,7 @@ class Schedule:
             return self._runs_left  # no reason to hand blocks to other processes
         return max(1, self._runs_left // (_BATCHES * self.processes))
 
-    def told_of(self, run: Run) -> None:
+    def note_finished(self, run: Run) -> None:
         """Take note of a finished run. The last run of a batch frees its process and its block."""
         unreported = self._in_work[run.block].unreported
         del unreported[run.sequence]

@@ -50,7 +50,7 @@ class Store:
     """An open store. Get one by `reading` or `writing`."""
 
     def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
-        """`set_aside` is where a store was moved that belonged to another spec and held no usable run."""
+        """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Store:
 
     def append(self, *runs: Run) -> None:
         """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
-        with opening.told_plainly(self.folder / FILE_NAME), self._connection:
+        with opening.plain_errors(self.folder / FILE_NAME), self._connection:
             for run in runs:
                 self._insert(run)
 
@@ -132,7 +132,7 @@ class Store:
         Time series and waiting tasks make up most of a run; only the first `in_detail` repetitions include them.
         """
         shared: Shared = {}
-        with self._as_bytes(), opening.told_plainly(self.folder / FILE_NAME):
+        with self._as_bytes(), opening.plain_errors(self.folder / FILE_NAME):
             rows = self._connection.execute(f"SELECT {_READ} FROM run ORDER BY rowid", [in_detail])
             read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
@@ -221,7 +221,8 @@ def _exclusive(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = (
-                processes.told(folder / LOCK_FILE) or "one that can't be seen from here, such as on another machine"
+                processes.holders_text(folder / LOCK_FILE)
+                or "one that can't be seen from here, such as on another machine"
             )
             raise StoreError(
                 f"another storagelab is running this experiment in {folder}: {holder}\n"
@@ -260,7 +261,7 @@ def _is_failure_of_another(connection: opening.Connection, file: Path, experimen
 
 def _make_or_check(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
     if opening.is_empty(connection, file):
-        with opening.told_plainly(file):
+        with opening.plain_errors(file):
             _make(connection, experiment)
     opening.check_made_by_us(connection, file)
     _refuse_another(connection, file, experiment)
@@ -306,10 +307,14 @@ def _checked(experiment: Experiment) -> Experiment:
     the sizes of plans. Its cells are checked when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
-    said = experiment.model_dump(
+    tables = experiment.model_dump(
         include={"name", "question", "costly", "factors", "excludes", "fleet"}, exclude_none=True
     )
-    for content in ({name: _with_lists(value) for name, value in said.items()}, experiment.canonical, experiment.base):
+    for content in (
+        {name: _with_lists(value) for name, value in tables.items()},
+        experiment.canonical,
+        experiment.base,
+    ):
         foreign.refuse_odd_values(content)
     _refuse_odd_order(experiment.canonical.get("listed"))
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
@@ -328,8 +333,8 @@ def _with_lists(value: object) -> object:
 
 
 def _refuse_odd_order(listed: object) -> None:
-    """Refuses odd orders of names: `canonical` keeps them beside the spec's own keys, and specs are compared by
-    them.
+    """Refuses an impossible order of names: `canonical` stores it in addition to the spec's own keys, and specs are
+    compared by it.
     """
     match listed:
         case None:

@@ -152,10 +152,10 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     first, *others = parts
     for other in others:
         changes = reading.differences(first.experiment.canonical, other.experiment.canonical)
-        told = "".join(f"\n    {change}" for change in changes if not change.startswith("seed: "))
-        if told:
+        listed = "".join(f"\n    {change}" for change in changes if not change.startswith("seed: "))
+        if listed:
             raise StoreError(
-                f"{other.folder} has another spec than {first.folder}:{told}\n  only their seeds may differ"
+                f"{other.folder} has another spec than {first.folder}:{listed}\n  only their seeds may differ"
             )
     for one, other in itertools.combinations(parts, 2):
         if one.experiment.order == "randomised" and one.experiment.seed == other.experiment.seed:

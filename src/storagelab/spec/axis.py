@@ -20,7 +20,7 @@ def axis_factor(factors: Sequence[Factor]) -> Factor | None:
 
 
 def sets_data_files(factor: Factor) -> bool:
-    """Whether the factor is the number of data files, by its path or by labels that all set it."""
+    """Whether the factor sets the number of data files: by its path, or by labels that all set it."""
     return factor.name == FILES_FACTOR or all(FILES_FACTOR in level.sets for level in factor.levels)
 
 

@@ -59,8 +59,8 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
             hint = _QUOTES if isinstance(label, dict) else choices(name, known, "What varies")
             raise SpecError(f"nothing that varies is named {shown(name)}", key=keys.dotted(("labels", name)), hint=hint)
         if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_LABEL:
-            said = f"must be text in quotes of at most {_LONGEST_LABEL} characters, not {shown(label)}"
-            raise SpecError(said, key=keys.dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
+            problem = f"must be text in quotes of at most {_LONGEST_LABEL} characters, not {shown(label)}"
+            raise SpecError(problem, key=keys.dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
     return tuple(
         factor.model_copy(
             update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}}

@@ -46,7 +46,8 @@ def _any_workload() -> type[BaseModel]:
     fields = dict[str, Any]()
     for member in KINDS.values():
         for name, field in member.model_fields.items():
-            # A key of several kinds takes here what it takes in the first of them; raw I/O, the last, takes the least.
+            # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
+            # takes the fewest.
             fields.setdefault(name, (field.annotation, _left_out(field)))
     fields["kind"] = (Literal[tuple(KINDS)], None)
     return create_model("AnyWorkload", __base__=Frozen, **fields)
@@ -121,8 +122,8 @@ def _bounds(schema: Schema, step: int) -> str:
     if low is not None and high is not None:
         return f" from {low} to {high}"
     named = (("above", above), ("of at least", low), ("of at most", high), ("below", below))
-    said = [f" {words} {bound}" for words, bound in named if bound is not None]
-    return " and".join(said)
+    texts = [f" {words} {bound}" for words, bound in named if bound is not None]
+    return " and".join(texts)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -128,13 +128,13 @@ def _check_top_level(raw: keys.Tables) -> None:
 
 
 def _header(raw: keys.Tables, source: str) -> Experiment:
-    said = {name: raw[name] for name in keys.HEADER if name in raw}
-    margin = said.get("indifferent")
+    given = {name: raw[name] for name in keys.HEADER if name in raw}
+    margin = given.get("indifferent")
     if isinstance(margin, str) and not 0 < (share_of(margin) or 0) < 1:
         hint = 'Write it as a share of the time: indifferent = "3%"'
         raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
-    header = keys.checked(Experiment, {"name": Path(source).stem, **said})
-    refuse_odd_name(header.name, "" if "name" in said else ", taken from the file's name")
+    header = keys.checked(Experiment, {"name": Path(source).stem, **given})
+    refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
     return header
 
 
@@ -211,11 +211,11 @@ def _canonical(raw: keys.Tables) -> dict[str, Any]:
     and on which hosts runs are made.
     """
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    said = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
-    if "measure" in said:
-        measure = {name: value for name, value in said["measure"].items() if name != "judge"}
-        said = {**said, "measure": measure} if measure else {name: said[name] for name in said if name != "measure"}
-    return {**said, "listed": listed}
+    given = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
+    if "measure" in given:
+        measure = {name: value for name, value in given["measure"].items() if name != "judge"}
+        given = {**given, "measure": measure} if measure else {name: given[name] for name in given if name != "measure"}
+    return {**given, "listed": listed}
 
 
 def _sha256(canonical: keys.Tables) -> str:

@@ -76,7 +76,7 @@ _OF_GENERATORS = Foreign(
 
 _OF_EVERY_CELL = (
     Rule("between_runs.burn_in", lambda config: config.between_runs.burn_in > 0 and config.between_runs.format_drives,
-         "leaves no run to judge where the drives are formatted before every run: each one is the first after a preparation",
+         "leaves no run to judge if the drives are formatted before every run: each run is the first after a preparation",
          "Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out."),
 )  # fmt: skip
 _OF_VOLUMES = (

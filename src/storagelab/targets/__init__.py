@@ -29,7 +29,7 @@ _TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 
 @contextlib.contextmanager
-def told_to(tell: Tell | None) -> Iterator[None]:
+def reporting_to(tell: Tell | None) -> Iterator[None]:
     """Tells the steps to `tell` while the context lasts; None tells nobody."""
     before = _TELL.set(tell)
     try:
@@ -118,7 +118,7 @@ def preflight(
     """
     from storagelab.targets.engines import check
 
-    with told_to(tell):
+    with reporting_to(tell):
         return check(plan, site, allow_commands=allow_commands)
 
 
@@ -131,7 +131,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     from storagelab.targets.engines import kinds
     from storagelab.targets.starting import try_kinds
 
-    with told_to(tell):
+    with reporting_to(tell):
         try_kinds(kinds(plan, site))
 
 

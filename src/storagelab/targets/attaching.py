@@ -52,8 +52,8 @@ def require(target: TargetConfig, needs: Iterable[Need]) -> None:
             raise PreflightError(problem, key=key_of(target), hint=way_out)
 
 
-def room_for(connections: int, free: int, setting: str) -> Need:
-    """Whether the server has enough connections left for the workload and for storagelab."""
+def enough_connections(connections: int, free: int, setting: str) -> Need:
+    """The need for enough connections, for the workload and for storagelab."""
     needed = connections + SPARE_CONNECTIONS
     problem = f"the server has room for {free} more connections, {needed} are needed"
     return free >= needed, problem, f"raise {setting}, or lower workload.connections"

@@ -43,24 +43,24 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
     data = data_bytes(load, unit_bytes)
     if data is None:
         return (
-            f"how much data {load.data.text} is not known before a run, so nothing can be said of memory: what fits into "
+            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits into "
             f"{buffers} never needs the drive again"
         )
-    said = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
+    text = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
     if memory.buffers_bytes is None:
-        return f"{said}; how large {buffers} is on the server is not known"
+        return f"{text}; how large {buffers} is on the server is not known"
     parts = [f"{data / memory.buffers_bytes:.2g} of {memory.setting}"]
     parts += [f"{data / memory.machine_bytes:.2g} of the machine's memory"] if memory.machine_bytes else []
-    said = f"{said}, {' and '.join(parts)}"
+    text = f"{text}, {' and '.join(parts)}"
     if data < memory.buffers_bytes:
-        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
+        return f"{text}: it fits, so this measures memory and the log, not the drive of the data"
     if not memory.cached:
-        return said
+        return text
     if memory.machine_bytes is None:
-        return f"{said}; how much memory the server's machine has for its page cache is not known"
+        return f"{text}; how much memory the server's machine has for its page cache is not known"
     if data < memory.machine_bytes:
-        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
-    return said
+        return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
+    return text
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:

@@ -35,9 +35,10 @@ class _Reading(NamedTuple):
 
 
 class Clocks:
-    """Watches the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop, `checks`.
+    """Watches the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop,
+    `checks`.
 
-    `ask_server` gives the server's time in seconds since the epoch, as its loops tell it.
+    `ask_server` returns the server's time in seconds since the epoch, by the clock of its loops.
     """
 
     def __init__(self, ask_server: Callable[[], float]) -> None:

@@ -92,7 +92,7 @@ class Watcher(Generic[C]):
         return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
-        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check where it can't be measured."""
+        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check if it can't be."""
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []
@@ -140,7 +140,7 @@ class Composed(Generic[C]):
                 self.server.prepare()
             except errors as error:
                 words = hidden(
-                    str(error) if isinstance(error, RunFailed) else self.system.said(error), self.config.target
+                    str(error) if isinstance(error, RunFailed) else self.system.message_of(error), self.config.target
                 )
                 log, folder = self.server.whole_log()
                 full = filling.explain(words, log, self.config, folder)
@@ -163,7 +163,7 @@ class Composed(Generic[C]):
                 logging.getLogger("storagelab").info("not all was removed: %s", failure)
 
     def _words(self, error: BaseException) -> str:
-        return hidden(self.server.with_log(self.system.said(error)), self.config.target)
+        return hidden(self.server.with_log(self.system.message_of(error)), self.config.target)
 
     # --- a run -------------------------------------------------------------------------------------------------------
 

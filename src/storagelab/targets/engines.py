@@ -173,7 +173,7 @@ def sweep_temporary() -> list[str]:
 def sweep(plan: Plan, site: Site) -> list[str]:
     """Remove servers that still run, folders, and objects on attached servers. Returns what was removed.
 
-    A folder's name tells only the experiment, so every engine is asked whether its server runs there. Raises
+    A folder's name shows only the experiment, so every engine is asked whether its server runs there. Raises
     PreflightError if that fails, or if something has such a name and is not storagelab's.
     """
     removed = []

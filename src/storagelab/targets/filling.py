@@ -66,8 +66,8 @@ class Filling:
         if line is None:
             return None
         full = self._named(line, data_folder) or min(self._least, key=self._least.__getitem__, default=None)
-        said = textwrap.shorten(line, _LONGEST_WORDS, placeholder=" ...")
-        return RunFailed(f"the set-up filled {self._described(full)}: {_way_out(config)}; it said: {said}")
+        quoted = textwrap.shorten(line, _LONGEST_WORDS, placeholder=" ...")
+        return RunFailed(f"the set-up filled {self._described(full)}: {_way_out(config)}; it said: {quoted}")
 
     def _named(self, line: str, data_folder: Path | None) -> str | None:
         """The volume of the file that the server names."""

@@ -4,7 +4,7 @@ wrong place.
     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
 
-So in messages of drivers and servers, every piece of the DSN is hidden: of its authority as a rule, and of the whole DSN
+So in messages of drivers and servers, every piece of the DSN is hidden: usually of its authority, and of the whole DSN
 where it is not of the plain form.
 """
 

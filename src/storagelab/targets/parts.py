@@ -182,7 +182,7 @@ class System(ABC, Generic[C]):
     # --- words -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def said(self, error: BaseException) -> str:
+    def message_of(self, error: BaseException) -> str:
         """The server's message, from the driver's error."""
 
     def is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so

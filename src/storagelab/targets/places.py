@@ -129,7 +129,7 @@ class Places(ABC):
         """Make the data files, and whatever else holds the tables."""
 
     def make(self, own: Any, reach: Any) -> None:  # noqa: ARG002 - generators need it
-        """Make what is to exist when a run begins."""
+        """Make the tables that a run needs before it begins."""
         self.create(own)
 
     def check_after(self, connection: Any) -> list[Check]:  # noqa: ARG002 - most have nothing to check then

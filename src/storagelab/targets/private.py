@@ -90,7 +90,8 @@ class PrivateServer(ABC, Generic[P]):
         waits: bool = True,
     ) -> None:
         """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
-        are further folders for its files. `waits`: it times its waits, if that has to be switched on.
+        are further folders for its files. `waits`: whether to switch on the timing of waits, if the engine needs
+        that.
         """
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
@@ -210,10 +211,10 @@ class PrivateServer(ABC, Generic[P]):
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a program that makes the database. Raises RunFailed if it is killed."""
         kills = Kills("it was started")
-        said = run(command, self._in_child(), environment=environment())
-        if killed := kills.words(said.returncode):
+        output = run(command, self._in_child(), environment=environment())
+        if killed := kills.words(output.returncode):
             raise RunFailed(f"{Path(command[0]).name} was {killed}")
-        return said
+        return output
 
     def _launch(self) -> None:
         """Start the server's process and wait until the server answers."""
@@ -237,8 +238,8 @@ class PrivateServer(ABC, Generic[P]):
         if self.killed:
             return f"it was {self.killed}"
         code = self._process.returncode if self._process is not None else None
-        said = self._own_words(self.log_of_trouble(self.telling_lines))
-        return said or f"it ended with exit code {code}, and its log does not say why"
+        output = self._own_words(self.log_of_trouble(self.telling_lines))
+        return output or f"it ended with exit code {code}, and its log does not say why"
 
     def _failed(self, reason: str) -> StartFailed:
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")

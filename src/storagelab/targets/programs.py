@@ -82,7 +82,7 @@ def run(
                 errors="replace", cwd=folder, env={**environment, marks.VARIABLE: mark}, preexec_fn=in_child,
                 start_new_session=True,
             )  # fmt: skip
-        said, troubles = _communicate(process, mark, timeout_s, meanwhile)
+        output, troubles = _communicate(process, mark, timeout_s, meanwhile)
     except BaseException:
         if process is not None:
             with uninterrupted():
@@ -94,7 +94,7 @@ def run(
     finally:
         with uninterrupted():
             marks.end(mark)
-    return subprocess.CompletedProcess(command, process.returncode, said, troubles)
+    return subprocess.CompletedProcess(command, process.returncode, output, troubles)
 
 
 def _communicate(
@@ -120,20 +120,20 @@ def _said_so_far(process: subprocess.Popen[str], error: subprocess.TimeoutExpire
     try:
         return process.communicate(timeout=_POLL_S)
     except subprocess.TimeoutExpired as late:
-        said, troubles = late.stdout or error.stdout or b"", late.stderr or error.stderr or b""
+        output, troubles = late.stdout or error.stdout or b"", late.stderr or error.stderr or b""
         with process:  # closes its pipes
-            return said.decode(errors="replace"), troubles.decode(errors="replace")
+            return output.decode(errors="replace"), troubles.decode(errors="replace")
 
 
-def version_said(program: Path, *options: str) -> str:
+def version_output(program: Path, *options: str) -> str:
     """The output of `program --version`, run as it will be run later: a program that only root may run is of no use
     to a server without root's rights. Raises PreflightError if it does not run.
     """
     command = [str(program), *options, "--version"]
     try:
-        said = run(command, as_server(*installation(program)), environment=environment(), timeout_s=20)
-        said.check_returncode()
-        return said.stdout
+        output = run(command, as_server(*installation(program)), environment=environment(), timeout_s=20)
+        output.check_returncode()
+        return output.stdout
     except PreflightError as error:
         raise PreflightError(error.problem, key=BIN_DIR, hint=error.hint) from error
     except (OSError, subprocess.SubprocessError) as error:

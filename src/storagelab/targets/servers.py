@@ -170,7 +170,7 @@ class Attached(Server[C]):
         self._connect()
 
     def _make_folders(self, owner: tuple[int, int] | None) -> None:
-        """The folders of data files on the server's volumes, for its account `owner`."""
+        """Make the folders of data files on the server's volumes, for its account `owner`."""
         self.system.layout.make_folders(owner)
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class Attached(Server[C]):
                 return
             except system.foreign_errors as error:
                 if not system.is_away(error) or time.monotonic() > deadline:
-                    words = hidden(next(iter(system.said(error).splitlines()), ""), system.config.target)
+                    words = hidden(next(iter(system.message_of(error).splitlines()), ""), system.config.target)
                     raise RunFailed(
                         f"can't drop what was made on the server: {words}; storagelab tries again before the next run"
                     ) from error

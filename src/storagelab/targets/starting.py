@@ -25,11 +25,12 @@ from storagelab.targets.volumes import check_server_may_enter
 
 # --- extremes --------------------------------------------------------------------------------------------------------
 #
-# Picks a few servers that stand for all, among many whose settings differ in numbers alone. A server refuses what is
-# too little or too much: a lock table that does not fit into memory, more connections than files that it may open,
-# fewer than it keeps for superusers. So if it accepts the least and the most of each number, it accepts those between
-# them. Words, such as "on" or "fsync", and numbers in different units have no order: each combination of them is tried
-# by itself.
+# Picks a few servers that represent all, among many whose settings differ in numbers alone.
+#
+# A server refuses what is too little or too much: a lock table that does not fit into memory, more connections than
+# files that it may open, fewer than it keeps for superusers. So if it accepts the least and the most of each number, it
+# accepts those between them. Words, such as "on" or "fsync", and numbers in different units have no order: each
+# combination of them is tried by itself.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -40,7 +41,7 @@ Texts = Mapping[str, str]
 
 
 def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
-    """The items, in their order, whose settings stand for all."""
+    """The items, in their order, whose settings represent all others."""
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     numbers = []
     for position, item in enumerate(items):
@@ -204,9 +205,9 @@ class Starter(Generic[P]):
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
-        """Checks all cells' settings. Asking about one cell takes several starts of a program, so one start reads
-        those of many cells. Only if something in them is refused, the cell is searched for. How settings go together
-        is tried with those that stand for all.
+        """Checks all cells' settings. Checking one cell takes several starts of a program, so one start checks many
+        cells. Only if something is refused, the cell is searched for. Combinations of settings are tried with the
+        representative cells only.
         """
         neediest: dict[tuple[tuple[str, str], ...], Config] = {}
         """Cells with the same settings -> the cell with the most connections."""

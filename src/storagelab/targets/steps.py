@@ -94,7 +94,7 @@ def _folders(places: Sequence[str]) -> list[str]:
 
 
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
-    """Tells apart cells that may leave something in different places."""
+    """A key that differs for cells that may leave something in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
 
@@ -166,8 +166,9 @@ def rows_per_report(workload: InsertLoad) -> int:
 
 
 def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
-    """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
-    one of them never will."""
+    """Wait until all connections stand at the start gate. Raises RunFailed if that takes too long. `refuse` raises
+    RunFailed if a connection can never get there.
+    """
 
     def ready() -> bool:
         if all_stand():
@@ -189,7 +190,7 @@ LARGEST_HELD_BACK = 0.1
 
 
 class MachineCounters:
-    """Counts from its creation to `end`. `server_process` is None where the server's CPU time is unknown."""
+    """Counts from its creation to `end`. `server_process` is None if the server's CPU time is unknown."""
 
     def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
         self._devices, self._server_process = devices, server_process

@@ -41,7 +41,7 @@ _DEEPEST = 64
 
 
 class Content(NamedTuple):
-    """What a folder holds: the number of files below it, and of their bytes."""
+    """What a folder contains: the number of files below it, and their bytes."""
 
     files: int
     bytes: int
@@ -51,7 +51,7 @@ class Content(NamedTuple):
 
 
 def content_of(folder: int) -> Content:
-    """Counts what a folder holds, by its descriptor."""
+    """Counts the content of a folder, given by its descriptor."""
     sizes = [facts.st_size for facts in descriptors.content_of(folder) if not stat.S_ISLNK(facts.st_mode)]
     return Content(len(sizes), sum(sizes))
 

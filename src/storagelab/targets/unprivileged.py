@@ -54,7 +54,7 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
 
 
 def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
-    """Whether a user may not pass through a folder. Of access control lists, only what the mode shows counts."""
+    """The folders that a user may not pass. Access control lists count only as far as the mode shows them."""
     return [folder for folder in folders if folder.exists() and not _may_pass(folder, uid, gid)]
 
 

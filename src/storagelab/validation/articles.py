@@ -136,12 +136,12 @@ class Article(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_wait_tables(cls, said: dict[str, Any]) -> dict[str, Any]:
+    def _with_wait_tables(cls, content: dict[str, Any]) -> dict[str, Any]:
         """Figures alone and those of wait tables, in the order of their numbers."""
-        tables = (WaitTable.model_validate(table) for table in said.get("wait_tables", ()))
-        alone = (Published.model_validate(figure) for figure in said["figures"])
+        tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
+        alone = (Published.model_validate(figure) for figure in content["figures"])
         figures = sorted([*alone, *(figure for table in tables for figure in table.figures())], key=_number)
-        return {**{key: value for key, value in said.items() if key != "wait_tables"}, "figures": figures}
+        return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
     def levels_of(self, figure: Published) -> Levels:
         """The levels that the figure's cell, or cells, must have."""

@@ -107,8 +107,8 @@ def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
 
 def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
     # Inside its range a figure has no error: counting it as 0 would make the average look small.
-    told = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
-    errors = {row.figure.id: abs(row.error or 0.0) for row in told}
+    with_error = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
+    errors = {row.figure.id: abs(row.error or 0.0) for row in with_error}
     worst = max(errors, key=lambda name: errors[name], default="")
     return Summary(
         article=article,

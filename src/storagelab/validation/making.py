@@ -149,9 +149,7 @@ def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
 
 
 def _simulator() -> str:
-    """A hash of the simulator itself and of the drives' profiles, so that old results never pass for those of a new
-    model.
-    """
+    """A hash of the simulator and of the drives' profiles, so that old results never pass for those of a new model."""
     digest = hashlib.sha256(Path(_sim.__file__).read_bytes())
     for name in profiles.ready_made():
         digest.update(resources.files(profiles).joinpath(f"{name}.toml").read_bytes())

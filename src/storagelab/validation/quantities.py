@@ -235,8 +235,8 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and the other
-    levels that tables of single repetitions give.
+    """The first level from which on no table has the wait among its top 95 %, by the mean tables; and the levels
+    that the tables of single repetitions give instead.
     """
     rounds = min(len(made.runs) for made in group)
     gone = _gone_from(figure, group, [made.runs for made in group])

@@ -150,7 +150,7 @@ def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
         factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
         hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
         if unknown := varied_by_one(first, second):
-            hint += f"\n  only one of them varies {', '.join(unknown)}, and what the other has is none of its levels"
+            hint += f"\n  only one of them varies {', '.join(unknown)}, and the other's value is not one of its levels"
         problem = f"{first.name} and {second.name} have no layout in common that was run in both"
         raise SpecError(problem, key="NAME", hint=hint) from None
 

@@ -34,7 +34,7 @@ class Elsewhere(NamedTuple):
 
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
-    ) -> Cluster[Batch, loop.News]:
+    ) -> Cluster[Batch, loop.Report]:
         """The cluster, not yet joined. Raises PreflightError."""
         with _dask():
             from storagelab.run import cluster, requests

@@ -114,7 +114,7 @@ def _make_rounds(
     with RunProgress(
         plan, pending, store.durations(), console, store.folder, stopping.check, at_once=hosts.at_once
     ) as progress:
-        for line in hosts.told:
+        for line in hosts.lines:
             progress.say(line)
         progress.say(_shares_text(todo, hosts))
         already = f", {before} stored already" if before else ""
@@ -136,12 +136,12 @@ def _remove_templates(plan: Plan, site: Site, hosts: Discovered, say: Callable[[
 
     there = asking.present(hosts.reach, say, hosts.limit_s).address_of
     left = {host: there[host] for host in hosts.address_of if host in there}
-    told = asking.ask_each(
+    answers = asking.ask_each(
         hosts.reach, left, requests.CleanUp(), Asked(plan=plan, site=site, allow_commands=True), say, hosts.limit_s
     )
     for host in hosts.address_of:
-        why = told.get(host, "it is gone")
-        if host not in told or isinstance(why, Exception):
+        why = answers.get(host, "it is gone")
+        if host not in answers or isinstance(why, Exception):
             say(f"{host}: templates may be left on its volumes: {why}")
 
 
@@ -161,7 +161,7 @@ class Discovered(NamedTuple):
 
     address_of: dict[str, str]
     at_once: int
-    told: tuple[str, ...]
+    lines: tuple[str, ...]
     reach: Reach
     limit_s: float
 
@@ -186,7 +186,7 @@ def _discover(
     hosts = {host: there.address_of[host] for host in wanted or there.address_of}
     if len(hosts) > experiment.repetitions:
         raise PreflightError(
-            f"{plural(experiment.repetitions, 'round')} for {len(hosts)} hosts: each has to make a whole round at least",
+            f"{plural(experiment.repetitions, 'round')} for {len(hosts)} hosts: each has to make at least one whole round",
             key="repetitions", hint=f"set it to {2 * len(hosts)} or more: two rounds of each host show which host is odd",
         )  # fmt: skip
     asked = Asked(plan=plan.model_copy(update={"runs": ()}), site=site, allow_commands=allow_commands)
@@ -198,8 +198,8 @@ def _discover(
     if refused := {host: one.refusal for host, one in found.items() if one.refusal}:
         raise PreflightError(_refusals(refused, len(hosts)))
     at_once = (experiment.fleet.at_once if experiment.fleet else None) or len(hosts)
-    told = tuple(words(f"{host}: {line}") for host, one in found.items() for line in _found_text(one))
-    return Discovered(hosts, min(at_once, len(hosts)), told, reach, limit_s)
+    lines = tuple(words(f"{host}: {line}") for host, one in found.items() for line in _found_text(one))
+    return Discovered(hosts, min(at_once, len(hosts)), lines, reach, limit_s)
 
 
 def _check_who_is_there(there: Present, wanted: tuple[str, ...], start: str) -> None:

@@ -34,8 +34,8 @@ def show(
     else:
         found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
     facts = _facts(expanded, found, folder, experiment)
-    told = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
-    print_plan(screen.out(), experiment, expanded, replace(facts, tells=told), every_run)
+    smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
+    print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest), every_run)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
@@ -63,7 +63,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
                 attempts, durations = store.attempts(), store.durations()
                 if store.experiment().race is not None:
                     warnings.append(
-                        f"{folder} holds a race: this is the plan in which nobody leaves; go on with `run --find-best`"
+                        f"{folder} holds a race: this is the plan if no layout leaves; continue with `run --find-best`"
                     )
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")

@@ -103,7 +103,7 @@ class _Shown:
 def tell_if_set_aside(store: Store, console: Console) -> None:
     if store.set_aside is not None:
         console.print(
-            f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
+            f"the spec has changed, and no run of the old one succeeded: its runs are kept in {store.set_aside}",
             soft_wrap=True,
         )
 
@@ -123,5 +123,5 @@ def saying_what_is_stored(
             at = traceback.extract_tb(error.__traceback__)[-1]  # its text may hold a server's address
             logging.getLogger("storagelab").info("while it stopped: %s in %s", type(error).__name__, at.name)
         of = f" of {most}{before + progress.total} runs"
-        progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to go on")
+        progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to continue")
         raise KeyboardInterrupt from error

@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
-from storagelab.report.words.race import course_text
+from storagelab.report.words.race import race_text
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
@@ -119,18 +119,18 @@ class _Here(NamedTuple):
                 store.refuse_another(self.experiment)
                 attempts = store.attempts()
                 race = self.racing(self._stored(store, 0)) if self.asked.race is not None else None
-                plan = plan if race is None else race.course.plan
+                plan = plan if race is None else race.state.plan
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: Racing | None) -> None:
         """Makes the runs that are left; for a race, as many rounds as it takes."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
-        plan = self.plan if race is None else race.course.plan
+        plan = self.plan if race is None else race.state.plan
         pending = scheduling.pending(plan, store.attempts(), again=again)
         before = len(plan.runs) - len(pending)
         if race is not None:
-            failed_before = [planned for planned in pending if planned not in race.course.possible]
-            pending = [*failed_before, *race.course.possible]
+            failed_before = [planned for planned in pending if planned not in race.state.possible]
+            pending = [*failed_before, *race.state.possible]
         at_once = loop.processes(self.plan, pending, found, jobs)
         console = screen.err()
         tell_if_set_aside(store, console)
@@ -160,9 +160,9 @@ class _Here(NamedTuple):
                 )
 
 
-def _tell_of_round(progress: RunProgress, course: RaceState) -> None:
-    progress.left_to_make(course.possible)
-    progress.say(course_text(course))
+def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
+    progress.left_to_make(state.possible)
+    progress.say(race_text(state))
 
 
 def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:

@@ -29,8 +29,8 @@ def simulate(spec_file: Path, cell_id: str | None, *, trace: bool, every_io: boo
     if not (trace or every_io):
         print_outcome(screen.out(), cell, made.outcome)
         return
-    told = {"cell": {"id": cell.cell_id, "levels": cell.levels}, **made._asdict()}
-    writing.deliver(json.dumps(told, indent=None if every_io else 1, sort_keys=True) + "\n", None)
+    document = {"cell": {"id": cell.cell_id, "levels": cell.levels}, **made._asdict()}
+    writing.deliver(json.dumps(document, indent=None if every_io else 1, sort_keys=True) + "\n", None)
 
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:

@@ -25,4 +25,4 @@ def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
     return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))
 
 
-kinds()  # so that cautions that were written down are read as what they are
+kinds()  # so that cautions read from a file get their classes

@@ -1,8 +1,8 @@
 """What share of its volumes' I/O a database reached, measured against raw I/O beside its load. Pure.
 
-A drive is limited in bytes and in requests. Each share is what the database did in a second over what the drive can do:
-bytes against those of requests in order, requests against those at random. Reads and writes are added, as they share
-the drive's time. The larger share counts.
+A drive is limited in bytes and in requests. Each share is the database's rate over the drive's: bytes a second against
+raw I/O in order, requests a second against raw I/O at random. Reads and writes are added, as they share the drive's
+time. The larger share counts.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Work(NamedTuple):
 
 
 class Data(NamedTuple):
-    """How much data a load makes before a run. One of its `units` has the size that the engine's module says; None
-    if the user's own files make the data. `text` says how much it is, or who makes it.
+    """How much data a load makes before a run: this many `units`, whose size the engine's module knows; None if the
+    user's own files make the data. `text` says how much it is, or who makes it.
     """
 
     units: float | None
@@ -50,8 +50,8 @@ def as_tuple(value: object) -> object:
 
 
 class Rule(NamedTuple):
-    """A contradiction: the key that is refused, when, what is wrong and the way out. In a key, * stands for each
-    volume's name, and `is_broken` then takes the volume, too. Texts may contain fields of the {config}, of its
+    """A contradiction: the refused key, the condition, the problem and the way out. In a key, * stands for each
+    volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config}, of its
     {load}, the volume's {name}, and the spec's first {drive}.
     """
 
@@ -135,7 +135,7 @@ class Load(Described, ABC):
         return None
 
     def conflicts(self, config: Config) -> Iterator[SpecError]:
-        """What contradicts itself in a cell with this load."""
+        """Contradictions in a cell with this load."""
         yield from broken(config, self.rules)
 
 
@@ -253,19 +253,19 @@ _OF_GENERATORS = (
          "Set threads to at most {load.connections}, or raise connections."),
     # a server that already runs can't keep a template: its files can't be copied by others while it runs
     Rule("between_runs.data", lambda config: _keeps_template(config) and config.target.engine != "postgres",
-         "can't be had here: MariaDB has no command that copies a database, as PostgreSQL has, and a server that "
-         "already runs can't be shut down to have its files copied",
+         "is not possible here: unlike PostgreSQL, MariaDB has no command that copies a database, and a server that "
+         "already runs can't be shut down to copy its files",
          "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
     Rule("between_runs.data",
          lambda config: _keeps_template(config) and any(
              config.volumes[name].remote for name in config.data_volumes if name in config.volumes),
-         "needs volumes of this machine: each template has folders of its own, which storagelab makes",
+         "needs volumes on this machine: storagelab makes folders for each template",
          "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
 )  # fmt: skip
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses places for parts of a layout where they can't lie."""
+    """Refuses parts of a layout in places where they can't be."""
     for what, volume in config.extra_volumes.items():
         if config.target.engine == "mariadb":
             hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."

@@ -58,7 +58,7 @@ class Sysbench(GeneratedLoad):
 def whole_seconds(load: GeneratedLoad) -> Iterator[SpecError]:
     """sysbench keeps the time itself, in whole seconds."""
     if load.warm_up_s == "auto":
-        problem = "can't be found for sysbench, which takes its warm-up before it starts"
+        problem = 'can\'t be "auto" for sysbench, which needs the length of its warm-up before it starts'
         yield SpecError(problem, key="workload.warm_up_s", hint='Write a time: warm_up = "60s".')
         return
     for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):

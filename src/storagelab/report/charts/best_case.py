@@ -113,9 +113,7 @@ def _caption(data: Figure, _findings: Findings) -> str:
     for row in best:
         named.setdefault(str(row["name"]), []).append(str(row["x"]))
     parts = [f"with {phrase(axis, _values(data, places))}: {name}" for name, places in named.items()]
-    return (
-        f"The fastest by their means, {'; '.join(parts)}. What is picked for being fastest owes some of that to chance."
-    )
+    return f"The fastest by their means, {'; '.join(parts)}. Part of being the fastest is chance."
 
 
 def _values(data: Figure, texts: Sequence[str]) -> list[str | int]:

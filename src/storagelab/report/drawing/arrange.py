@@ -21,7 +21,7 @@ from storagelab.words.names import cell_text, factor_text, level_text, value_tex
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
 MAX_PANELS = 4
-"""Nobody finds anything among more panels. The page's table of all cells shows any cell, and any two side by side."""
+"""With more panels, a reader finds nothing. The page's table of all cells shows any cell, and any two side by side."""
 CHOSEN_CELLS = 4
 
 

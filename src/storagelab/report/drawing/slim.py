@@ -3,7 +3,7 @@ drawings. Pure.
 
 It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing;
 fonts, which the page's style sets; empty frames; and digits beyond a hundredth of a pixel. The texts of marks stay, for
-the page's script. Of the two widths, only the first carries them: a mark in the other has its number.
+the page's script. Only the first of the two widths has them; in the other, a mark has the text's number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def framed(svgs: Mapping[str, str]) -> dict[str, str]:
     slim = {name: slimmed(svg) for name, svg in svgs.items()}
     for name in slim:
         if name.endswith("-narrow"):
-            slim[name] = said_once(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
+            slim[name] = without_repeats(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
     return {name: _framed(name, svg) for name, svg in slim.items()}
 
 
@@ -61,7 +61,7 @@ def _short(number: re.Match[str]) -> str:
     return "0" if text == "-0" else text
 
 
-def said_once(first: str, other: str) -> str:
+def without_repeats(first: str, other: str) -> str:
     """`other`, with numbers instead of the texts of its marks if `first` has the same texts; otherwise unchanged."""
     if _said(first) != _said(other):
         return other

@@ -194,7 +194,7 @@ def _measured(measured: Measurement) -> Json:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is concluded
+# Findings
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +238,7 @@ def _rate(sample: Sample | None) -> Json | None:
 
 
 def _findings(findings: Findings) -> Json:
-    """The findings. Kinds that an experiment has at most once stand before `fleet`, lists of the others at the end."""
+    """The findings. Kinds that an experiment has at most once come before `fleet`, lists of the others at the end."""
     found = {kind: _plain_list(kind.of(findings)) for kind in kinds() if not kind.of_cells}
     one = {kind.kind: next(iter(those), None) for kind, those in found.items() if kind.alone}
     made: Json = {}

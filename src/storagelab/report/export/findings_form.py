@@ -36,8 +36,9 @@ class Concluded(Form):
     `untested`: enough runs, but each cell ran in a separate stretch of time.
     """
     best: list[str]
-    """The best cell and those that can't be told apart from it; empty without a verdict. With several loads, those of
-    each."""
+    """The best cell and those that can't be told apart from it; empty without a verdict. With several loads, the
+    cells of each.
+    """
     tied: list[str]
     """The cells that can't be told apart from the best of their load."""
     worst: str | None
@@ -96,7 +97,7 @@ class EffectForm(Form):
     ci95: Interval
     """The joint 95 % interval of the ratio; `null` if it was not tested."""
     pairs: int
-    """Pairs of cells that are alike in all else."""
+    """The number of pairs of cells that differ only in this factor."""
     distinguishable: bool
     """Whether the two are told apart."""
     across_blocks: NotRequired[bool]
@@ -120,7 +121,7 @@ class AnswerForm(Form):
     lines: Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=8)]
     """The answer in words, the same as on the terminal and the page."""
     provenance: Provenances | None
-    """As above."""
+    """The same as `headline`."""
     runs: Annotated[int, Field(ge=0)]
     """Usable runs, without those of a burn-in."""
     runs_planned: Annotated[int, Field(ge=0)]

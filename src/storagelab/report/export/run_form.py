@@ -112,7 +112,7 @@ class Wait(Form):
     resource_s: Amount
     """Waiting for the resource; `null` if it can't be separated from the rest."""
     signal_s: Amount
-    """The resource is available, but no CPU is free; `null` as above."""
+    """The resource is available, but no CPU is free; `null` if unknown."""
     wait_count: Amount
     """The number of waits: a rough share of a total if waits are sampled, `null` if unknown."""
     counted: bool

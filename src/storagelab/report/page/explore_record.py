@@ -86,7 +86,7 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
     figure = compared.figure(findings, cell)
     mark = verdict_mark(findings, cell.cell_id)
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
-    said: Json = {
+    facts: Json = {
         "id": cell.cell_id,
         "name": cell_text(cell.levels),
         "at": [orders[factor.name].get(repr(cell.levels.get(factor.name)), -1) for factor in findings.factors],
@@ -95,8 +95,8 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
         "figure": compared.figure_text(findings, cell) or "no time measured",
     }
     if figure is None:
-        return said
-    return said | {
+        return facts
+    return facts | {
         "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
         "runs": [[point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points],
     }  # fmt: skip
@@ -111,7 +111,7 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
     for cell in cells:
         rows = in_classes(cell.waits) if findings.wait_names else cell.waits
         places = {name: place for place, name in enumerate(names)}
-        told: _Figures = []
+        of_cell: _Figures = []
         for row in rows:
             if row.wait_type not in names:
                 places[row.wait_type] = len(names)
@@ -124,8 +124,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
                 }
             parts = (row.wait_s, row.resource_s, row.signal_s)
             per_connection = (None if part is None else short(part / cell.connections) for part in parts)
-            told.append([places[row.wait_type], *per_connection])
-        of_cells.append(told)
+            of_cell.append([places[row.wait_type], *per_connection])
+        of_cells.append(of_cell)
     return list(names.values()), of_cells
 
 
@@ -142,12 +142,12 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
             for group, counters in run.measurement.counters.items():
                 for name, value in counters.items():
                     sums[group, name].append(value)
-        told: _Figures = []
+        of_cell: _Figures = []
         for key, values in sums.items():
             if any(values):
                 mean = sum(values) / len(values)
-                told.append([places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)])
-        of_cells.append(told)
+                of_cell.append([places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)])
+        of_cells.append(of_cell)
     return [[name, group] for group, name in places], of_cells
 
 
@@ -231,7 +231,7 @@ def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) 
         if run is None or run.measurement is None or not columns:
             of_cells.append(None)
             continue
-        series, told, at = run.measurement.series, [], []
+        series, of_cell, at = run.measurement.series, [], []
         for line, column in columns.items():
             parts = list(over_time.stretches(series.at_s, series.columns[column], limit))
             at = [short(part.at_s) for part in parts]
@@ -240,8 +240,8 @@ def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) 
                 [_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)
             ]
             is_thinned = figures[0] != figures[1] or figures[0] != figures[2]
-            told.append([lines.setdefault(line, len(lines)), *(figures if is_thinned else figures[:1])])
-        of_cells.append({"repetition": run.repetition, "at": at, "lines": told})
+            of_cell.append([lines.setdefault(line, len(lines)), *(figures if is_thinned else figures[:1])])
+        of_cells.append({"repetition": run.repetition, "at": at, "lines": of_cell})
     quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
     return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells, "stretches": limit}
 

@@ -42,7 +42,7 @@ _GZIP_LEVEL = 5
 _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 LARGEST_PAGE = 3_000_000
-"""The largest page, in letters, that carries its raw data without being asked to."""
+"""The largest page, in characters, that carries its raw data by default."""
 
 
 def page(

@@ -52,7 +52,7 @@ def _campaign(
         ["provenance", findings.provenance or ""],
         ["cells", numbers.count(len(plan.cells))],
         [
-            "runs stored of runs planned",
+            "runs stored, out of runs planned",
             f"{numbers.count(findings.runs_stored)} of {numbers.count(findings.runs_planned)}",
         ],
         ["order", order],

@@ -69,7 +69,9 @@ def _tiles(findings: Findings) -> list[View]:
     if findings.loads and findings.verdict == "untested":
         return []
     fastest, slowest = ends(findings)
-    told = {item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable}
+    distinguished = {
+        item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable
+    }
     judged = findings.load_of(fastest or "") or findings
     where, there = (", where layouts differ most", " there") if findings.verdict == "by-load" else ("", "")
     per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
@@ -79,8 +81,10 @@ def _tiles(findings: Findings) -> list[View]:
         kind = "best" if judged.verdict in ("winner", "best-set") else ""
         tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
     if slowest is not None:
-        title = "slowest" if slowest in told else f"fewest {unit}" if per_row else "longest mean time"
-        tiles.append(_tile(title + there, findings, findings.cell(slowest), "worst" if slowest in told else ""))
+        title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else "longest mean time"
+        tiles.append(
+            _tile(title + there, findings, findings.cell(slowest), "worst" if slowest in distinguished else "")
+        )
     return tiles
 
 

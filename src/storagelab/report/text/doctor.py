@@ -17,7 +17,7 @@ _OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open"
 
 
 def print_abilities(console: Console, abilities: Sequence[Ability]) -> None:
-    """A line for each ability; below a missing one, how to fix it."""
+    """Print a line for each ability; below a missing one, how to fix it."""
     for ability in abilities:
         mark, style = _STATES[ability.state]
         console.print(Text.assemble((mark, style), "  ", (ability.name, "bold")), soft_wrap=True)
@@ -28,7 +28,7 @@ def print_abilities(console: Console, abilities: Sequence[Ability]) -> None:
 
 
 def print_promises(console: Console, promises: Sequence[Promise]) -> None:
-    """A line for each promise, with the evidence below it, and a count at the end."""
+    """Print a line for each promise, with the evidence below it, and a count at the end."""
     for promise in promises:
         mark, style = _OUTCOMES[promise.state]
         console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)

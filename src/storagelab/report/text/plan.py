@@ -176,7 +176,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """A row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
+    """Print a row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
     factors = [
         Column(factor_text(factor.name), texts, right=are_numbers(texts))
         for factor in experiment.factors
@@ -214,9 +214,9 @@ def tells_text(tells: Tells) -> str:
     basis = f"{plural(tells.scatter.runs, 'run')} that scatter by {_two_digits(tells.scatter.sd)}"
     times = plural(tells.repetitions, "repetition")
     if tells.smallest is None:
-        can = f"{times} tell nothing apart"
+        can = f"{times} find no difference"
     else:
-        can = f"{times} tell differences of {_two_digits(tells.smallest)} or more in 4 of 5 experiments"
+        can = f"{times} find differences of {_two_digits(tells.smallest)} or more in 4 of 5 experiments"
     takes = [
         f"{percent(effect)} takes {'more than 1,000' if needed is None else needed}" for effect, needed in tells.takes
     ]

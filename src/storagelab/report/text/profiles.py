@@ -26,12 +26,14 @@ def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def print_title(console: Console, profile: Profile) -> None:
-    """The name of a profile, and what drive it is."""
+    """Print the name of a profile, and what drive it is."""
     print_paragraph(console, f"{profile.name}: {profile.title} ({profile.kind})", style="bold")
 
 
 def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
-    """Every figure of one profile with its label; on request its source below it, which takes two more lines each."""
+    """Print every figure of one profile with its label; on request its source below it, which takes two more lines
+    each.
+    """
     console.print()
     print_paragraph(console, "Figures", style="bold")
     figures = list(profile.figures())
@@ -47,7 +49,9 @@ def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
 
 
 def print_sizing(console: Console, sizing: Sizing) -> None:
-    """Capacity, requests a second and their cost; then the host memory for the drive's map, if the host keeps it."""
+    """Print capacity, requests a second and their cost; then the host memory for the drive's map, if the host keeps
+    it.
+    """
     console.print()
     print_paragraph(console, "What one drive offers", style="bold")
     print_table(console, _capacity_columns(sizing), indent=0)

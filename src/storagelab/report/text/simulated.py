@@ -14,8 +14,8 @@ from storagelab.words.numbers import count, rate, seconds
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
-    """The core's outcome at life-size. A second and a row of the simulated world stand for as many as its scale
-    says.
+    """Print the core's outcome at life-size. A second and a row of the simulated world stand for as many as its
+    scale says.
     """
     scale = cell.config.target.world_scale
     print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")

@@ -108,10 +108,10 @@ def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
 
 def _rate_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
     unit = compared.rate_unit(findings)
-    said = [
+    texts = [
         compared.estimate_text(findings, cell.rows_per_s.mean, rate=True) if cell.rows_per_s else "" for cell in cells
     ]
-    rates = [text.replace(f" {unit}", "").replace("95 % CI ", "") for text in said]
+    rates = [text.replace(f" {unit}", "").replace("95 % CI ", "") for text in texts]
     columns: list[TextColumn] = [(f"{unit} (95 % CI)", rates)]
     if compared.by_latency(findings):
         columns.append(("judged (95 % CI)", [compared.figure_text(findings, cell) for cell in cells]))

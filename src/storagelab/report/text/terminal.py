@@ -37,7 +37,7 @@ _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """The answer, then its evidence: sentences, the table of cells, waits of best and worst, cautions.
+    """Print the answer, then its evidence: sentences, the table of cells, waits of best and worst, cautions.
 
     A screen shows what is printed last. So if all this is longer than the screen, the answer comes again at the end.
     """
@@ -127,7 +127,9 @@ def _print_cautions(console: Console, findings: Findings) -> None:
 
 
 def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], uncut: bool) -> None:
-    """The nine columns for each cell, best first as given. `uncut` shows all waits, not just those of the top 95 %."""
+    """Print the nine columns for each cell, best first as given. `uncut` shows all waits, not just those of the top
+    95 %.
+    """
     known = {cell.cell_id: cell for cell in findings.cells}
     noted: dict[str, TableRow] = {}
     for cell_id in cell_ids:
@@ -169,7 +171,7 @@ def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
 
 
 def print_paper(console: Console, paper: Paper) -> None:
-    """The verdict, the notes, and the tables as far as they fit."""
+    """Print the verdict, the notes, and the tables as far as they fit."""
     print_paragraph(console, paper.verdict, style="bold")
     blank(console)
     for note in paper.notes:

@@ -2,7 +2,7 @@
 
 Lines are ranked by their worth for a decision: what the answer is based on, what to use, how sure that is, which of the
 tied layouts to take, what each factor gains, why, and the cautions. Each result is a list of forms, the longest first.
-The answer takes the first form that fits, and the evidence has the longest form of those that were shortened.
+The answer takes the first form that fits, and the evidence shows the longest form of each result that was shortened.
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ def _is_needed(found: Answer, factor: str) -> bool:
 
 
 def _change(gain: Gain, *, error: bool) -> str:
-    """Such as "-16 ± 1 %", "-7 to -8 %"; if not all is distinguished from chance, with the range: "-4 to -9 % (-15 to +2
-    %)".
-    """
+    """Such as "-16 ± 1 %", "-7 to -8 %"; if a change may be chance, with its range: "-4 to -9 % (-15 to +2 %)"."""
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))

@@ -66,8 +66,8 @@ def provenance_sentence(found: Compare) -> str:
     if first == second:
         return f"Both are {first}."
     return (
-        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio is one of a model to a machine, "
-        "and says how far the two are apart."
+        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio compares a model with a machine, "
+        "and shows how far apart the two are."
     )
 
 
@@ -199,6 +199,6 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
 
 
 def _ranks(found: Compare) -> dict[str, int]:
-    """The times are dropped first: their ratio tells most of what they do."""
+    """The times are dropped first: their ratio says nearly the same."""
     first_s, second_s = (heading.text for heading in matched_table(found).headings[-2:])
     return {first_s: 3, second_s: 3, "cells": 2, "verdict": 1}

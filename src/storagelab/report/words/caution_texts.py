@@ -17,13 +17,13 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
 
 def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
     """All cautions, the most serious first; several of one kind in one text, if the kind has one for them."""
-    told = []
+    texts = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
         alike = one.alike(findings)
         joined = one.joined(findings) if len(alike) > 1 else ""
         if not joined or one is alike[0]:
-            told.append((one.severity, joined or caution_sentence(one, findings)))
-    return told
+            texts.append((one.severity, joined or caution_sentence(one, findings)))
+    return texts
 
 
 def caution_text(kind: str, findings: Findings) -> str:

@@ -21,9 +21,9 @@ def host_lines(findings: Findings) -> Iterator[str]:
     won = _won(findings, fleet)
     odd = [f"{host.name} is odd ({'; '.join(_oddities(host))})" for host in fleet.counted if _is_odd(host)]
     none = "no host is odd" if _rounds_known(fleet) else ""
-    told = "; ".join(odd) or none
+    long = "; ".join(odd) or none
     short = f"{plural(len(odd), 'odd host')}, see below" if odd else none
-    yield fitting([f"{'; '.join(filter(None, (won, end)))}." for end in (told, short, "")])
+    yield fitting([f"{'; '.join(filter(None, (won, end)))}." for end in (long, short, "")])
 
 
 def host_sentences(findings: Findings) -> list[str]:
@@ -40,7 +40,7 @@ def host_sentences(findings: Findings) -> list[str]:
     if len(fleet.counted) < 2:
         alone = fleet.counted[0].name if fleet.counted else "one host"
         return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]
-    told = [
+    sentences = [
         f"Runs come from {plural(len(fleet.counted), 'host')} ({hosts_text([host.name for host in fleet.counted])}), and the "
         "verdict is for hosts like these. Each host counts once, and how much hosts differ is in every interval.",
         few,
@@ -48,7 +48,7 @@ def host_sentences(findings: Findings) -> list[str]:
         _on_ratios(fleet),
         *(_on_a_host(host) for host in fleet.counted if _is_odd(host)),
     ]
-    return [text for text in told if text]
+    return [text for text in sentences if text]
 
 
 def host_table(findings: Findings) -> Table:
@@ -89,7 +89,7 @@ def _on_ratios(fleet: Fleet) -> str:
             f"deviation, 95 % CI {low} to {high}), more than chance explains."
         )
     return (
-        "That the ratio of two layouts' times differs from host to host can't be told from chance: it does by at most "
+        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by at most "
         f"{high} (one standard deviation, upper end of the 95 % CI)."
     )
 
@@ -97,8 +97,8 @@ def _on_ratios(fleet: Fleet) -> str:
 def _on_a_host(host: HostSummary) -> str:
     takes = change_estimate(host.level)
     level = f"{host.name} is odd: it takes {takes} than the others, whatever the layout. That cancels in every ratio."
-    ratios = f"{host.name} is odd: layouts compare there in another way than on the others. Look for what is different."
-    return " ".join(text for text, said in ((level, host.odd_level), (ratios, host.odd_ratios)) if said)
+    ratios = f"{host.name} is odd: layouts compare differently there than on the others. Find out why."
+    return " ".join(text for text, is_odd in ((level, host.odd_level), (ratios, host.odd_ratios)) if is_odd)
 
 
 def _is_odd(host: HostSummary) -> bool:

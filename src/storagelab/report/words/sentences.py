@@ -175,8 +175,8 @@ def _on_the_slower(findings: Findings) -> list[str]:
 
 def _slower_cells(findings: Findings) -> list[Comparison]:
     """Cells that surely differ from the best, nearest first."""
-    told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
-    return sorted(told, key=lambda comparison: comparison.ratio.value)
+    slower = [comparison for comparison in findings.comparisons if comparison.distinguishable]
+    return sorted(slower, key=lambda comparison: comparison.ratio.value)
 
 
 def _cell_name(findings: Findings, cell_id: str) -> str:

@@ -154,9 +154,9 @@ class Names:
         return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
-        """The levels' texts, and what they need not mention: labels that share their first part become one text if
-        all labels with that part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"). What differs among them
-        is returned by its name.
+        """The levels' texts, and what they need not mention. Labels that share their first part become one text if
+        all labels with that part are there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB". The name of what differs
+        among them is returned, too.
         """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:
@@ -164,23 +164,23 @@ class Names:
         of_head: dict[str, list[str]] = {}
         for level in factor.levels:
             of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
-        said: dict[str, None] = {}
+        grouped: dict[str, None] = {}
         free: dict[str, None] = {}
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
             good = [one for one in family if one in texts]
             if head and 1 < len(family) == len(good):
-                said[head] = None
+                grouped[head] = None
                 free |= dict.fromkeys(self._varying(factor, family))
             elif head and len(good) > 1:
                 tails = [one.rpartition(", ")[2] for one in family]
                 left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
                 few = f"any but {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
-                said[f"{head}, {few}"] = None
+                grouped[f"{head}, {few}"] = None
             else:
-                said[text] = None
-        return list(said), list(free)
+                grouped[text] = None
+        return list(grouped), list(free)
 
     def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
         """The short names of the paths that differ among labels with the same first part."""

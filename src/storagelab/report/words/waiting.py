@@ -57,9 +57,11 @@ def method_text(method: Method) -> str:
 def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
     """A sentence on the waits that grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
-    told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
+    distinguished = {
+        item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest
+    }
     # With more rows everything grows, which explains nothing.
-    if fastest is None or slowest not in told or compared.by_rate(findings):
+    if fastest is None or slowest not in distinguished or compared.by_rate(findings):
         return []
     best, worst = findings.cell(fastest), findings.cell(slowest)
     if best.available_s is None or worst.available_s is None or best.elapsed_s is None or worst.elapsed_s is None:
@@ -165,7 +167,7 @@ def _trend_sentence(move: _Move, named: set[str]) -> str:
 
 
 def _short_trend(move: _Move, named: set[str]) -> str:
-    """A shorter sentence, after one with the same span."""
+    """A shorter sentence, if the sentence before names the same span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, named)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
@@ -197,7 +199,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """Whether the wait cost time. "No cost" is only said if the runs would have shown one."""
+    """Says whether the wait cost time. "No cost" is only said if the runs would have shown one."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
         return ": more runs are needed to say whether it costs time"
@@ -223,7 +225,7 @@ def _effect_between(findings: Findings, move: _Move) -> Effect | None:
 
 def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     """What a wait table shows, above it."""
-    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
+    distinguished = {item.cell_id for item in findings.comparisons if item.distinguishable}
     place = ""
     load = findings.load_of(cell.cell_id)
     judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
@@ -231,7 +233,7 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
         if cell.cell_id in judged.best[:1]:
             place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
         elif cell.cell_id == judged.worst:
-            place = f" (slowest{under})" if cell.cell_id in told else f" (nominally slowest{under})"
+            place = f" (slowest{under})" if cell.cell_id in distinguished else f" (nominally slowest{under})"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
     return (

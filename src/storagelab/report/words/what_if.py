@@ -34,10 +34,10 @@ def what_if_sentences(findings: Findings) -> list[str]:
         if found.change is not None:
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
-    said = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
-    if len(said) + len(past) < SENTENCES_MAX:
-        said += _independent(findings)
-    return [*said, *past]
+    sentences = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
+    if len(sentences) + len(past) < SENTENCES_MAX:
+        sentences += _independent(findings)
+    return [*sentences, *past]
 
 
 def _is_the_verdict(findings: Findings, found: Dependence) -> bool:

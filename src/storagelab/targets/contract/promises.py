@@ -97,8 +97,8 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
     for outcome, problem in found:
         if problem:
             return Promise(name=name, state="fail", detail=f"{outcome.where}: {problem}")
-    told = [problem for _, problem in found if problem is not None]
-    if len(told) < len(found) or not found:
+    problems = [problem for _, problem in found if problem is not None]
+    if len(problems) < len(found) or not found:
         return Promise(name=name, state="open", detail="this server can't show it" if found else "no run was measured")
     return Promise(name=name, state="pass", detail=_EXPLANATIONS[name](outcomes) if name in _EXPLANATIONS else "")
 
@@ -153,11 +153,11 @@ def _times(outcome: Outcome, measurement: Measurement) -> str | None:
 
 
 def _progress(outcome: Outcome, _: Measurement) -> str | None:
-    told, rows = outcome.progress, outcome.cell.config.insert_load.rows
-    if not told:
+    reported, rows = outcome.progress, outcome.cell.config.insert_load.rows
+    if not reported:
         return "progress was never reported"
-    if list(told) != sorted(told) or told[-1] > rows:
-        return f"{told[-1]} of {rows} rows were reported, the last numbers {list(told[-3:])}"
+    if list(reported) != sorted(reported) or reported[-1] > rows:
+        return f"{reported[-1]} of {rows} rows were reported, the last numbers {list(reported[-3:])}"
     return ""
 
 

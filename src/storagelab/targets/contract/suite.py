@@ -217,15 +217,15 @@ class _Suite:
 
     def _run(self, cell: Cell) -> Outcome:
         self.say(f"running {', '.join(f'{name} = {level}' for name, level in cell.levels.items())}")
-        told: list[int] = []
+        progress: list[int] = []
         try:
             with open_target(cell.config, self.site) as target:
                 environment = target.describe()
-                measurement = target.run(cell, 1, 1, told.append)
+                measurement = target.run(cell, 1, 1, progress.append)
         except RunFailed as error:
-            return Outcome(cell=cell, reason=str(error), progress=tuple(told))
+            return Outcome(cell=cell, reason=str(error), progress=tuple(progress))
         stored = measurement.model_dump_json() + repr(environment)
-        return Outcome(cell=cell, measurement=measurement, progress=tuple(told), stored=stored)
+        return Outcome(cell=cell, measurement=measurement, progress=tuple(progress), stored=stored)
 
     def _interruption(self, before: frozenset[str]) -> Promise:
         self.say("interrupting a run")

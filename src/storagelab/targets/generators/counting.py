@@ -82,8 +82,8 @@ def _lengths(seconds: int) -> Iterator[int]:
 
 
 def _line(window: Numbers, counted_s: float) -> Trend:
-    """The least-squares line through one window. Neighbouring seconds are alike, so the line is less certain than
-    its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
+    """The least-squares line through one window. Neighbouring seconds are correlated, so the line is less certain
+    than its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
     """
     number = window.shape[-1]
     at = np.arange(number) - (number - 1) / 2
@@ -92,7 +92,7 @@ def _line(window: Numbers, counted_s: float) -> Trend:
     residuals = window - mean[..., None] - slope[..., None] * at
     squares = np.einsum("...i,...i", residuals, residuals) + np.finfo(float).tiny
     alike = np.einsum("...i,...i", residuals[..., 1:], residuals[..., :-1]) / squares
-    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line look less alike than the errors are
+    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line are less correlated than the errors
     alike = np.clip(alike, 0, _MOST_AUTOCORRELATION)
     wider = (1 + alike) / (1 - alike)
     freedom = np.maximum(number / wider - 2, 1)
@@ -173,7 +173,7 @@ class Counting(ABC):
         return False
 
     def _await(self, words: bytes) -> None:
-        while words not in self.process.said_bytes():
+        while words not in self.process.output_bytes():
             self.process.refuse_if_ended()
             time.sleep(POLL_SESSIONS_S)
 
@@ -190,7 +190,7 @@ class SetTime(Counting):
         while (left_s := began_s + self.load.longest_warm_up_s - time.monotonic()) > 0:
             self.process.refuse_if_ended()
             time.sleep(min(POLL_S, left_s))
-            if to_find and len(rates := self.process.program.per_second(self.process.said())) > seconds:
+            if to_find and len(rates := self.process.program.per_second(self.process.output())) > seconds:
                 seconds = len(rates)
                 self._trend = trend(np.asarray(rates), self.load.duration_s)
                 if self._trend is not None and self._trend.settled:

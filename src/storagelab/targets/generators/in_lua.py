@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 _VARIABLE = re.compile(r"(?<![:\w]):(\w+)", re.ASCII)
 _FAILED = re.compile(
-    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<said>.*)"
+    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<message>.*)"
 )
 _LARGEST = 2**53
 """Lua represents whole numbers exactly up to this one."""
@@ -52,13 +52,13 @@ class Written(NamedTuple):
     text: str
     origins: tuple[tuple[str, int] | None, ...]
 
-    def words(self, said: str) -> str:
+    def words(self, output: str) -> str:
         """sysbench's message about a failure in one line, with the user's file and line."""
-        found = _FAILED.search(said)
+        found = _FAILED.search(output)
         origin = self.origins[int(found["line"]) - 1] if found and int(found["line"]) <= len(self.origins) else None
         if found is None or origin is None:
-            return words_of_sysbench(said, "the transactions")
-        return f"{origin[0]}, line {origin[1]}: {found['said'].strip()}"
+            return words_of_sysbench(output, "the transactions")
+        return f"{origin[0]}, line {origin[1]}: {found['message'].strip()}"
 
 
 def written(sources: Sequence[Source]) -> Written:

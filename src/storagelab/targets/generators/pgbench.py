@@ -65,7 +65,7 @@ def command(
     scale: int | None = None,
 ) -> list[str]:
     """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
-    that of pgbench's own tables; it can't tell the scale from the user's files.
+    that of pgbench's own tables; with the user's scripts, pgbench does not know it.
     """
     length = (
         ["--time", str(math.ceil(longest_s))]
@@ -94,12 +94,12 @@ def command(
     ]  # fmt: skip
 
 
-def per_second(said: str) -> list[float]:
-    """Transactions a second since pgbench began, from its progress reports. A late report stands for all its
+def per_second(output: str) -> list[float]:
+    """Transactions a second since pgbench began, from its progress reports. A late report counts for all of its
     seconds.
     """
     rates, before_s = list[float](), 0.0
-    for at, rate in _PROGRESS.findall(said):
+    for at, rate in _PROGRESS.findall(output):
         rates += [float(rate)] * max(1, round(float(at) - before_s))
         before_s = float(at)
     return rates
@@ -136,20 +136,20 @@ def _read(text: bytes) -> Transactions:
     )
 
 
-def words(said: str, sources: Sequence[Source]) -> str:
+def words(output: str, sources: Sequence[Source]) -> str:
     """pgbench's message about a failure in one line, with the line of the script that it concerns."""
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(_NOISE)]
-    told = next(
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_NOISE)]
+    message = next(
         (line for line in lines if "error" in line.lower() or "fatal" in line.lower()), lines[-1] if lines else ""
     )
-    told = told.removeprefix("pgbench: ").removeprefix("error: ").removeprefix("fatal: ")
+    message = message.removeprefix("pgbench: ").removeprefix("error: ").removeprefix("fatal: ")
     for number, source in enumerate(sources):
-        told = told.replace(_name(number), source.script.name)
-    found = _ABORTED.search(told)
+        message = message.replace(_name(number), source.script.name)
+    found = _ABORTED.search(message)
     if found is None:
-        return told or "it says nothing"
+        return message or "it says nothing"
     source = sources[int(found["script"] or 0)]
-    rest = told[found.end() :].lstrip("of ;:").removeprefix("ERROR:").strip()
+    rest = message[found.end() :].lstrip("of ;:").removeprefix("ERROR:").strip()
     if source.content is None:
         return f"{source.script.name}, command {found['command']}: {rest}"
     line = line_of(source.text, int(found["command"]))

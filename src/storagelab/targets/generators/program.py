@@ -61,13 +61,13 @@ class Process:
         for name, content in program.inputs.items():
             (self._folder / name).write_bytes(content)
         command, in_child = program.command(self._folder, longest_s + STOP_TIMEOUT_S), program.in_child(self._folder)
-        # A generator's log counts from the epoch by a clock that nobody can set, and so does this.
+        # A generator's log has times since the epoch by a clock that nobody can set; this uses the same clock.
         self._to_epoch_s = time.time() - time.monotonic()
-        with (self._folder / "said").open("xb") as said, uninterrupted():
+        with (self._folder / "said").open("xb") as output, uninterrupted():
             if program.owner is not None:  # from here on, links may replace its files
                 give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder,
                 env={**program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
             )  # fmt: skip
 
@@ -93,15 +93,15 @@ class Process:
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
-    def said_bytes(self) -> bytes:
+    def output_bytes(self) -> bytes:
         return read_file(self.folder / "said")
 
-    def said(self) -> str:
-        return self.said_bytes().decode("utf-8", "replace")
+    def output(self) -> str:
+        return self.output_bytes().decode("utf-8", "replace")
 
     def words(self) -> str:
         killed = self._kills.words(self.exit_code)
-        return f"it was {killed}" if killed else self.program.words(self.said())
+        return f"it was {killed}" if killed else self.program.words(self.output())
 
     def wait_for(self, seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):

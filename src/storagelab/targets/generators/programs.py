@@ -70,9 +70,9 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
         yield folder
 
 
-def words_of_client(said: CompletedProcess[str]) -> str:
+def words_of_client(output: CompletedProcess[str]) -> str:
     """A client program's message about a failure."""
-    return next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
+    return next((line for line in output.stderr.splitlines() if "error" in line.lower()), output.stderr.strip())
 
 
 def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
@@ -170,9 +170,9 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
         raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its rights") from error
     found = elsewhere.search(head)
     if found is not None:
-        line, said = head.count(b"\n", 0, found.start(1)) + 1, b" ".join(found[1].split()).decode()
+        line, output = head.count(b"\n", 0, found.start(1)) + 1, b" ".join(found[1].split()).decode()
         raise PreflightError(
-            f"{name}, line {line}, says {said}, which leads out of the database that storagelab makes", key=key,
+            f"{name}, line {line}, says {output}, which leads out of the database that storagelab makes", key=key,
             hint=f"leave the line out; {hint}",
         )  # fmt: skip
 

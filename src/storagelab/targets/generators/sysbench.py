@@ -18,7 +18,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.targets.programs import version_said
+from storagelab.targets.programs import version_output
 
 OWN_SCRIPT = "script.lua"
 TABLE = re.compile(r"sbtest\d+")
@@ -83,15 +83,15 @@ def find() -> str:
         raise PreflightError(
             "sysbench is not on this machine", key="workload.kind", hint="install the package sysbench (of Debian)"
         )
-    said = version_said(Path(program))
-    found = re.search(r"sysbench (\d+)\.(\d+)", said)
+    output = version_output(Path(program))
+    found = re.search(r"sysbench (\d+)\.(\d+)", output)
     if found is None or int(found[1]) < 1:
-        raise PreflightError(f"{said.strip()} is too old", key="workload.kind", hint="install sysbench 1.0 or later")
+        raise PreflightError(f"{output.strip()} is too old", key="workload.kind", hint="install sysbench 1.0 or later")
     return program
 
 
 def version() -> str:
-    return version_said(Path(find())).split("(")[0].strip()
+    return version_output(Path(find())).split("(")[0].strip()
 
 
 def counts(load: GeneratedLoad) -> bytes:
@@ -124,10 +124,10 @@ def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
-def read_report(said: str, warm_up_s: float) -> Reported:
+def read_report(output: str, warm_up_s: float) -> Reported:
     """The figures of the last part of sysbench's report."""
-    last = said[said.rfind("SQL statistics:") :]
-    before = said[: said.rfind("SQL statistics:")]
+    last = output[output.rfind("SQL statistics:") :]
+    before = output[: output.rfind("SQL statistics:")]
     began = re.findall(r"total time:\s*([\d.]+)s", before)
     number, failed = (_figure(last, name) for name in ("transactions", "ignored errors"))
     least, longest, total = (round(_figure(last, name) * _NS_PER_MS) for name in ("min", "max", "sum"))
@@ -137,7 +137,7 @@ def read_report(said: str, warm_up_s: float) -> Reported:
         elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
         histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
         exact_ns=(total, least, longest), warm_up_s=int(warm_up_s),
-        seconds={int(at): (float(tps), float(p99)) for at, tps, p99 in _SECOND.findall(said)},
+        seconds={int(at): (float(tps), float(p99)) for at, tps, p99 in _SECOND.findall(output)},
     )  # fmt: skip
 
 
@@ -146,13 +146,13 @@ def _figure(report: str, name: str) -> float:
     return float(found[1]) if found else math.nan
 
 
-def words(said: str, script: str) -> str:
+def words(output: str, script: str) -> str:
     """sysbench's message about a failure, in one line."""
-    found = [one or other for one, other in _WORDS.findall(said)]
-    told = next(
+    found = [one or other for one, other in _WORDS.findall(output)]
+    message = next(
         (one for one in found if "query" not in one.lower() or "failed" in one.lower()), found[0] if found else ""
     )
-    lines = [line for line in said.splitlines() if line.strip()]
-    told = told or (lines[-1] if lines else "it says nothing")
-    told = re.sub(r" for query '.*", "", told)  # it may hold thousands of rows
-    return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, told)
+    lines = [line for line in output.splitlines() if line.strip()]
+    message = message or (lines[-1] if lines else "it says nothing")
+    message = re.sub(r" for query '.*", "", message)  # it may hold thousands of rows
+    return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, message)

@@ -37,7 +37,7 @@ class GeneratedTables(Places, Generic[C, L]):
         return {}
 
     @property
-    def spread_if_not_said(self) -> tuple[str, ...]:
+    def default_spread(self) -> tuple[str, ...]:
         """The tables that are spread over data files if the spec names none."""
         return ()
 
@@ -68,14 +68,14 @@ class SysbenchTables(GeneratedTables[C, Sysbench]):
     """sysbench's tables: sysbench makes them, and each is spread over the data files."""
 
     @property
-    def spread_if_not_said(self) -> tuple[str, ...]:
+    def default_spread(self) -> tuple[str, ...]:
         return self.load.table_names
 
     def fill(self, own: C, clients: Clients, site: Site) -> None:
         command = sysbench.initialise(clients.options["sysbench"], self.load)
-        said = clients.in_folder(command, inputs_of_sysbench(own_script(self.load, site)))
-        if said.returncode != 0:
-            words = sysbench.words(said.stdout + said.stderr, self.load.script)
+        output = clients.in_folder(command, inputs_of_sysbench(own_script(self.load, site)))
+        if output.returncode != 0:
+            words = sysbench.words(output.stdout + output.stderr, self.load.script)
             raise RunFailed(f"sysbench can't make its tables: {words}")
         self.finish(own)
 

@@ -23,7 +23,7 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen, Scalar
-from storagelab.targets.attaching import dsn_of, key_of, owner_of, process_age_s, require, room_for
+from storagelab.targets.attaching import dsn_of, enough_connections, key_of, owner_of, process_age_s, require
 from storagelab.targets.hiding import hidden
 from storagelab.targets.mariadb.settings import OLDEST, setting_name, settings_text
 
@@ -73,14 +73,14 @@ def parse_dsn(text: str, key: str) -> Address:
     if unknown:
         hint = f"after the question mark write any of: {', '.join(_OPTIONS)}"
         raise PreflightError("it has an unknown option", key=key, hint=hint)
-    said = {name: values[0] for name, values in options.items()}
-    wanted_ssl = said.get("ssl", "verified" if "ssl_ca" in said else "")
+    given = {name: values[0] for name, values in options.items()}
+    wanted_ssl = given.get("ssl", "verified" if "ssl_ca" in given else "")
     if wanted_ssl not in ("", "required", "verified"):
         raise PreflightError("its option ssl is neither required nor verified", key=key, hint=_HOW)
     return Address(
         user=unquote(parts.username), password=unquote(parts.password or "") or os.environ.get("MYSQL_PWD", ""),
         host=unquote(parts.hostname or "localhost"), port=port or 3306, database=unquote(parts.path[1:]) or None,
-        unix_socket=said.get("unix_socket"), ssl=wanted_ssl, ssl_ca=said.get("ssl_ca"),
+        unix_socket=given.get("unix_socket"), ssl=wanted_ssl, ssl_ca=given.get("ssl_ca"),
     )  # fmt: skip
 
 
@@ -345,7 +345,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     oldest = OLDEST_MYSQL if facts.mysql else OLDEST
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
-    room = facts.max_connections - facts.open_connections
+    free = facts.max_connections - facts.open_connections
     needs = [
         (
             facts.release >= oldest,
@@ -383,7 +383,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
             "have its operator start it with performance_schema = ON, or set measure.waits = false",
         ),
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
-        room_for(config.database_load.connections, room, "max_connections on the server"),
+        enough_connections(config.database_load.connections, free, "max_connections on the server"),
     ]
     require(config.target, needs)
 

@@ -76,7 +76,7 @@ class MariaDB(System[Connection]):
     def close(self, connection: Connection) -> None:
         close(connection)
 
-    def said(self, error: BaseException) -> str:
+    def message_of(self, error: BaseException) -> str:
         return words_of(error)
 
     def is_away(self, error: BaseException) -> bool:

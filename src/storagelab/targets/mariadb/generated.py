@@ -53,7 +53,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def spread(self) -> tuple[str, ...]:
-        return self.config.layout.spread or self.spread_if_not_said
+        return self.config.layout.spread or self.default_spread
 
     def finish(self, own: Connection) -> None:
         """Spread the tables over the data files. Raises RunFailed for a table that can't be."""

@@ -45,8 +45,8 @@ _LAST_LETTER = 0xFFFF
 """The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that can't represent its path."""
 _LETTER = "has a letter in it that MariaDB does not accept in the path of data files"
 _SEQUENTIAL_NOTE = (
-    "MariaDB always leaves room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
-    "the tree instead"
+    "MariaDB always leaves room for two rows on a page, so with sequential-insert every row needs one new page "
+    "outside the tree instead"
 )
 _LEFT_NOTE = (
     "the server leaves one empty folder named {name} on each remote volume, since it drops only the files in it"

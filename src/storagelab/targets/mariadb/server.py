@@ -74,13 +74,13 @@ class Server(PrivateServer[Binaries]):
         asked = {
             name: value for name, value in self.settings.items() if _WANTED_FROM_THE_START.match(setting_name(name))
         }
-        said = self._run([
+        output = self._run([
             str(self.programs.installer), "--no-defaults", *self._base(), *self._places(),
             "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", _UNSYNCED,
             *_as_options(asked),
         ])  # fmt: skip
-        if said.returncode != 0:
-            words = _own_words(said.stderr) or _own_words(said.stdout) or said.stdout.strip()
+        if output.returncode != 0:
+            words = _own_words(output.stderr) or _own_words(output.stdout) or output.stdout.strip()
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:

@@ -16,7 +16,7 @@ from storagelab.model.values import Scalar
 from storagelab.targets import temporary
 from storagelab.targets.private import Settings, changes, refuse_own
 from storagelab.targets.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.programs import BIN_DIR, Programs, environment, installation, run, version_said
+from storagelab.targets.programs import BIN_DIR, Programs, environment, installation, run, version_output
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
@@ -88,12 +88,12 @@ def _inspect(server: Path, origin: str) -> Binaries:
 
 
 def _version(server: Path) -> tuple[int, ...]:
-    said = version_said(server, "--no-defaults")
-    match = _SAID.search(said)
+    output = version_output(server, "--no-defaults")
+    match = _SAID.search(output)
     if match is None or not match[2]:
-        mysql = "MySQL" in said
+        mysql = "MySQL" in output
         raise PreflightError(
-            f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {said.strip()!r}",
+            f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {output.strip()!r}",
             key=BIN_DIR,
             hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
             if mysql
@@ -193,8 +193,8 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     _refuse_own(settings)
     asked = {name: settings_text(value) for name, value in settings.items()}
     for name, text in asked.items():
-        said = _ask_parser(binaries, ((name, text),))
-        _refuse(binaries, name, said)
+        output = _ask_parser(binaries, ((name, text),))
+        _refuse(binaries, name, output)
     if not asked:
         return {}
     together = _ask_parser(binaries, tuple(asked.items()))
@@ -207,28 +207,28 @@ def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
     for settings in kinds:
         _refuse_own(settings)
     given = tuple(changes(kinds, settings_text))
-    said = _ask_parser(binaries, given)
-    return not said.trouble and all(setting_name(name) in said.values for name, _ in given)
+    output = _ask_parser(binaries, given)
+    return not output.trouble and all(setting_name(name) in output.values for name, _ in given)
 
 
 def _refuse_own(settings: Settings) -> None:
     refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
 
 
-class _Said(NamedTuple):
+class _ParserOutput(NamedTuple):
     """The parser's output: values of all settings, and its complaint, if any."""
 
     values: dict[str, str]
     trouble: str
 
 
-def _refuse(binaries: Binaries, name: str, said: _Said) -> None:
-    if not said.trouble and setting_name(name) in said.values:
+def _refuse(binaries: Binaries, name: str, output: _ParserOutput) -> None:
+    if not output.trouble and setting_name(name) in output.values:
         return
     unknown = setting_name(name) not in _ask_parser(binaries, ()).values
     near = nearest_setting(binaries, name) if unknown else ""
     raise PreflightError(
-        f"the server refuses it: {said.trouble or 'it has no setting of that name'}",
+        f"the server refuses it: {output.trouble or 'it has no setting of that name'}",
         key=f"target.settings.{name}",
         hint=f"{near}MariaDB {binaries.version} from {binaries.origin} was asked",
     )
@@ -243,7 +243,7 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 
 
 @cache
-def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
+def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _ParserOutput:
     """Reads options with `--help --verbose`: the server reads them as at a start, prints the result, and starts
     nothing.
     """
@@ -252,11 +252,11 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
         give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         in_child = as_server(folder, *installation(binaries.server))
-        said = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
-    table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
+        output = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
+    table = output.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:
         name, _, value = line.partition(" ")
         values[setting_name(name)] = value.strip()
-    troubles = [next(filter(None, match.groups()), "") for match in _TROUBLE.finditer(said.stderr + said.stdout)]
-    return _Said(values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles)))
+    troubles = [next(filter(None, match.groups()), "") for match in _TROUBLE.finditer(output.stderr + output.stdout)]
+    return _ParserOutput(values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles)))

@@ -18,7 +18,7 @@ from storagelab.errors import PreflightError
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets.attaching import OWNERSHIP, dsn_of, key_of, owner_of, process_age_s, require, room_for
+from storagelab.targets.attaching import OWNERSHIP, dsn_of, enough_connections, key_of, owner_of, process_age_s, require
 from storagelab.targets.hiding import hidden
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.settings import OLDEST_MAJOR
@@ -155,8 +155,8 @@ def read_facts(connection: Connection) -> ServerFacts:
 
 
 def needs_database(config: Config) -> bool:
-    """Whether a load has its own database on the server: one that can make anything, and one that is made from
-    another.
+    """Whether the load needs its own database on the server: if it can make anything there, or if its database is
+    copied from another one.
     """
     return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
 
@@ -252,7 +252,7 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
             ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
             + ", or set between_runs.checkpoint = false",
         ),
-        room_for(config.database_load.connections, free, "max_connections on the server"),
+        enough_connections(config.database_load.connections, free, "max_connections on the server"),
     ]
     require(config.target, needs)
 

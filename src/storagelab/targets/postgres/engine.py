@@ -77,7 +77,7 @@ class Postgres(System[Connection]):
     def close(self, connection: Connection) -> None:
         connection.close()
 
-    def said(self, error: BaseException) -> str:
+    def message_of(self, error: BaseException) -> str:
         return str(error).strip() or type(error).__name__
 
     def is_away(self, error: BaseException) -> bool:

@@ -113,8 +113,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def spread(self) -> tuple[str, ...]:
-        said = self.config.layout.spread
-        return said if said is not None else self.spread_if_not_said
+        given = self.config.layout.spread
+        return given if given is not None else self.default_spread
 
     def finish(self, own: Connection) -> None:
         self.spread_out(own)

@@ -27,7 +27,7 @@ from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import VARIABLES, Connection, ServerFacts
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import OLDEST_MAJOR, private_settings, settings_text, system_folders
-from storagelab.targets.programs import environment, installation, version_said
+from storagelab.targets.programs import environment, installation, version_output
 from storagelab.targets.steps import Counters, check_same
 
 # --- read back -------------------------------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ def find(name: str, beside: Path | None) -> Path:
 @cache
 def version_of(program: Path) -> str:
     """The version that a client program reports: "18.4"."""
-    said = version_said(program)
-    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", said)
+    output = version_output(program)
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", output)
     if found is None:
-        raise PreflightError(f"{program} is not PostgreSQL's: it says {said.strip()!r}", key="workload.kind")
+        raise PreflightError(f"{program} is not PostgreSQL's: it says {output.strip()!r}", key="workload.kind")
     return found[1]
 
 

@@ -67,13 +67,13 @@ class Server(PrivateServer[Binaries]):
 
     def _make_database(self) -> None:
         # --no-clean: what a failed initdb leaves shows which shared memory it had. The folder is removed with the run.
-        said = self._run([
+        output = self._run([
             self.programs.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions", "--no-clean",
         ])  # fmt: skip
-        if said.returncode != 0:
-            raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
+        if output.returncode != 0:
+            raise RunFailed(f"initdb failed: {output.stderr.strip() or output.stdout.strip()}")
 
     def _command(self) -> list[str]:
         return [self.programs.program("postgres"), "-D", str(self.data_folder)]

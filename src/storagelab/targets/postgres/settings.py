@@ -17,7 +17,7 @@ from storagelab.model.values import Scalar
 from storagelab.targets import temporary
 from storagelab.targets.private import Settings, changes, refuse_own
 from storagelab.targets.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.programs import BIN_DIR, Programs, environment, installation, run, version_said
+from storagelab.targets.programs import BIN_DIR, Programs, environment, installation, run, version_output
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
@@ -104,11 +104,11 @@ def _version_in_path(folder: Path) -> int:
 
 @cache
 def _inspect(folder: Path, origin: str) -> Binaries:
-    said = version_said(folder / "postgres")
-    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said)
+    output = version_output(folder / "postgres")
+    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", output)
     if match is None:
         raise PreflightError(
-            f"{folder / 'postgres'} is not PostgreSQL: it says {said.strip()!r}",
+            f"{folder / 'postgres'} is not PostgreSQL: it says {output.strip()!r}",
             key=BIN_DIR,
             hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
         )
@@ -204,26 +204,26 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
-        said = _said(binaries, command, folder)
-    if said.returncode != 0:
-        near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in said.stderr else ""
+        output = _run_server(binaries, command, folder)
+    if output.returncode != 0:
+        near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in output.stderr else ""
         raise PreflightError(
-            f"the server refuses it: {own_words(said.stderr)}",
+            f"the server refuses it: {own_words(output.stderr)}",
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
         )
-    return said.stdout.removesuffix("\n")  # a blank at the end may belong to the setting
+    return output.stdout.removesuffix("\n")  # a blank at the end may belong to the setting
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
     """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is none."""
-    said = _said(binaries, [binaries.program("postgres"), "--describe-config"])
-    known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
+    output = _run_server(binaries, [binaries.program("postgres"), "--describe-config"])
+    known = [line.split("\t", maxsplit=1)[0] for line in output.stdout.splitlines()]
     close = difflib.get_close_matches(name, known, 1)
     return f"Did you mean {close[0]}? " if close else ""
 
 
-def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
+def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
     in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
     return run(command, in_child, timeout_s=30, environment=environment())
 

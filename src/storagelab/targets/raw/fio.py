@@ -115,22 +115,22 @@ def find(key: str = "target.engine") -> Fio:
 def _asked(program: str, key: str) -> Fio:
     oldest = ".".join(map(str, OLDEST))
     try:
-        said = run([program, "--version"], None, environment=environment(), timeout_s=20).stdout.strip()
+        report = run([program, "--version"], None, environment=environment(), timeout_s=20).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         raise PreflightError(
             f"{program} does not run: {error}", key=key, hint="try it by hand with --version"
         ) from error
-    version = re.match(r"fio-(\d+)\.(\d+)", said)
+    version = re.match(r"fio-(\d+)\.(\d+)", report)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         raise PreflightError(
-            f"{program} says {said or 'nothing'} of its version; {oldest} or newer is needed", key=key,
+            f"{program} says {report or 'nothing'} of its version; {oldest} or newer is needed", key=key,
             hint=f"install a newer package {PACKAGE}",
         )  # fmt: skip
-    return Fio(program, said.removeprefix("fio-"))
+    return Fio(program, report.removeprefix("fio-"))
 
 
 def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
-    """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
     request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
     """
     written = [
@@ -175,9 +175,9 @@ def make(
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_LOG}", "--log_avg_msec=1000", "--per_job_logs=1"] if logged else []
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
-        said = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
+        report = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
         rates = _rates(logs, job.seconds)
-    return _outcome(said, rates, fio)
+    return _outcome(report, rates, fio)
 
 
 def _options(place: Place, job: Job) -> list[str]:
@@ -270,25 +270,25 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
             yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
 
 
-def _outcome(said: Mapping[str, Any], rates: Mapping[Direction, tuple[float, ...]], fio: Fio) -> Outcome:
+def _outcome(report: Mapping[str, Any], rates: Mapping[Direction, tuple[float, ...]], fio: Fio) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
-    done = {direction: _done(said[direction]) for direction in directions if said[direction]["total_ios"]}
-    elapsed_s = max(said[direction]["runtime"] for direction in directions) / 1000
+    done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
+    elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
     if not done or elapsed_s <= 0:
         raise RunFailed("fio completed no request in the time that counts: raise workload.duration")
     return Outcome(
         elapsed_s=elapsed_s,
         done=done,
         # Shares of the time that all threads ran, added up.
-        cpu_s=(said["usr_cpu"] + said["sys_cpu"]) / 100 * said["job_runtime"] / 1000,
+        cpu_s=(report["usr_cpu"] + report["sys_cpu"]) / 100 * report["job_runtime"] / 1000,
         per_s=rates,
-        io_engine=str(said["job options"]["ioengine"]),
+        io_engine=str(report["job options"]["ioengine"]),
         version=fio.version,
     )
 
 
-def _done(said: Mapping[str, Any]) -> Done:
-    whole = said["lat_ns"]
+def _done(report: Mapping[str, Any]) -> Done:
+    whole = report["lat_ns"]
     bins = ((int(ns), int(count)) for ns, count in whole.get("bins", {}).items())
     latency = latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))
-    return Done(requests=int(said["total_ios"]), bytes=int(said["io_bytes"]), latency=latency)
+    return Done(requests=int(report["total_ios"]), bytes=int(report["io_bytes"]), latency=latency)

@@ -48,14 +48,18 @@ def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
     }
 
 
-def _volume(volume: Mapping[str, Any], said: VolumeConfig) -> dict[str, object]:
+def _volume(volume: Mapping[str, Any], declared: VolumeConfig) -> dict[str, object]:
     """The spec's common name for identical drives."""
-    told = {name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")}
+    facts = {
+        name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")
+    }
     for name in ("cache", "link"):
         if name in volume:
-            told |= {f"{name}_{figure}": value for figure, value in volume[name].items()} or {name: "with its defaults"}
-    lost = {"lost": ", ".join(said.lost)} if said.lost else {}
-    return {"drives": ", ".join(said.drives or ()), **told, **lost}
+            facts |= {f"{name}_{figure}": value for figure, value in volume[name].items()} or {
+                name: "with its defaults"
+            }
+    lost = {"lost": ", ".join(declared.lost)} if declared.lost else {}
+    return {"drives": ", ".join(declared.drives or ()), **facts, **lost}
 
 
 _HISTORIES = {

@@ -124,7 +124,7 @@ def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, content
 
 
 def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
-    """Advises the first scale at which every block takes half of the free memory and can still be simulated; empty
+    """A hint at the first scale at which every block takes half of the free memory and can still be simulated; empty
     if there is none.
     """
     for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, LARGEST_SCALE):

@@ -45,22 +45,22 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     }
 
 
-def server(said: ServerConfig) -> dict[str, object]:
+def server(declared: ServerConfig) -> dict[str, object]:
     """The server in the core's form: the profile's costs and switches, except those that the spec sets."""
     profile = profiles.server()
     costs = {name: figure.model_dump(exclude_none=True) for name, figure in profile.costs.items()}
-    for name, value in said.costs.items():
+    for name, value in declared.costs.items():
         if name not in costs:
             hint = f"There are: {', '.join(costs)}."
             raise PreflightError("is not a cost of the engine", key=f"server.costs.{name}", hint=hint)
         costs[name] = {"value": value, "label": "assumed", "source": "set in the spec"}
-    switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(said)
-    return {"cores": said.cores, "memory_bytes": said.memory_bytes, "costs": costs, "switches": switches}
+    switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(declared)
+    return {"cores": declared.cores, "memory_bytes": declared.memory_bytes, "costs": costs, "switches": switches}
 
 
-def switches_set(said: ServerConfig) -> dict[str, object]:
+def switches_set(declared: ServerConfig) -> dict[str, object]:
     """The switches that the spec sets."""
-    return said.model_dump(exclude_none=True, exclude={"cores", "memory_bytes", "costs"})
+    return declared.model_dump(exclude_none=True, exclude={"cores", "memory_bytes", "costs"})
 
 
 def _cell(config: Config) -> dict[str, object]:
@@ -126,20 +126,20 @@ def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
 
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
     """Leaves keys that are not set to the core, so that defaults are in one place."""
-    said: dict[str, object] = {"drives": list(drives_of(config, volume))}
+    declared: dict[str, object] = {"drives": list(drives_of(config, volume))}
     for name in ("raid", "stripe_bytes", "arrays"):
         if getattr(volume, name) is not None:
-            said[name] = getattr(volume, name)
+            declared[name] = getattr(volume, name)
     if volume.offset_bytes:
-        said["offset_bytes"] = volume.offset_bytes
+        declared["offset_bytes"] = volume.offset_bytes
     if volume.cache is not None and volume.cache.size_bytes:
         cache = volume.cache.model_dump(exclude_none=True)
-        said["cache"] = {"bytes": cache.pop("size_bytes"), **cache}
+        declared["cache"] = {"bytes": cache.pop("size_bytes"), **cache}
     if volume.link is not None and volume.link.bytes_per_s != 0:
-        said["link"] = volume.link.model_dump(exclude_none=True)
+        declared["link"] = volume.link.model_dump(exclude_none=True)
     if volume.lost:
-        said["lost"] = [{"drive": drive} for drive in volume.lost]
-    return said
+        declared["lost"] = [{"drive": drive} for drive in volume.lost]
+    return declared
 
 
 def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[str, object]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets.attaching import dsn_of, key_of, quoting, require, room_for
+from storagelab.targets.attaching import dsn_of, enough_connections, key_of, quoting, require
 from storagelab.targets.sqlserver.known import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.settings import ServerState
 
@@ -208,8 +208,8 @@ def words_of(error: BaseException) -> str:
 
     The driver adds its own lines to the server's, and repeats some.
     """
-    number, said = _number_and_text(error)
-    lines = [line.strip() for line in said.splitlines()]
+    number, text_of_error = _number_and_text(error)
+    lines = [line.strip() for line in text_of_error.splitlines()]
     first = next((line for line in lines if line and not _DRIVERS_LINE.match(line)), "")
     message = _DRIVERS_LINE.split(first)[0].strip() or " ".join(dict.fromkeys(filter(None, lines)))
     return f"Msg {number}: {message}" if number else message or type(error).__name__
@@ -224,8 +224,8 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
     arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
     number = next((value for value in arguments if isinstance(value, int)), None)
     texts = (value for value in arguments if isinstance(value, str | bytes))
-    said = next((value.decode(errors="replace") if isinstance(value, bytes) else value for value in texts), "")
-    return number, said or str(error)
+    text_of_error = next((value.decode(errors="replace") if isinstance(value, bytes) else value for value in texts), "")
+    return number, text_of_error or str(error)
 
 
 def allow_sessions(count: int) -> None:
@@ -337,7 +337,7 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
     """Checks that the server has capacity for this many more sessions. Raises PreflightError if not."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
-    require(target, [room_for(connections, free, "its setting user connections")])
+    require(target, [enough_connections(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))
     if threads < connections + _THREADS_OF_ITS_OWN:
         raise PreflightError(
@@ -365,9 +365,9 @@ def _file_initialisation(session: Session) -> bool | None:
     with contextlib.suppress(DriverError):
         services = session.records(SERVICES)
     for service in services:
-        said = service.get("instant_file_initialization_enabled")
-        if str(service.get("servicename", "")).startswith("SQL Server (") and said in ("Y", "N"):
-            return bool(said == "Y")
+        text_of_error = service.get("instant_file_initialization_enabled")
+        if str(service.get("servicename", "")).startswith("SQL Server (") and text_of_error in ("Y", "N"):
+            return bool(text_of_error == "Y")
     return None
 
 

@@ -30,7 +30,7 @@ def latch_note(major: int) -> str:
     elif major < MAJOR_2022:
         effect = "so more files may gain less here than on older servers, and only on GAM and SGAM pages"
     else:
-        effect = "so more files may gain little here of what they gained on older servers"
+        effect = "so more files may gain little here compared with older servers"
     return (
         f"This is SQL Server {year}. From 2019 on PFS pages are updated under a shared latch ({PFS_SOURCE}), from 2022 on "
         f"GAM and SGAM pages, too ({GAM_SOURCE}): {effect}."

@@ -32,11 +32,13 @@ def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
 def main() -> None:
     try:
         pymssql.connect(**json.load(sys.stdin)).close()
-        said = list[Any]()
+        arguments_of_error = list[Any]()
     except pymssql.Error as error:
         arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
-        said = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments]
-    sys.stdout.write(json.dumps(said, default=str))
+        arguments_of_error = [
+            value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments
+        ]
+    sys.stdout.write(json.dumps(arguments_of_error, default=str))
 
 
 if __name__ == "__main__":

@@ -289,7 +289,7 @@ GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
-"""By its number, the page is not a map but data, index or IAM."""
+"""By its number, the page is not a map of the file: it holds data, an index, or an IAM page."""
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _WORDS = {
@@ -429,7 +429,7 @@ class Sampler(SessionSampler):
         return Decoder(database_id, files, self._pages(database_id))
 
     def _pages(self, database_id: int) -> dict[Page, PageInfo]:
-        """Empty if the server does not say: the page numbers tell most."""
+        """Empty if the server does not say; the page numbers alone tell most."""
         asked = pages_to_ask(self._kept, database_id) if self._page_info else []
         with contextlib.suppress(DriverError):
             return ask_pages(self._own, self._database, asked)

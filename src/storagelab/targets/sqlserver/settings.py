@@ -158,9 +158,9 @@ def trace_flags_of(value: Scalar) -> tuple[int, ...]:
 
 
 def _check_file_initialisation(wanted: bool, found: bool | None) -> None:
-    said = {True: "on", False: "off", None: "not reported by this server"}[found]
+    shown_state = {True: "on", False: "off", None: "not reported by this server"}[found]
     _refuse_difference(
-        FILE_INITIALISATION, [] if found is wanted else [f"instant file initialisation is {said}"],
+        FILE_INITIALISATION, [] if found is wanted else [f"instant file initialisation is {shown_state}"],
         lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[st
     state = read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
     of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
-    said = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
+    file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
         "version_text": facts.version_text,
@@ -86,7 +86,7 @@ def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[st
         "settings": {
             **{name: str(value) for name, value in sorted(shown.items())},
             TRACE_FLAGS: ", ".join(map(str, state.trace_flags)) or "none",
-            FILE_INITIALISATION: said,
+            FILE_INITIALISATION: file_initialisation,
             **{column: _shown(of_database[column]) for column in _SHOWN_OF_DATABASE if column in of_database},
         },
     }
@@ -115,11 +115,11 @@ def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
 
 def _volume(path: str, name: str, mounts: set[str]) -> Check:
     # A mount point in the other operating system's notation says nothing about this path.
-    told = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
-    inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in told)
-    got = f"on {' and '.join(told)}" if told else "the server does not report its volume"
+    reported = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
+    inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in reported)
+    got = f"on {' and '.join(reported)}" if reported else "the server does not report its volume"
     return Check(
-        name=f"volume {name}", asked=path, got=got, ok=(inside and len(told) == 1) if told else None,
+        name=f"volume {name}", asked=path, got=got, ok=(inside and len(reported) == 1) if reported else None,
         read_from="sys.dm_os_volume_stats",
     )  # fmt: skip
 
@@ -215,7 +215,7 @@ class SqlServer(System[Session]):
     def close(self, connection: Session) -> None:
         connection.close()
 
-    def said(self, error: BaseException) -> str:
+    def message_of(self, error: BaseException) -> str:
         return words_of(error) if isinstance(error, DriverError) else str(error).strip()
 
     # --- asked of the server -----------------------------------------------------------------------------------------
@@ -225,12 +225,12 @@ class SqlServer(System[Session]):
 
     def remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:
         """The operator's description of each volume, and what the server adds to it."""
-        told = {str(record["name"]): record for record in _volume_records(connection)}
+        records = {str(record["name"]): record for record in _volume_records(connection)}
         facts: dict[str, dict[str, object]] = {}
         for file in [*self.layout.data_files, self.layout.log_file]:
             if file.volume is None or file.volume in facts:
                 continue
-            record = told.get(file.name, {})
+            record = records.get(file.name, {})
             facts[file.volume] = {
                 "path": self.config.volumes[file.volume].path, "remote": True,
                 "device": record.get("volume_mount_point"), "filesystem": record.get("file_system_type"),

@@ -162,8 +162,8 @@ class Workers(ThreadedSessions[Session]):
         )
 
     def _failed(self, error: Exception) -> str:
-        said = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
-        return f"a connection failed: {said}"
+        reason = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
+        return f"a connection failed: {reason}"
 
     def _stop(self, working: Sequence[Session]) -> None:  # noqa: ARG002 - all of them
         self._stop_all()

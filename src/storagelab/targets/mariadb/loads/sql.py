@@ -30,9 +30,9 @@ class Tables(MariaDBTables[Sql]):
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         program = programs.find(clients.beside)
         for what, file in programs.files_of(self.load, site):
-            said = clients.run([str(program), *clients.options["mariadb"]], *installation(program), reads=file)
-            if said.returncode != 0:
-                raise RunFailed(f"{what} failed: {words_of_client(said)}")
+            output = clients.run([str(program), *clients.options["mariadb"]], *installation(program), reads=file)
+            if output.returncode != 0:
+                raise RunFailed(f"{what} failed: {words_of_client(output)}")
         self.finish(own)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:

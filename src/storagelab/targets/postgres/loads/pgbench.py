@@ -21,7 +21,7 @@ class Tables(PostgresTables[Pgbench]):
     unit_bytes = 17 * 2**20
 
     @property
-    def spread_if_not_said(self) -> tuple[str, ...]:
+    def default_spread(self) -> tuple[str, ...]:
         return SPREAD
 
     @property
@@ -33,9 +33,9 @@ class Tables(PostgresTables[Pgbench]):
             command = pgbench.initialise(
                 str(programs.find("pgbench", clients.beside)), self.load, steps, self.partitions
             )
-            said = clients.in_folder(command, {})
-            if said.returncode != 0:
-                raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
+            output = clients.in_folder(command, {})
+            if output.returncode != 0:
+                raise RunFailed(f"pgbench can't make its tables: {pgbench.words(output.stderr, ())}")
             self.place(own)  # first, while they are empty
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:

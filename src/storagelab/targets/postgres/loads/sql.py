@@ -42,9 +42,9 @@ class Tables(PostgresTables[Sql]):
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
         folders = [file.parent for *_, file in steps]
         for what, name, options, file in steps:
-            said = clients.run([str(programs.find(name, clients.beside)), *options, str(file)], *folders)
-            if said.returncode != 0:
-                words = words_of_client(said)
+            output = clients.run([str(programs.find(name, clients.beside)), *options, str(file)], *folders)
+            if output.returncode != 0:
+                words = words_of_client(output)
                 raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
         self.finish(own)
 
