@@ -26,8 +26,9 @@ class Program:
     run; how its log in that folder is `read`; the `words` for what it said; the signal that ends it after its current
     transactions.
     With `says_it_counts` it keeps the warm-up and the set time itself: it says these words when the warm-up is over,
-    and has ended soon after the set time. `inputs` are the files that it finds in the folder, by name; `owner` (uid,
-    gid) gets all of them, `in_child` prepares its process."""
+    and has ended soon after the set time. `asks_first` is the pattern of the files that it makes in the folder once the
+    session of its own is over in which it asks about the tables; empty if it has none. `inputs` are the files that it finds
+    in the folder, by name; `owner` (uid, gid) gets all of them, `in_child` prepares its process."""
 
     title: str
     command: Callable[[Path, float], Sequence[str]]
@@ -37,6 +38,7 @@ class Program:
     environment: Mapping[str, str]
     inputs: Mapping[str, bytes]
     says_it_counts: bytes = b""
+    asks_first: str = ""
     per_second: Callable[[str], list[float]] = lambda _: []
     owner: tuple[int, int] | None = None
     in_child: Callable[[Path], Callable[[], None] | None] = lambda _: None
@@ -92,6 +94,12 @@ class Process:
         """Raises RunFailed with the program's words if it has ended although it should still work."""
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the session is over in which it asks about the tables, so that only those of the load still begin."""
+        pattern = self.program.asks_first
+        return not pattern or any(self.folder.glob(pattern))
 
     def said_bytes(self) -> bytes:
         return read_file(self.folder / "said")
