@@ -186,10 +186,13 @@ def test_a_counter_that_was_reset_or_that_one_side_lacks_is_left_out():
 # Volumes that share a device
 # ---------------------------------------------------------------------------------------------------------------------
 
+
 def findings_on(volumes: dict[str, dict[str, object]], factor: str = "layout.log") -> Findings:
     experiment = make_experiment({factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]})
     plan = make_plan(experiment)
-    return analyse(experiment, plan, make_runs(experiment, plan, environment={**make_environment(), "volumes": volumes}))
+    return analyse(
+        experiment, plan, make_runs(experiment, plan, environment={**make_environment(), "volumes": volumes})
+    )
 
 
 def shared(volumes: dict[str, dict[str, object]]) -> list[tuple[str, ...]]:
@@ -265,7 +268,8 @@ def throttled(path: Path) -> Iterator[int]:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "addpart", "mkfs.ext4"))), reason="needs root and losetup"
+    os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "addpart", "mkfs.ext4"))),
+    reason="needs root and losetup",
 )
 def test_two_real_partitions_of_a_throttled_loop_device_are_on_one_device(tmp_path):
     with partitions(tmp_path / "image") as (a, b), throttled(a) as process:
