@@ -57,6 +57,10 @@ AllowCommandsOption = Annotated[
     bool,
     typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
 ]
+DespiteSpaceOption = Annotated[
+    bool,
+    typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
+]
 DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -68,6 +72,7 @@ def plan_(
     results: ResultsOption = DEFAULT_RESULTS,
     all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
     allow_commands: AllowCommandsOption = False,
+    despite_space: DespiteSpaceOption = False,
     pilot: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +86,9 @@ def plan_(
     """
     from storagelab.verbs import plan
 
-    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot)
+    plan.show(
+        spec_file, results, every_run=all_, allow_commands=allow_commands, despite_space=despite_space, pilot=pilot
+    )
 
 
 @app.command("run")
@@ -94,6 +101,7 @@ def run_(
         typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
     allow_commands: AllowCommandsOption = False,
+    despite_space: DespiteSpaceOption = False,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
     ] = False,
@@ -142,7 +150,8 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
-    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster)):
+    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, despite_space)
+    if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 
 

@@ -36,6 +36,8 @@ class Site(Frozen):
     experiment: str
     identity: str
     spec_folder: Path
+    despite_space: bool = False
+    """Whether runs are made although a volume may lack space for them."""
     texts: dict[str, str] | None = None
     """The user's own profiles of drives by their names in the spec, on a machine that does not have the spec's folder."""
 

@@ -24,6 +24,10 @@ class GeneratedTables(Places, Generic[C, L]):
 
     unit_bytes: ClassVar[int] = 0
     """What a unit of the load's data takes on disk, measured and rounded up."""
+    index_share: ClassVar[float] = 0.2
+    """How much of that is indexes, measured and rounded up."""
+    filled_in_place: ClassVar[bool] = False
+    """Whether tables lie where the layout says before they are filled; if not, they are moved when they are full."""
 
     @property
     def load(self) -> L:
