@@ -1,17 +1,30 @@
-"""The kernel's disk counters, on this machine's real disk and on recorded ones."""
+"""The kernel's disk counters, on this machine's real disk and on recorded ones; and volumes that share a device."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import stat as modes
+import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import make_environment, make_experiment, make_plan, make_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machine import RecordedMachine, stat
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.cautions.devices import SharedDevice
+from storagelab.findings.model import Findings
 from storagelab.machine.devices import DeviceCounters, difference, parse_stat
+from storagelab.machine.disks import device_numbers_of
+from storagelab.machine.host import describe_volume
+from storagelab.report.words.answer import answer_lines
 
 MB = 2**20
 TICK_S = 0.02
@@ -167,3 +180,100 @@ def test_a_counter_that_was_reset_or_that_one_side_lacks_is_left_out():
     before = {"volume.a.reads": 5_000.0, "volume.a.writes": 1.0, "volume.b.reads": 1.0}
     after = {"volume.a.reads": 3.0, "volume.a.writes": 4.0, "volume.c.reads": 9.0}
     assert difference(before, after) == {"volume.a.writes": 3.0}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Volumes that share a device
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def findings_on(volumes: dict[str, dict[str, object]], factor: str = "layout.log") -> Findings:
+    experiment = make_experiment({factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]})
+    plan = make_plan(experiment)
+    return analyse(
+        experiment, plan, make_runs(experiment, plan, environment={**make_environment(), "volumes": volumes})
+    )
+
+
+def shared(volumes: dict[str, dict[str, object]]) -> list[tuple[str, ...]]:
+    return [caution.volumes for caution in findings_on(volumes).cautions if isinstance(caution, SharedDevice)]
+
+
+def test_partitions_of_a_throttled_disk_are_on_one_device_and_loops_of_their_own_are_not():
+    a = {"device": "sda", "device_numbers": "259:0", "virtual": False, "throttle": {"write_iops": 600}}
+    a["device_stack"] = ["loop7p1", "loop7", "sda1", "sda"]
+    b = {**a, "device_numbers": "259:1", "device_stack": ["loop7p2", "loop7", "sda1", "sda"]}
+    assert shared({"a": a, "b": b}) == [("a", "b")]
+    assert shared({"a": a, "b": {**b, "device_stack": ["loop71p2", "loop71", "sda1", "sda"]}}) == []
+    assert shared({"a": a, "b": {**b, "device_stack": ["sda2", "sda"]}}) == []
+
+
+@pytest.mark.parametrize("factor", ["layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"])
+def test_whatever_is_moved_between_volumes_of_one_device_makes_the_first_line_say_so(factor):
+    one = {"device": "sda", "device_numbers": "8:0", "device_stack": ["sda"], "virtual": False}
+    assert "volumes a, b are on one device" in answer_lines(findings_on({"a": one, "b": one}, factor))[0].text
+
+
+@contextlib.contextmanager
+def partitions(image: Path) -> Iterator[list[Path]]:
+    """Two parts of a loop device, mounted; partx tells them to kernels that read no partition table."""
+    with image.open("wb") as file:
+        file.truncate(64 * MB)
+    with contextlib.ExitStack() as undo:
+        made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"no loop device is to be had here: {made.stderr.strip()}")
+        disk = made.stdout.strip()
+        undo.callback(subprocess.run, ["losetup", "--detach", disk], check=True)
+        places = []
+        for number in (1, 2):
+            subprocess.run(["addpart", disk, str(number), str(number * 51_200 - 49_152), str(50_000)], check=True)
+            undo.callback(subprocess.run, ["delpart", disk, str(number)], check=True)
+            places.append(undo.enter_context(mounted(f"{Path(disk).name}p{number}", image.parent / f"part-{number}")))
+        yield places
+
+
+@contextlib.contextmanager
+def mounted(name: str, place: Path) -> Iterator[Path]:
+    major, minor = map(int, Path(f"/sys/class/block/{name}/dev").read_text().split(":"))
+    node = place.with_suffix(".node")  # nobody makes one in /dev where no udev runs
+    os.mknod(node, 0o600 | modes.S_IFBLK, os.makedev(major, minor))
+    subprocess.run(["mkfs.ext4", "-q", "-F", node], check=True)
+    place.mkdir()
+    subprocess.run(["mount", node, place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@contextlib.contextmanager
+def throttled(path: Path) -> Iterator[int]:
+    """A process that may write to the disk below this file system only so fast."""
+    root = Path("/sys/fs/cgroup/blkio")
+    limits = "blkio.throttle.write_iops_device"
+    if not (root / limits).exists():
+        pytest.skip("needs the blkio controller of control groups (version 1)")
+    part = Path(f"/sys/dev/block/{device_numbers_of(path)}").resolve()
+    group = Path(tempfile.mkdtemp(prefix="storagelab-test-", dir=root))
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            (group / limits).write_text(f"{(part.parent / 'dev').read_text().strip()} 600")
+            (group / "cgroup.procs").write_text(str(process.pid))
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait()
+            group.rmdir()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "addpart", "mkfs.ext4"))),
+    reason="needs root and losetup",
+)
+def test_two_real_partitions_of_a_throttled_loop_device_are_on_one_device(tmp_path):
+    with partitions(tmp_path / "image") as (a, b), throttled(a) as process:
+        volumes = {name: describe_volume(path, process=process) for name, path in (("a", a), ("b", b))}
+    assert [volume["throttle"] for volume in volumes.values()] == [{"write_iops": 600}] * 2
+    assert volumes["a"]["device_numbers"] != volumes["b"]["device_numbers"]
+    assert shared(volumes) == [("a", "b")]

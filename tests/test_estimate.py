@@ -111,11 +111,31 @@ def test_tables_are_made_for_each_run_or_once_for_each_template_and_then_copied(
     rebuilt, copied = expand(parse(spec, "a.toml")), expand(parse(spec + template, "b.toml"))
     assert estimate(rebuilt, rebuilt.runs, []).seconds == pytest.approx(12 * (2 + 20 + 20))
     assert estimate(copied, copied.runs, []).seconds == pytest.approx(12 * (2 + 2 + 20) + 2 * 20)
-    # The first run of a template made it; that is no part of what other runs take.
-    first = copied.cells[0].cell_id
-    once = estimate(copied, copied.runs, [(first, 50.0)])
-    assert once.seconds == estimate(copied, copied.runs, [(first, 50.0), (first, 30.0)]).seconds
-    assert once.seconds == pytest.approx(12 * 30 + 2 * 20)
+    # The first run of a template made it. All that was added to its 20 s took 1.25 times as long as guessed.
+    first, other = (cell.cell_id for cell in copied.cells[:2])
+    assert estimate(copied, copied.runs, [(first, 50.0)]).seconds == pytest.approx(12 * (20 + 5) + 2 * 25)
+    # The next run of its cell shows what is no part of making it: a copy and a server, 10 s.
+    assert estimate(copied, copied.runs, [(first, 80.0), (first, 30.0)]).seconds == pytest.approx(12 * 30 + 2 * 50)
+    both = estimate(copied, copied.runs, [(first, 80.0), (first, 30.0), (other, 90.0), (other, 40.0)])
+    assert both.seconds == pytest.approx(3 * 30 + 3 * 40 + 6 * 35 + 2 * 50)
+
+
+def test_only_what_is_added_to_a_set_time_is_learned_and_its_share_is_said():
+    spec = PGBENCH.format('scale = 15\nwarm_up = "20s"') + '[between_runs]\npause = "5s"\n'
+    plan = expand(parse(spec + '[factors]\n"workload.duration" = ["20s", "200s"]\n', "a.toml"))
+    short = plan.cells[0].cell_id
+    guessed = estimate(plan, plan.runs, [])
+    assert guessed.seconds == pytest.approx(3 * (2 + 10 + 20 + 20 + 5) + 3 * (2 + 10 + 20 + 200 + 5))
+    assert guessed.set_up == pytest.approx(1 - 3 * 220 / guessed.seconds)
+    # It took 30 s longer than its 45 s, not 12: so will the other one, whose set time is 225 s.
+    known = estimate(plan, plan.runs, [(short, 75.0)])
+    assert known.seconds == pytest.approx(3 * 75 + 3 * (225 + 30))
+    assert known.set_up == pytest.approx(1 - 660 / 990)
+
+
+def test_without_a_set_time_the_share_is_that_of_the_runs_made():
+    assert estimate(PLAN, PLAN.runs, []).set_up is None
+    assert estimate(PLAN, PLAN.runs, [(FIRST, 10.0)], set_up=0.4).set_up == 0.4
 
 
 def test_no_runs_take_no_time():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import psycopg
@@ -10,11 +12,13 @@ import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.procfs import keeps_schedstat
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
 from storagelab.targets.parts import tables_of
+from storagelab.targets.postgres.reaching import generator_sessions
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +100,33 @@ def test_a_warm_up_is_found_and_kept_with_the_run(scratch):
     assert 9 < measured.counters["generator"]["warm_up_s"] <= 60
     assert measured.elapsed_s == pytest.approx(0.5, abs=0.2)
     assert all(ok for _, ok in got(measured).values())
+
+
+def test_the_session_in_which_pgbench_asks_for_the_scale_is_not_taken_for_the_loads(scratch):
+    with open_target(cell(scratch, connections=1, scripts=["select-only"]), site_at(scratch)) as target:
+        server = target.server
+        sessions = target.system.layout.sessions(server.own, server.reach, 1)
+        asked = server.reach.connect("storagelab gate")  # what keeps pgbench's question waiting, as a busy server does
+        asked.execute("BEGIN")
+        asked.execute(f'LOCK TABLE "{target.system.layout.home}".pgbench_branches IN ACCESS EXCLUSIVE MODE')
+        let_go = threading.Timer(1.0, asked.close)
+        let_go.start()
+        try:
+            sessions.open()
+            sessions.gather()
+            let_go.join()
+            time.sleep(0.5)
+            assert generator_sessions(server.own) == sessions.ids, "what is watched is what works"
+        finally:
+            let_go.join()
+            sessions.close()
+
+
+def test_one_connection_of_pgbench_is_watched_and_its_time_is_explained(scratch):
+    measured = measure(cell(scratch, connections=1, scripts=["select-only"], duration_s=2.0), site_at(scratch))
+    assert all(ok for _, ok in got(measured).values())
+    assert measured.waits.passes > 0
+    assert measured.waits.no_split_reason == "" or not keeps_schedstat()
 
 
 def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):

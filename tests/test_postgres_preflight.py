@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import counted_starts, left_behind, plan_of, site_at, small
+from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
-from storagelab.targets import Preflight, unprivileged
+from storagelab.targets import Preflight, open_target, unprivileged
+from storagelab.targets.engines import check as every_engine_check
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight, settings
 from storagelab.targets.postgres.preflight import check
@@ -265,3 +266,45 @@ def test_a_file_system_that_holds_no_files_is_no_volume(scratch):
     (scratch / "a").symlink_to("/proc")
     error = refused(scratch, config)
     assert (error.key, error.problem) == ("volumes.a.path", "/proc is not a place for files: proc there holds none")
+
+
+# --- a generator's tables --------------------------------------------------------------------------------------------
+
+
+def of_pgbench(scratch: Path, template: bool = False, scale: int = 30, **layout: str) -> Config:
+    for name in "abc":
+        (scratch / name).mkdir(exist_ok=True)
+    return Config.model_validate({
+        "target": {"engine": "postgres"}, "volumes": {name: {"path": str(scratch / name)} for name in "abc"},
+        "layout": {"data": ["a"], "log": "a", **layout}, "between_runs": {"data": "template"} if template else {},
+        "workload": {"kind": "pgbench", "scale": scale, "scripts": ["select-only"], "duration_s": 1.0, "connections": 2},
+    })  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_space_of_a_generators_tables_is_estimated_where_they_lie_and_once(scratch):
+    config = of_pgbench(scratch, indexes="b", log="c")
+    with open_target(config, site_at(scratch)) as target:
+        run_in(target)
+        taken = {name: sum(file.lstat().st_blocks * 512 for file in (scratch / name).rglob("*")) for name in "abc"}
+    for need in found(scratch, config).volumes:
+        most = 2.5 if need.name == "a" else 2.0  # where indexes are sorted
+        assert taken[need.name] < need.needed_bytes < most * taken[need.name] + 100 * 2**20, need.name
+
+
+def test_templates_of_several_layouts_take_space_each_and_a_run_as_much_as_one(scratch):
+    data = 17 * 2**20 * 1000
+    cells = [of_pgbench(scratch, template=True, scale=1000, indexes=place, log="c") for place in "ab"]
+    a, b, _ = (need.needed_bytes for need in found(scratch, *cells).volumes)
+    assert a == pytest.approx(data * (1 + 0.85 + 1), rel=0.03)
+    assert b == pytest.approx(data * (0.15 + 0.15), rel=0.03)
+
+
+def test_runs_may_be_made_although_a_volume_seems_to_lack_space_and_the_plan_says_so(scratch):
+    config = of_pgbench(scratch, scale=90_000)
+    error = refused(scratch, config)
+    assert "--despite-space" in error.hint
+    plan, site = plan_of(config), site_at(scratch)
+    report = every_engine_check(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
+    assert report.volumes[0].needed_bytes > report.volumes[0].free_bytes
+    assert any("lacks space" in note and "--despite-space" in note for note in report.notes)

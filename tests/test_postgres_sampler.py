@@ -23,6 +23,7 @@ from storagelab.targets.postgres.sampler import Sampler, _raw_waits
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries
 from storagelab.targets.sampler import Seen, Totals
+from storagelab.targets.steps import check_watching
 
 pytestmark = pytest.mark.slow
 
@@ -413,3 +414,27 @@ def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine
     assert found[0] == found[1]
     if hasattr(os, "sched_setaffinity"):
         assert found[0] == 1
+
+
+@needs_kernel
+def test_sessions_that_had_ended_before_they_were_watched_are_said_to_have_ended(server):
+    with _connect(server) as ended:
+        pid = ended.info.backend_pid
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sampler = Sampler(
+        lambda: _connect(server), [pid], MeasureConfig(sample_hz=50), kernel_view=True, relations={}, probe=dict,
+        of_generator=True,
+    )  # fmt: skip
+    sampler.prepare()
+    sampler.baseline()
+    sampler.start()
+    time.sleep(1)
+    seen = sampler.stop()
+    waits = seen.waits(1.0, 1.0, 1)
+    assert waits is not None
+    assert waits.no_split_reason == "a session had ended before the kernel could be asked about it"
+    [check] = check_watching(seen.error, seen.observed(1.0), 1.0, waits.passes)
+    assert not check.ok
+    assert "no session of the load in " in check.got

@@ -61,6 +61,10 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
 ]
+DespiteSpaceOption = Annotated[
+    bool,
+    typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
+]
 DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -73,6 +77,7 @@ def plan_(
     against: AgainstOption = None,
     all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
     allow_commands: AllowCommandsOption = False,
+    despite_space: DespiteSpaceOption = False,
     pilot: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +93,10 @@ def plan_(
     """
     from storagelab.verbs import plan
 
-    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot, second=against)
+    plan.show(
+        spec_file, results, every_run=all_, allow_commands=allow_commands, despite_space=despite_space, pilot=pilot,
+        second=against,
+    )  # fmt: skip
 
 
 @app.command("run")
@@ -102,6 +110,7 @@ def run_(
     ] = None,
     allow_commands: AllowCommandsOption = False,
     against: AgainstOption = None,
+    despite_space: DespiteSpaceOption = False,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
@@ -150,7 +159,8 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
-    if not run.run(spec_file, results, run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against)):
+    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space)
+    if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 
 

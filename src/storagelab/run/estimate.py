@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from storagelab.model import prepared
 from storagelab.model.config import Config
@@ -15,24 +16,35 @@ _COPIED_PER_S = 1_500_000
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take, learned from `learned_from` finished runs (0 = a guess)."""
+    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share of it
+    in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
 
     seconds: float
     learned_from: int
+    set_up: float | None = None
 
 
-def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """The time for `runs`, one after the other: what `learned` gives for each, plus the time to make each template
-    that they copy.
-    """
+def estimate(
+    plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]], set_up: float | None = None
+) -> TimeEstimate:
+    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they copy.
+    `set_up` is its share in finished runs, which holds where runs have no set time."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
     templates = prepared.distinct(known[run.cell_id] for run in runs)
-    return TimeEstimate(
-        seconds=sum(map(seconds_of, runs)) + sum(map(_making_s, templates)),
-        learned_from=sum(cell_id in known for cell_id, _ in durations),
-    )
+    making = _making(known, durations)
+    seconds = sum(map(seconds_of, runs)) + sum(making.ratio * _making_s(one) for one in templates)
+    counted = [_counted_s(known[run.cell_id]) for run in runs]
+    if runs and None not in counted:
+        set_up = max(0.0, 1 - sum(one for one in counted if one is not None) / seconds)
+    return TimeEstimate(seconds=seconds, learned_from=sum(cell_id in known for cell_id, _ in durations), set_up=set_up)
+
+
+def _counted_s(config: Config) -> float | None:
+    """The part of a run that counts, where it has a set time."""
+    load = config.workload
+    return load.work.amount / 1000 if config.generated and load.longest_s is not None else None
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
@@ -40,14 +52,15 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
 
     The estimate is set-up + work x seconds per unit; both are learned once cells with different amounts of work are
     done. Before that, it is the first guess for its engine, multiplied by the ratio of finished runs' times to their
-    guesses. Work counted in one unit tells nothing about work in another. `finished` holds (cell_id, wall seconds).
+    guesses. Work counted in one unit tells nothing about work in another. Of runs of a set time, only what is added to
+    that time is learned. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
+    durations = list(finished)
+    making = _making(configs, durations)
     walls: dict[str, list[float]] = {}
-    made = set[str]()
-    for cell_id, wall_s in finished:
-        if cell_id in configs:
-            walls.setdefault(cell_id, []).append(_without_making(configs[cell_id], wall_s, made))
+    for cell_id, wall_s in making.without:
+        walls.setdefault(cell_id, []).append(wall_s)
     known = {cell_id: fmean(of_cell) for cell_id, of_cell in walls.items()}
     done = [(configs[cell_id], wall_s) for cell_id, of_cell in walls.items() for wall_s in of_cell]
     units = {config.workload.work.unit for config in configs.values()}
@@ -64,6 +77,9 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
     """Wall seconds of a run, from those of finished runs."""
     if not done:
         return _guess
+    if all(config.workload.longest_s is not None for config, _ in done):
+        added = _ratio((wall_s - _set_s(config), _guess(config) - _set_s(config)) for config, wall_s in done)
+        return lambda config: _set_s(config) + added * (_guess(config) - _set_s(config))
     by_work = [(config.workload.work.amount, wall_s) for config, wall_s in done]
     if len({amount for amount, _ in by_work}) == 1:
         scale = fmean(wall_s / _guess(config) for config, wall_s in done)
@@ -72,23 +88,58 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
     return lambda config: setup_s + config.workload.work.amount * s_each
 
 
-def _without_making(config: Config, wall_s: float, made: set[str]) -> float:
-    """A finished run's time without making its template, which the first run did. `made` has the names of templates
-    made before.
-    """
-    if not prepared.wanted(config) or (name := prepared.name_of(config)) in made:
-        return wall_s
-    made.add(name)
-    return max(wall_s - _making_s(config), _guess(config))
+class _Making(NamedTuple):
+    """How much longer templates take to make than guessed, and (cell_id, seconds) of finished runs without that."""
+
+    ratio: float
+    without: list[tuple[str, float]]
+
+
+def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
+    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before there
+    are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
+    made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
+    for cell_id, wall_s in finished:
+        config = configs.get(cell_id)
+        if config is None:
+            continue
+        name = prepared.name_of(config) if prepared.wanted(config) else ""
+        (first if name and name not in made else others).append((cell_id, wall_s))
+        made.add(name)
+    of_cell: dict[str, list[float]] = {}
+    for cell_id, wall_s in others:
+        of_cell.setdefault(cell_id, []).append(wall_s)
+    known = [(configs[cell_id], wall_s - fmean(of_cell[cell_id])) for cell_id, wall_s in first if cell_id in of_cell]
+    if known:
+        ratio = _ratio((took_s, _making_s(config)) for config, took_s in known)
+    else:
+        alone = [(configs[cell_id], wall_s) for cell_id, wall_s in first]
+        ratio = _ratio((wall_s - _set_s(one), _guess(one) - _set_s(one) + _making_s(one)) for one, wall_s in alone)
+    rest = [(cell_id, wall_s) for cell_id, wall_s in first if cell_id not in of_cell]
+    without = [(cell_id, max(wall_s - ratio * _making_s(configs[cell_id]), 0.0)) for cell_id, wall_s in rest]
+    return _Making(ratio, [*without, *others])
+
+
+def _ratio(took_and_guessed: Iterable[tuple[float, float]]) -> float:
+    """How many times as long as guessed something took; 1 if nothing is known."""
+    pairs = list(took_and_guessed)
+    guessed_s = sum(guess_s for _, guess_s in pairs)
+    return max(0.0, sum(took_s for took_s, _ in pairs)) / guessed_s if guessed_s > 0 else 1.0
+
+
+def _set_s(config: Config) -> float:
+    """The time that a run takes by its spec: its warm-up at most, the part that counts, and its pause."""
+    return (config.workload.longest_s or 0.0) + config.between_runs.pause_s
 
 
 def _guess(config: Config) -> float:
     kind, scale = config.kind, config.target.world_scale if config.simulated else 1
     work_s = config.workload.work.amount / scale / kind.work_per_s
+    work_s += config.between_runs.pause_s
     if not config.generated:
         return kind.setup_s + work_s
     if config.workload.longest_s is not None:
-        work_s = config.workload.longest_s
+        work_s = _set_s(config)
     data_s = config.workload.rows_made / _COPIED_PER_S if prepared.wanted(config) else _making_s(config)
     return kind.setup_s + data_s + work_s
 

@@ -194,6 +194,15 @@ class Store:
             f"SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND {_MOST_S} ORDER BY rowid"
         )
 
+    def set_up_share(self) -> float | None:
+        """The share of finished runs' time in which nothing counted; None before there are any."""
+        rows = self._rows(
+            "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
+            f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {_MOST_S}"
+        )
+        ((counted_s, wall_s),) = rows
+        return 1 - counted_s / wall_s if wall_s else None
+
     def would_be_set_aside(self, experiment: Experiment) -> bool:
         """Whether the store belongs to another spec and has no usable run."""
         return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)

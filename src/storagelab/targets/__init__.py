@@ -63,6 +63,8 @@ class VolumeNeed(Frozen):
     device: str
     needed_bytes: int | None
     free_bytes: int | None
+    lacks: str = ""
+    """That there is too little space, in words, where the runs are to be made in spite of it."""
 
 
 class Preflight(Frozen):

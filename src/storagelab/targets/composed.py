@@ -14,6 +14,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
+from storagelab.model.waits import SampledWaits
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Progress
 from storagelab.targets.clocks import Clocks
@@ -252,11 +253,12 @@ class Composed(Generic[C]):
     def _measured(self, done: Done, seen: Seen, *, checks: Sequence[Check], **rest: Any) -> Measurement:
         busy_s, connections = sum(done.connection_s), len(done.connection_s)
         observer = seen.observed(done.elapsed_s)
+        waits = seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None
+        passes = waits.passes if isinstance(waits, SampledWaits) else None
         return Measurement(
             provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
             connection_s=done.connection_s, latency=done.latency, waiting_tasks=seen.waiting_tasks, series=done.series,
-            waits=seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None,
-            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s)), observer=observer,
+            waits=waits, checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes)), observer=observer,
             durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
         )  # fmt: skip
 

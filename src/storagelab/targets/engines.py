@@ -122,11 +122,17 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     if not allow_commands:
         refuse(beyond)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
+    lacking = [need.lacks for one in found for need in one.volumes if need.lacks]
     promises, warnings = compared(plan, lambda config: engine_of(config).durability)
     return Preflight(
         server="; ".join(one.server for one in found),
         volumes=_most_needed([need for one in found for need in one.volumes]),
-        notes=(*(privilege.text for privilege in beyond), *(note for one in found for note in one.notes), *warnings),
+        notes=(
+            *(privilege.text for privilege in beyond),
+            *dict.fromkeys(lacking),
+            *(note for one in found for note in one.notes),
+            *warnings,
+        ),
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
     )

@@ -36,6 +36,8 @@ class Site(Frozen):
     experiment: str
     identity: str
     spec_folder: Path
+    despite_space: bool = False
+    """Whether runs are made although a volume may lack space for them."""
     texts: dict[str, str] | None = None
     """The user's own drive profiles, by their names in the spec, for a machine that lacks the spec's folder."""
 

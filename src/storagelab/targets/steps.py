@@ -26,7 +26,9 @@ SPARE_CONNECTIONS = 8
 """The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""If less of a run than this was unseen, the run counts as watched."""
+"""A run that was unseen for less than this counts as watched."""
+ENOUGH_LOOKS = 3
+"""So many looks that all see no session at work are no chance."""
 
 
 class Done(NamedTuple):
@@ -58,13 +60,16 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
         time.sleep(between.pause_s)
 
 
-def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list[Check]:
-    """A check that fails if only part of a run was watched: its waits must not count as the whole run's, nor a
-    standstill as work.
+def check_watching(error: str, observer: ObserverCost, elapsed_s: float, passes: int | None = None) -> list[Check]:
+    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
+    work.
 
-    `error` is empty unless watching stopped early.
+    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits are
+    sampled.
     """
     got = error
+    if not got and passes == 0 and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
+        got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
     if not got and observer.blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
         got = (
             f"nothing for {observer.blind_s:.1f} s of {elapsed_s:.1f} s, in which storagelab or the server stood still "

@@ -22,7 +22,7 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
-from storagelab.model.prepared import distinct, name_of
+from storagelab.model.prepared import distinct, name_of, wanted
 from storagelab.targets import descriptors
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import by_server, check_same
@@ -144,13 +144,17 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates on it."""
+    """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its own
+    template until it is moved aside; every other begins as a copy."""
     kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
 
     def both(config: Config, volume: str) -> int:
         path = site.volume_paths(config).get(volume)
         beside = sum(kept_bytes_on(one, volume) for one, paths in kept if paths.get(volume) == path)
-        return bytes_on(config, volume) + beside
+        if not wanted(config):
+            return bytes_on(config, volume) + beside
+        own = kept_bytes_on(config, volume)
+        return beside + max(own, bytes_on(config, volume) - own)
 
     return both if kept else bytes_on
 

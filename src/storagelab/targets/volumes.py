@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError
@@ -15,6 +15,8 @@ from storagelab.targets import Site, VolumeNeed, templates
 from storagelab.targets.folders import Folders
 from storagelab.targets.templates import BytesOn
 from storagelab.targets.unprivileged import check_may_enter
+
+DESPITE_SPACE = "--despite-space"
 
 
 def volume_needs(
@@ -34,11 +36,15 @@ def volume_needs(
             paths[name] = path
             needed[name] = max(needed.get(name, 0), bytes_on(config, name.split(" (")[0]))
     leftover_bytes = _leftover_bytes(configs, site)
-    _check_space(configs, site, leftover_bytes, bytes_on, size_key)
+    lacking = {error.key: error for error in _lacking(configs, site, leftover_bytes, bytes_on, size_key)}
+    if lacking and not site.despite_space:
+        raise next(iter(lacking.values()))
     return tuple(
         VolumeNeed(
             name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
             free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
+            lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})" for key, error in lacking.items()
+                        if f"{key} ".startswith(f"volumes.{name}.path ")), ""),
         )
         for name, path in paths.items()
     )  # fmt: skip
@@ -70,12 +76,10 @@ def _check_usable(path: Path, key: str) -> None:
         )
 
 
-def _check_space(
+def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
-) -> None:
-    """Compares the free space of each file system, which its volumes share, with the need of the cell that needs
-    most.
-    """
+) -> Iterator[PreflightError]:
+    """Compares the hungriest cell of each file system with the free space, which its volumes share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -89,10 +93,11 @@ def _check_space(
         path = volumes[0][1]
         free = host.free_bytes(path) + leftover_bytes.get(device, 0)
         if wanted > free:
-            raise PreflightError(
+            yield PreflightError(
                 f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
                 key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
-                hint=f"free some, name another volume, or {_less(config, size_key)}",
+                hint=f"free some, name another volume, or {_less(config, size_key)}; or go on in spite of it "
+                f"({DESPITE_SPACE}): then a run that fills the volume fails, as may everything else that writes to it",
             )
 
 

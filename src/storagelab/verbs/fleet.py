@@ -64,10 +64,17 @@ def _refused(problem: str, hint: str, key: str = KEY) -> PreflightError:
 
 
 def make(
-    experiment: Experiment, plan: Plan, folder: Path, elsewhere: Elsewhere, *, again: bool, allow_commands: bool
+    experiment: Experiment,
+    plan: Plan,
+    folder: Path,
+    elsewhere: Elsewhere,
+    *,
+    again: bool,
+    allow_commands: bool,
+    despite_space: bool = False,
 ) -> tuple[tuple[Run, ...], bool]:
     """Makes all runs of the experiment; returns whether none has failed."""
-    site = site_of(experiment, folder).model_copy(update={"spec_folder": Path()})
+    site = site_of(experiment, folder, despite_space=despite_space).model_copy(update={"spec_folder": Path()})
     before = _stored(experiment, plan, folder)
     with Interruptible() as stopping:
         hosts = None

@@ -15,6 +15,7 @@ from storagelab.run.store import NothingStored, Store
 from storagelab.spec import against, matrix
 from storagelab.targets import Preflight
 from storagelab.verbs.planning import look_at, site_of
+from storagelab.words.numbers import percent, plural
 
 
 def show(
@@ -23,6 +24,7 @@ def show(
     *,
     every_run: bool,
     allow_commands: bool,
+    despite_space: bool = False,
     pilot: str | None = None,
     second: Path | None = None,
 ) -> None:
@@ -32,7 +34,8 @@ def show(
     if experiment.fleet is not None:
         found = Preflight(server="that of each host, looked at as `run` begins", volumes=())
     else:
-        found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
+        site = site_of(experiment, folder, despite_space=despite_space)
+        found = look_at(experiment, expanded, site, allow_commands)
     facts = _facts(expanded, found, folder, experiment)
     smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
     print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest), every_run)
@@ -56,11 +59,12 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
 def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     durations: list[tuple[str, float]] = []
+    set_up: float | None = None
     warnings = list(found.notes)
     try:
         with Store.reading(folder) as store:
             if store.experiment().sha256 == experiment.sha256:
-                attempts, durations = store.attempts(), store.durations()
+                attempts, durations, set_up = store.attempts(), store.durations(), store.set_up_share()
                 if store.experiment().race is not None:
                     warnings.append(
                         f"{folder} holds a race: this is the plan if no layout leaves; continue with `run --find-best`"
@@ -74,11 +78,13 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     except StoreError as error:
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = scheduling.pending(expanded, attempts)
-    time = estimate(expanded, pending, durations)
-    basis = f"learned from {time.learned_from} finished runs" if time.learned_from else _guessed(expanded)
+    time = estimate(expanded, pending, durations, set_up)
+    basis = f"learned from {plural(time.learned_from, 'finished run')}" if time.learned_from else _guessed(expanded)
+    if time.set_up is not None:
+        basis = f"{percent(time.set_up)} of it set-up, warm-up and clean-up; {basis}"
     return PlanFacts(
         server=found.server,
-        volumes=tuple(VolumeFacts(**need.model_dump()) for need in found.volumes),
+        volumes=tuple(VolumeFacts(**need.model_dump(exclude={"lacks"})) for need in found.volumes),
         estimate_s=time.seconds,
         estimate_basis=basis,
         runs_stored=len(expanded.runs) - len(pending),

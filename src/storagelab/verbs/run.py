@@ -40,18 +40,21 @@ class Asked(NamedTuple):
     budget_s: float | None = None
     elsewhere: Elsewhere | None = None
     against: Path | None = None
+    despite_space: bool = False
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Makes the runs; returns whether none has failed."""
     experiment = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     plan, folder = matrix.expand(experiment), results / experiment.name
-    here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
+    site = site_of(experiment, folder, despite_space=asked.despite_space)
+    here = _Here(experiment, plan, folder, site, asked)
     here.racing(())  # refused before anything is changed
     if (hosts := fleet.asked(experiment, plan, asked.elsewhere)) is not None:
         runs, all_well = fleet.make(
-            experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands
-        )
+            experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands,
+            despite_space=asked.despite_space,
+        )  # fmt: skip
     else:
         runs, all_well = here.make(look_at(experiment, plan, here.site, asked.allow_commands))
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder)

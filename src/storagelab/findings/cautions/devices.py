@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.words.phrases import in_brackets, without_stop
 
-PLACES = {"layout.data", "layout.log"}
+PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"}
 
 
 class VirtualDisk(Caution):
@@ -42,8 +43,8 @@ class SharedDevice(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data or log from one to another "
-            "separates nothing. To learn about placement, give each volume a path on a drive of its own."
+            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data, indexes or log from one to "
+            "another separates nothing. To learn about placement, give each volume a path on a drive of its own."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -64,10 +65,18 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
             if volume.get("virtual") is True:
                 virtual[text_in(volume, "virtual_reason"), text_in(volume, "device_model")].add(name)
             if device := text_in(volume, "device"):
-                throttled = text_in(volume, "device_numbers") if table_in(volume, "throttle") else ""
-                shared[device, throttled].add(name)
+                shared[device, _throttled_disk(volume) if table_in(volume, "throttle") else ""].add(name)
     for (reason, model), names in virtual.items():
         yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
     for (device, _), names in shared.items():
         if len(names) > 1:
             yield SharedDevice(volumes=tuple(sorted(names)), device=device)
+
+
+def _throttled_disk(volume: Mapping[str, object]) -> str:
+    """The disk of a volume's file system, whose limit and queue all its partitions share: "loop0" for "loop0p1" as well."""
+    stack = volume.get("device_stack")
+    own, *below = stack if isinstance(stack, list | tuple) and stack else [text_in(volume, "device_numbers")]
+    disk = str(below[0]) if below else ""
+    mark = "p" if disk[-1:].isdigit() else ""
+    return disk if disk and re.fullmatch(rf"{re.escape(disk)}{mark}\d+", str(own)) else str(own)

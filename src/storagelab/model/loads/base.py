@@ -125,6 +125,11 @@ class Load(Described, ABC):
         return False
 
     @property
+    def reads_only(self) -> bool:
+        """Whether its transactions are known to write nothing."""
+        return False
+
+    @property
     def without_rate(self) -> bool:
         """Whether transactions of a generator begin as soon as a session is free."""
         return False

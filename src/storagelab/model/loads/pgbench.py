@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
 """The names of pgbench's own scripts."""
+READS_ONLY = "select-only"
 SPREAD = ("pgbench_accounts",)
 """pgbench's big table."""
 _WEIGHT = re.compile(r"[0-9]{1,9}")
@@ -84,6 +85,10 @@ class Pgbench(GeneratedLoad):
     @property
     def rows_made(self) -> int:
         return self.scale * _ROWS_PER_SCALE
+
+    @property
+    def reads_only(self) -> bool:
+        return all(script_of(text).name == READS_ONLY for text in self.scripts)
 
     @property
     def data(self) -> Data:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 
+READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "select_random_ranges")
+"""Those of sysbench's own scripts that write nothing."""
+
+
 class Sysbench(GeneratedLoad):
     """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
 
@@ -34,6 +38,10 @@ class Sysbench(GeneratedLoad):
     def is_own(self) -> bool:
         """Whether it runs a Lua file of the user."""
         return "." in self.script or "/" in self.script
+
+    @property
+    def reads_only(self) -> bool:
+        return self.script in READ_ONLY
 
     @property
     def table_names(self) -> tuple[str, ...]:

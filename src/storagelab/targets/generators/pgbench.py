@@ -16,6 +16,8 @@ from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Transactions, joined
 
 LOG_PREFIX = "transactions"
+"""What the names of its logs begin with. It opens them when its first session, which asks for the scale, is closed, and
+before those of the load connect."""
 COUNTED = "pgbench_branches"
 """From this table pgbench reads the scale, before it connects its sessions."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6

@@ -25,8 +25,9 @@ class Program:
     """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that
     it may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
     current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
-    words when the warm-up is over, and ends soon after the set time. `inputs` are the files for its folder, by name;
-    `owner` (uid, gid) gets all of them; `in_child` prepares its process.
+    words when the warm-up is over, and ends soon after the set time. `asks_first` is the pattern of the files that it
+    makes in the folder after a first session of its own, in which it asks about the tables; empty if it has none.
+    `inputs` are the files for its folder, by name; `owner` (uid, gid) gets all of them; `in_child` prepares its process.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Program:
     environment: Mapping[str, str]
     inputs: Mapping[str, bytes]
     says_it_counts: bytes = b""
+    asks_first: str = ""
     per_second: Callable[[str], list[float]] = lambda _: []
     owner: tuple[int, int] | None = None
     in_child: Callable[[Path], Callable[[], None] | None] = lambda _: None
@@ -92,6 +94,12 @@ class Process:
         """Raises RunFailed with the program's words if it has ended although it should still work."""
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the session is over in which it asks about the tables, so that only those of the load still begin."""
+        pattern = self.program.asks_first
+        return not pattern or any(self.folder.glob(pattern))
 
     def output_bytes(self) -> bytes:
         return read_file(self.folder / "said")

@@ -125,6 +125,7 @@ def by_pgbench(
         command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
+        asks_first=f"{pgbench.LOG_PREFIX}.*",
     )  # fmt: skip
 
 

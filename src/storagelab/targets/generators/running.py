@@ -8,6 +8,8 @@ afterwards the program is told to stop.
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Callable, Iterator
 
 from storagelab.errors import RunFailed
@@ -22,6 +24,9 @@ from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
 
+SAME_FOR_S = 0.1
+"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server lists the
+session that asked until its process is gone."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
@@ -48,6 +53,7 @@ class Generator(Sessions[C]):
         self._counting = counting_of(load, self._process, hold)
         self._first: C | None = None
         self._ids: list[int] = []
+        self._same_since_s = math.inf
 
     @property
     def first(self) -> C:
@@ -74,11 +80,22 @@ class Generator(Sessions[C]):
                 f"{self.program.title} were connected"
             )
         self._counting.warm_up()
+        now = self._sessions()
+        if len(now) >= self.load.connections:
+            self._ids = now
 
     def _all_connected(self) -> bool:
         self._process.refuse_if_ended()
-        self._ids = self._sessions()
-        return len(self._ids) >= self.load.connections
+        if not self._process.has_asked:
+            return False
+        before, self._ids = self._ids, self._sessions()
+        if len(self._ids) < self.load.connections:
+            return False
+        if not self.program.asks_first:
+            return True
+        if self._ids != before:
+            self._same_since_s = time.monotonic()
+        return time.monotonic() - self._same_since_s >= SAME_FOR_S
 
     def release(self) -> None:
         self._counting.begin()

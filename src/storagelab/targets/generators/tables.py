@@ -25,7 +25,11 @@ class GeneratedTables(Places, Generic[C, L]):
     """Added to an engine's layout. Each kind of load says how its tables are filled, and what works on them."""
 
     unit_bytes: ClassVar[int] = 0
-    """The space that one unit of the load's data takes on disk, measured and rounded up."""
+    """What a unit of the load's data takes on disk, measured and rounded up."""
+    index_share: ClassVar[float] = 0.2
+    """How much of that is indexes, measured and rounded up."""
+    filled_in_place: ClassVar[bool] = False
+    """Whether tables lie where the layout says before they are filled; if not, they are moved when they are full."""
 
     @property
     def load(self) -> L:

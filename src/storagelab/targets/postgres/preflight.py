@@ -38,7 +38,12 @@ _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
-"""max_wal_size is a target that PostgreSQL may exceed while a checkpoint is under way."""
+"""max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+_LOG_OF_DATA = 1.5
+"""Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints. Measured on
+18.4: 1.05 for pgbench's tables at scale 20."""
+_GROWTH_BYTES_PER_S = 2 * 2**20
+"""What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
@@ -49,7 +54,7 @@ _LOCKS_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    bytes_on = templates.with_kept(configs, site, _bytes_on, _generated_bytes_on)
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _copied_bytes_on)
     needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
@@ -125,8 +130,9 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:  # twice, while tables are spread; what the user's own files make is unknown before the run
-        return _generated_bytes_on(config, volume, tables=2)
+    if config.generated:  # what the user's own files make is not known before
+        made = _data_bytes(config)
+        return max(_making_bytes_on(config, volume, made), _copied_bytes_on(config, volume))
     work, files = config.insert_load, config.layout.data_files
     row_bytes = _SEQUENTIAL_ROW_BYTES if work.page_a_row else _RANDOM_ROW_BYTES
     log_bytes = work.rows * (_SEQUENTIAL_LOG_BYTES if work.page_a_row else _RANDOM_LOG_BYTES)
@@ -134,20 +140,53 @@ def _bytes_on(config: Config, volume: str) -> int:
     return round(work.rows * row_bytes * files_here / files) + _server_bytes_on(config, volume, log_bytes)
 
 
-def _generated_bytes_on(config: Config, volume: str, tables: int = 1) -> int:
-    """The space that this many copies of a generator's tables take, wherever they lie on the layout's volumes."""
-    known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
-    places = {*config.data_volumes, *config.extra_volumes.values()}
-    return (tables * known if volume in places else 0) + _server_bytes_on(config, volume, math.inf)
+def _data_bytes(config: Config) -> int:
+    return checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
 
 
-def _server_bytes_on(config: Config, volume: str, log_bytes: float) -> int:
+def _copied_bytes_on(config: Config, volume: str) -> int:
+    """What a generator's tables and indexes take once each of them is in its place, with what a run adds."""
+    load, made = config.generated_load, _data_bytes(config)
+    indexes: float = tables_of(config).index_share
+    grown = 0 if load.reads_only else _GROWTH_BYTES_PER_S * (load.longest_s or 0)
+    extra, volumes, files = config.extra_volumes, config.data_volumes, config.layout.data_files
+    spread = sum(config.volume_of_data_file(number) == volume for number in range(files)) / files if volumes else 0.0
+    whole = float(extra.get("tables", next(iter(volumes), None)) == volume)
+    here = spread if files > 1 else whole
+    share = (1 - indexes) * here + indexes * (here if "indexes" not in extra else extra["indexes"] == volume)
+    overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # a copy begins after a checkpoint, and writes no more
+    return round(share * (made + grown)) + _server_bytes_on(config, volume, _log_bytes(config, made), overshoot)
+
+
+def _making_bytes_on(config: Config, volume: str, made: int) -> int:
+    """What they take while they are made: sorted for their indexes, and filled on the first volume if moved only then."""
+    tables = tables_of(config)
+    in_place = _copied_bytes_on(config, volume)
+    if volume not in config.data_volumes[:1]:
+        return in_place
+    if tables.filled_in_place:
+        indexes: float = tables.index_share
+        return in_place + round(2 * indexes * made)
+    largest = made / max(1, len(tables(config, "", None).spread)) if config.layout.data_files > 1 else 0
+    return _server_bytes_on(config, volume, _log_bytes(config, made)) + round(made + largest)
+
+
+def _log_bytes(config: Config, made: int) -> float:
+    """The most log that making a generator's tables and a run write."""
+    load = config.generated_load
+    if not load.reads_only or load.data.units is None:
+        return math.inf
+    moved = 0 if tables_of(config).filled_in_place else 1
+    return (_LOG_OF_DATA + moved) * made
+
+
+def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: float = _WAL_OVERSHOOT) -> int:
     """What a private server takes besides tables: its own files, and its log of at most `log_bytes`."""
     if config.target.attached:
         return 0
     total = _SERVER_BYTES if volume in config.data_volumes[:1] else 0
     if config.log_volume == volume:
-        most_bytes = _WAL_OVERSHOOT * _size(config, "max_wal_size", 2**30, _MAX_WAL_UNIT_BYTES)
+        most_bytes = overshoot * _size(config, "max_wal_size", 2**30, _MAX_WAL_UNIT_BYTES)
         total += round(min(log_bytes, most_bytes)) + 2 * 16 * 2**20
     return total
 

@@ -212,7 +212,9 @@ class Sampler(SessionSampler):
         own = TaskView(own_pid)
         views = {pid: TaskView(pid) for pid in self._pids}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
-        if len(siblings) != 1 or own.parent() is None:
+        if own.parent() is not None and any(view.parent() is None for view in views.values()):
+            self.accounts.reason = "a session had ended before the kernel could be asked about it"
+        elif len(siblings) != 1 or own.parent() is None:
             self.accounts.reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
             self.accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"

@@ -19,6 +19,8 @@ class Tables(PostgresTables[Pgbench]):
     """The tables of one cell."""
 
     unit_bytes = 17 * 2**20
+    index_share = 0.15
+    filled_in_place = True
 
     @property
     def default_spread(self) -> tuple[str, ...]:
