@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.drawn import NOISE, Matrix, Rng, design
-from storagelab.findings import hosts, irregular, stats
+from storagelab.findings import hosts, stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate, Fleet
 from storagelab.findings.statements import Statements, state
 
@@ -56,9 +57,8 @@ def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
     several = hosts.Hosts(
         tuple(f"db{host}" for host in range(len(of_hosts))), np.tile(of_run, (cells, 1)), tuple(range(len(of_hosts)))
     )
-    odd = [one for one in hosts.outliers(several, log_s) if one.disturbed]
     blocks = [0] * cells
-    fitted = hosts.fit(several, irregular.without(log_s, odd), blocks)
+    fitted = hosts.fit(several, log_s, blocks)
     together = fitted.together
     fleet = hosts.summarise(fitted, of.plan, [range(cells)], blocks)
     fastest = stats.fastest(together)
@@ -98,7 +98,7 @@ def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Cou
     rng = np.random.default_rng([*size, round(1000 * interaction)])
     said = [say(draw(rng, size, interaction), number) for number in range(campaigns)]
     machines, _, rounds = size
-    means = [stats.mean_time(one.fitted, 0) for one in said]
+    means = [mean_time(one.fitted, 0) for one in said]
     scatters = [one.fleet.scatter for one in said if one.fleet.scatter is not None]
     ratios = [_ratio(draw(rng, (machines, 2, rounds), interaction)) for _ in range(campaigns)]
     return Counts(

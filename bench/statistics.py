@@ -21,6 +21,7 @@ from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
@@ -152,7 +153,7 @@ def _draw(asked: tuple[str, int, int, int]) -> Drawn:
 
 def _holds(fitted: stats.Fit, cell: int, picked_from: int) -> bool:
     """Whether the interval of a cell's mean holds the truth, a log time of 0."""
-    mean = stats.mean_time(fitted, cell, picked_from)
+    mean = mean_time(fitted, cell, picked_from)
     return mean.low is not None and mean.high is not None and mean.low <= 1 <= mean.high
 
 

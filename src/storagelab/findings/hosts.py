@@ -31,6 +31,8 @@ from storagelab.model.plan import Plan
 Matrix = stats.Matrix
 Places = NDArray[np.intp]
 
+_FitOfRounds = Callable[[Matrix, Sequence[int]], stats.Fit]
+
 CELLS_LEAST = 0.5
 """A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
 ODD_LEAST = 0.05
@@ -80,10 +82,11 @@ class Fitted:
     together: stats.Fit
 
 
-def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int]) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds."""
-    own = tuple(stats.fit(hosts.only(log_s, host), blocks) for host in hosts.counted)
-    together = own[0] if len(own) == 1 else stats.fit(np.array([one.cells for one in own]).T, blocks)
+def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = irregular.fit) -> Fitted:
+    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these."""
+    own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
+    calm, every = (np.array([of.cells for of in each]).T for each in ([one.calm or one for one in own], own))
+    together = own[0] if len(own) == 1 else stats.counting(stats.fit(calm, blocks), every, blocks)
     return Fitted(hosts, own, together)
 
 

@@ -166,7 +166,7 @@ def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
     """The same fit with no runs in all other rows; `cells` are kept, so that the family stays that of all rows."""
     log_s = np.full_like(fitted.log_s, np.nan)
     log_s[list(rows)] = fitted.log_s[list(rows)]
-    return replace(fitted, log_s=log_s)
+    return replace(fitted, log_s=log_s, calm=None if fitted.calm is None else _only(fitted.calm, rows))
 
 
 def _slower(difference: stats.Difference) -> bool:
@@ -254,6 +254,7 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         variance=fitted.variance[one] + fitted.variance[other],
         of_rounds=np.full(len(pairs), np.nan),
         peers=fitted.peers[one],
+        calm=None,
     )
 
 

@@ -15,7 +15,7 @@ from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import racing, stats
+from storagelab.findings import irregular, racing
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Difference, Fit, Matrix
@@ -188,7 +188,7 @@ def _looked(
     rounds, log_s = log_times(race.whole, runs, compared_of(race.whole))
     trended = race.experiment.order == "as-listed" and not race.simulated
     places = places_of(_so_far(race, decided), rounds) if trended else None
-    fit = racing.fitted(log_s, race.blocks, places)
+    fit = irregular.fit(log_s, race.blocks, places)
     within = race.experiment.race.within if race.experiment.race else 0.0
     return [
         Group(group.cells, racing.look(group.standing, fit, families, within)) if group.standing.running else group
@@ -247,7 +247,7 @@ def raced(
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     return Raced(
         judging=ByRace(so_far.groups, fitted),
-        complete=stats.fit(log_s[:, complete], blocks),
+        complete=irregular.fit(log_s[:, complete], blocks),
         share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
         groups=so_far.groups,
     )
