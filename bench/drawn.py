@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab.findings import irregular, stats
+from storagelab.findings import irregular, resolution, stats
 from storagelab.findings.statements import Statements, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
@@ -140,10 +140,11 @@ class Said:
     fastest: int
 
 
-def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
+def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
     places = of.place if of.experiment.order == "as-listed" else None
-    fitted = irregular.fit(log_s, (), places) if robust else stats.fit(log_s)
+    tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
+    fitted = resolution.resolved(irregular.fit(log_s, (), places) if robust else stats.fit(log_s), tick)
     fastest = stats.fastest(fitted)
     assert fastest is not None
     return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)

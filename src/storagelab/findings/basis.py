@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from storagelab.findings import FitKind, hosts, irregular, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
+from storagelab.findings.resolution import grain_of, resolved, tick_of
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
@@ -65,10 +66,21 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
         kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
     of_rounds = irregular.fit if fit == "robust" else stats.fit
     fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds)
+    fitted = resolved(fleet.together if fleet else of_rounds(kept, blocks), _tick(used, compared), experiment.margin)
     return Basis(
-        used, provenance, compared, rounds, blocks, kept, fleet.together if fleet else of_rounds(kept, blocks), odd,
+        used, provenance, compared, rounds, blocks, kept, fitted, odd,
         {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
     )  # fmt: skip
+
+
+def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
+    """The share of its time by which a run is off at least, by its clock or by what it counts."""
+    runs = [one for of_cell in used.values() for _, one in measured(of_cell)]
+    if compared in ("time-per-request", "time-per-transaction"):
+        return grain_of([one.work.amount for one in runs])
+    # A simulated clock has no ticks, and a latency is known within its bin, which is below what matters.
+    timed_here = compared in ("elapsed", "time-per-row") and not any(one.provenance == "simulated" for one in runs)
+    return tick_of([one.elapsed_s for one in runs]) if timed_here else 0.0
 
 
 def _causes(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.effects import effect_of
 from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, LevelCost
 from storagelab.model.plan import Cell, Factor
@@ -143,7 +144,7 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
     """Best levels at each level of the other factor, none if some can't be tested; and the costliest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
-    differences: list[list[stats.Difference | None]] = []
+    differences: list[list[Difference | None]] = []
     for at, value in enumerate(grid.at):
         rows = grid.rows_at(at)
         first = _fastest(grid.fit, rows)
@@ -169,12 +170,12 @@ def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
     return replace(fitted, log_s=log_s, calm=None if fitted.calm is None else _only(fitted.calm, rows))
 
 
-def _slower(difference: stats.Difference) -> bool:
+def _slower(difference: Difference) -> bool:
     return difference.distinguishable and difference.ratio.value > 1
 
 
 def _dearest(
-    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[stats.Difference | None]]
+    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[Difference | None]]
 ) -> LevelCost | None:
     """The largest significant cost of using, at one level of the other factor, the level that is best at another."""
     costs = [

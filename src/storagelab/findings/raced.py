@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
 from storagelab.findings import irregular, racing
+from storagelab.findings.differences import Difference
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import Difference, Fit, Matrix
+from storagelab.findings.stats import Fit, Matrix
 from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, places_of, wall_time_s
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun
@@ -206,7 +207,7 @@ class ByRace:
 
     def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
         self._of = {cell: group.standing for group in groups for cell in group.cells}
-        self._times = fitted.cells
+        self._times, self._margin = fitted.cells, fitted.margin
 
     def fastest(self, cells: Sequence[int]) -> int | None:
         """The one in front; of several groups, the one that takes the least time."""
@@ -217,7 +218,8 @@ class ByRace:
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a group has them
         """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
-        return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
+        found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}
+        return {cell: replace(one, margin=self._margin) for cell, one in found.items()}
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
         bounds = {pick: self._of[pick].at_most_slower for pick in picks if self.fastest(among) == pick}
@@ -247,7 +249,7 @@ def raced(
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     return Raced(
         judging=ByRace(so_far.groups, fitted),
-        complete=irregular.fit(log_s[:, complete], blocks),
+        complete=replace(irregular.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),
         share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
         groups=so_far.groups,
     )

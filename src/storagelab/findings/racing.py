@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import Difference, Fit
+from storagelab.findings.stats import Fit
 
 FIRST_LOOK = 2
 NOISIEST = 5.0

@@ -33,9 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storagelab.findings.differences import Difference, between, by_ticks
 from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
-from storagelab.findings.samples import ALPHA, CONFIDENCE, FURTHEST, from_logs
+from storagelab.findings.samples import ALPHA, FURTHEST, from_logs
 from storagelab.findings.studentized import CAUTION, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
@@ -62,7 +63,8 @@ class Fit:
     block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
 
     Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
-    all other cells are known; None if there are none.
+    all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
+    `margin`, both on the log scale.
     """
 
     log_s: Matrix
@@ -76,6 +78,8 @@ class Fit:
     prior_df: float
     df: int
     calm: Fit | None = None
+    tick: float = 0.0
+    margin: float = 0.0
 
     @cached_property
     def runs(self) -> Matrix:
@@ -108,24 +112,6 @@ class Fit:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
-
-    Neither exists if fewer than two rounds are common. Runs so wild that they bound nothing give a p-value alone. A test at a
-    stricter level than 5 % has its p-value scaled to that level, and a correspondingly wider interval. `pairs` = the number
-    of within-round ratios behind it.
-    """
-
-    ratio: Estimate
-    p_value: float | None
-    pairs: int
-
-    @property
-    def distinguishable(self) -> bool:
-        return self.p_value is not None and self.p_value < ALPHA
-
-
 def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell.
 
@@ -155,7 +141,10 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
     Its noise is that of the averages, so that a disturbance of all cells of a group at once is not taken for chance.
     """
     log_s = np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups])
-    return fit(log_s, blocks) if fitted.calm is None else counting(collapse(fitted.calm, groups, blocks), log_s, blocks)
+    whole = (
+        fit(log_s, blocks) if fitted.calm is None else counting(collapse(fitted.calm, groups, blocks), log_s, blocks)
+    )
+    return replace(whole, tick=fitted.tick, margin=fitted.margin)
 
 
 def counting(calm: Fit, log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
@@ -257,10 +246,10 @@ def _at_worst(fitted: Fit, judge: Callable[[Fit, int], list[Difference | None]])
     is slower than another if its calm runs take longer than all runs of that one.
     """
     every = judge(fitted, 0)
-    if fitted.calm is None:
-        return every
-    low, high = (judge(_above(*pair), len(fitted.cells)) for pair in ((fitted.calm, fitted), (fitted, fitted.calm)))
-    return [_between(*three) for three in zip(every, low, high, strict=True)]
+    if fitted.calm is not None:
+        low, high = (judge(_above(*pair), len(fitted.cells)) for pair in ((fitted.calm, fitted), (fitted, fitted.calm)))
+        every = [between(*three) for three in zip(every, low, high, strict=True)]
+    return [None if one is None else by_ticks(one, fitted.tick, fitted.margin) for one in every]
 
 
 def _above(rows: Fit, others: Fit) -> Fit:
@@ -268,18 +257,6 @@ def _above(rows: Fit, others: Fit) -> Fit:
     names = ("log_s", "cells", "residuals", "own", "variance", "of_rounds", "peers")
     both: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(others, name)]) for name in names}
     return replace(rows, **both, calm=None)
-
-
-def _between(one: Difference | None, least: Difference | None, most: Difference | None) -> Difference | None:
-    """The difference, from the `least` that it may be to the `most`."""
-    if one is None or least is None or most is None or least.p_value is None or most.p_value is None:
-        return one
-    value, low, high = one.ratio.value, least.ratio.low, most.ratio.high
-    sense = least if min(value, least.ratio.value) > 1 else most if max(value, most.ratio.value) < 1 else None
-    ratio = Estimate(value=value)
-    if low is not None and high is not None:
-        ratio = Estimate(value=value, low=min(low, value), high=max(high, value), confidence=CONFIDENCE)
-    return Difference(ratio, 1.0 if sense is None else sense.p_value, one.pairs)
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
@@ -327,6 +304,7 @@ def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: i
     moderated = _points(against.moderated_df[others], lambda df: maximum_point(len(others), df, alpha))
     cautious = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
     half = np.maximum(moderated * against.moderated_errors[others], cautious * against.own_errors[others])
+    half = np.maximum(half, fitted.tick)
     log_bound = max(0.0, float((half - against.log_ratios[others]).max()))
     return math.exp(log_bound) if log_bound <= FURTHEST else None
 
