@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
+from bench import campaigns, drawn, drawn_hosts, drawn_stalls, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats
@@ -77,6 +77,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
         warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
         fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
+        stalls = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_stalls.CASES]))
         of_hosts = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_hosts.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
@@ -85,6 +86,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
         "others": _rows(("simulated experiments", "% ± SE"), zip(_OTHERS, others, strict=True)),
         **host_tables(fleets, of_hosts),
+        "stalls": _rows(("simulated experiments", "% ± SE"), zip(drawn_stalls.CASES, stalls, strict=True)),
         "campaigns": _rows(("simulated experiments", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
         "warm-ups": _warm_ups_table(warm_ups),
     }
@@ -196,7 +198,8 @@ def _power(asked: tuple[str, int]) -> Share:
 
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    cases = {**_OTHERS, **campaigns.CASES, **{name: case.hit for name, case in drawn_hosts.CASES.items()}}
+    of_hosts = {name: case.hit for name, case in drawn_hosts.CASES.items()}
+    cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES}
     rng = np.random.default_rng(list(cases).index(name))
     hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)

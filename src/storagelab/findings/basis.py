@@ -65,7 +65,9 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
         places = places_of(plan, rounds)
         kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
     of_rounds = irregular.fit if fit == "robust" else stats.fit
-    fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds)
+    fleet = (
+        None if several is None else hosts.fit(several, kept, blocks, of_rounds, [cell.levels for cell in plan.cells])
+    )
     fitted = resolved(fleet.together if fleet else of_rounds(kept, blocks), _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,

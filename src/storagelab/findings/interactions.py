@@ -256,6 +256,7 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         of_rounds=np.full(len(pairs), np.nan),
         peers=fitted.peers[one],
         calm=None,
+        strata=None,
     )
 
 

@@ -37,6 +37,7 @@ from storagelab.findings.differences import Difference, between, by_ticks
 from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
 from storagelab.findings.samples import ALPHA, FURTHEST, from_logs
+from storagelab.findings.strata import Strata
 from storagelab.findings.studentized import CAUTION, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
@@ -64,7 +65,7 @@ class Fit:
 
     Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
     all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
-    `margin`, both on the log scale.
+    `margin`, both on the log scale. `strata` = how the columns differ in what factors do, if they are hosts.
     """
 
     log_s: Matrix
@@ -80,6 +81,7 @@ class Fit:
     calm: Fit | None = None
     tick: float = 0.0
     margin: float = 0.0
+    strata: Strata | None = None
 
     @cached_property
     def runs(self) -> Matrix:
@@ -109,6 +111,7 @@ class Fit:
             self, log_s=self.log_s[rows], cells=self.cells[rows], residuals=self.residuals[rows], own=self.own[rows],
             variance=self.variance[rows], of_rounds=self.of_rounds[rows], peers=self.peers[rows],
             calm=None if self.calm is None else self.calm.only(rows),
+            strata=None if self.strata is None else self.strata.only(rows),
         )  # fmt: skip
 
 
@@ -256,7 +259,8 @@ def _above(rows: Fit, others: Fit) -> Fit:
     """The rows of one fit, with those of another below."""
     names = ("log_s", "cells", "residuals", "own", "variance", "of_rounds", "peers")
     both: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(others, name)]) for name in names}
-    return replace(rows, **both, calm=None)
+    strata = rows.strata.above(others.strata) if rows.strata and others.strata else None
+    return replace(rows, **both, calm=None, strata=strata)
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
@@ -364,12 +368,16 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
     variance = own + own[best]
     # As in `_welch`, for a pair.
     spread = own**2 / df + own[best] ** 2 / df[best] + 2 * correlation**2 * own * own[best] / np.sqrt(df * df[best])
+    moderated_errors = np.sqrt((fitted.variance + fitted.variance[best]) / rounds)
+    moderated_df = np.minimum(fitted.prior_df + rounds - 1, fitted.df)
+    if fitted.strata is not None:
+        moderated_errors, moderated_df = fitted.strata.errors(best)
     return _WithBest(
         log_ratios=np.where(there, differences, 0.0).sum(axis=1) / rounds,
         common=common,
         testable=(common >= 2) & (fitted.df >= 1),
-        moderated_errors=np.sqrt((fitted.variance + fitted.variance[best]) / rounds),
-        moderated_df=np.minimum(fitted.prior_df + rounds - 1, fitted.df),
+        moderated_errors=moderated_errors,
+        moderated_df=moderated_df,
         own_errors=np.sqrt(variance / rounds),
         own_df=variance**2 / spread,
     )
