@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab.findings import irregular, stats
+from storagelab.findings import irregular, resolution, stats
 from storagelab.findings.statements import Statements, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
@@ -23,6 +23,7 @@ ODD_SHARE, ODD_RATIO = 0.05, 1.3
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     2: {FILES: [1, 4]},
+    3: {FILES: [1, 4, 16]},
     5: {FILES: [1, 2, 4, 8, 16]},
     8: {FILES: [1, 2, 4, 8], LOG: ["a", "b"]},
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
@@ -139,11 +140,11 @@ class Said:
     fastest: int
 
 
-def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
+def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
-    left_out = [run for run in irregular.outliers(log_s) if run.disturbed] if robust else []
-    kept = irregular.without(log_s, left_out)
-    fitted = stats.fit(irregular.without_trend(kept, of.place) if of.experiment.order == "as-listed" else kept)
+    places = of.place if of.experiment.order == "as-listed" else None
+    tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
+    fitted = resolution.resolved(irregular.fit(log_s, (), places) if robust else stats.fit(log_s), tick)
     fastest = stats.fastest(fitted)
     assert fastest is not None
     return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)

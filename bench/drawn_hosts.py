@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.drawn import NOISE, Matrix, Rng, design
-from storagelab.findings import hosts, irregular, stats
+from bench.drawn import FILES, LOG, NOISE, Matrix, Rng, design
+from storagelab.findings import hosts, stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate, Fleet
 from storagelab.findings.statements import Statements, state
 
@@ -56,9 +57,8 @@ def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
     several = hosts.Hosts(
         tuple(f"db{host}" for host in range(len(of_hosts))), np.tile(of_run, (cells, 1)), tuple(range(len(of_hosts)))
     )
-    odd = [one for one in hosts.outliers(several, log_s) if one.disturbed]
     blocks = [0] * cells
-    fitted = hosts.fit(several, irregular.without(log_s, odd), blocks)
+    fitted = hosts.fit(several, log_s, blocks, levels=[cell.levels for cell in of.plan.cells])
     together = fitted.together
     fleet = hosts.summarise(fitted, of.plan, [range(cells)], blocks)
     fastest = stats.fastest(together)
@@ -99,7 +99,7 @@ def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Cou
     rng = np.random.default_rng([*size, round(1000 * interaction)])
     said = [say(draw(rng, size, interaction), number) for number in range(campaigns)]
     machines, _, rounds = size
-    means = [stats.mean_time(one.fitted, 0) for one in said]
+    means = [mean_time(one.fitted, 0) for one in said]
     scatters = [one.fleet.scatter for one in said if one.fleet.scatter is not None]
     ratios = [_ratio(draw(rng, (machines, 2, rounds), interaction)) for _ in range(campaigns)]
     return Counts(
@@ -177,6 +177,26 @@ def _names_an_odd_host(rng: Rng, number: int) -> bool:
     return any(host.odd_level or host.odd_ratios for host in say(_one_host_slower(rng, 0.0), number).fleet.hosts)
 
 
+def _by_level(rng: Rng, size: tuple[int, int, int], number: int, factor: str, apart: float) -> Said:
+    """Equal layouts; on each host each level of the factor is by `apart` (one sd) faster or slower."""
+    levels = [cell.levels[factor] for cell in design(size[1], 3).plan.cells]
+    of_hosts = draw(rng, size, 0.0)
+    moved = []
+    for one in of_hosts:
+        of_level = {level: rng.normal(0, apart) for level in dict.fromkeys(levels)}
+        moved.append(one + np.array([of_level[level] for level in levels])[:, None])
+    return say(moved, number)
+
+
+def _false_by_level(size: tuple[int, int, int], factor: str, apart: float) -> Callable[[Rng, int], bool]:
+    return lambda rng, number: _by_level(rng, size, number, factor, apart).statements.name_a_difference
+
+
+def _odd_by_level(size: tuple[int, int, int], factor: str, apart: float) -> Callable[[Rng, int], bool]:
+    return lambda rng, number: any(host.odd_ratios for host in _by_level(rng, size, number, factor, apart).fleet.hosts)
+
+
+_BY_LEVEL = [(size, name, apart) for size in ((4, 8, 3), (6, 8, 2)) for name in (LOG, FILES) for apart in (0.05, 0.10)]
 CASES: Mapping[str, Case] = {
     "equal, 2 hosts of 10 % by layout, 8 layouts x 3, analysed as one host: any difference is stated":
         Case(_false_if_pooled((2, 8, 3), 0.10)),
@@ -193,4 +213,8 @@ CASES: Mapping[str, Case] = {
         Case(_finds_differing_ratios((4, 8, 3), 0.0), most=5.0),
     "4 hosts, 8 layouts x 3, ratios differ by 3 % (one sd of a layout): the report says they do":
         Case(_finds_differing_ratios((4, 8, 3), 0.03)),
+    **{f"equal, {'x'.join(map(str, size))}, {100 * apart:g} % by host and level of {name}: any difference is stated":
+       Case(_false_by_level(size, name, apart), most=5.0) for size, name, apart in _BY_LEVEL},
+    **{f"equal, {'x'.join(map(str, size))}, {100 * apart:g} % by host and level of {name}: any host is called odd":
+       Case(_odd_by_level(size, name, apart), most=5.0) for size, name, apart in _BY_LEVEL},
 }  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.drawn import NOISE, Matrix, Rng
-from storagelab.findings import racing
+from storagelab.findings import irregular, racing
 from storagelab.findings.racing import Standing
 
 ARTICLES = ("multiple-data-files", "random-inserts", "sequential-inserts")
@@ -117,6 +117,6 @@ def race(truth: Truth, kind: str, rng: Rng, *, within: float = 0.0, runs: int | 
         at = (made + np.arange(len(cells))) / truth.full_runs
         log_s[cells, standing.rounds] = truth.levels[cells] + KINDS[kind](rng, sds[cells], at)
         made += len(cells)
-        fit = racing.fitted(log_s[:, : standing.rounds + 1], [0] * len(sds))
+        fit = irregular.fit(log_s[:, : standing.rounds + 1], [0] * len(sds))
         standing = racing.look(standing, fit, within=within)
     return Race(standing, made)

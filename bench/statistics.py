@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
+from bench import campaigns, drawn, drawn_hosts, drawn_stalls, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
@@ -76,6 +77,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
         warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
         fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
+        stalls = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_stalls.CASES]))
         of_hosts = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_hosts.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
@@ -84,6 +86,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
         "others": _rows(("simulated experiments", "% ± SE"), zip(_OTHERS, others, strict=True)),
         **host_tables(fleets, of_hosts),
+        "stalls": _rows(("simulated experiments", "% ± SE"), zip(drawn_stalls.CASES, stalls, strict=True)),
         "campaigns": _rows(("simulated experiments", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
         "warm-ups": _warm_ups_table(warm_ups),
     }
@@ -152,7 +155,7 @@ def _draw(asked: tuple[str, int, int, int]) -> Drawn:
 
 def _holds(fitted: stats.Fit, cell: int, picked_from: int) -> bool:
     """Whether the interval of a cell's mean contains the truth, a log time of 0."""
-    mean = stats.mean_time(fitted, cell, picked_from)
+    mean = mean_time(fitted, cell, picked_from)
     return mean.low is not None and mean.high is not None and mean.low <= 1 <= mean.high
 
 
@@ -195,7 +198,8 @@ def _power(asked: tuple[str, int]) -> Share:
 
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    cases = {**_OTHERS, **campaigns.CASES, **{name: case.hit for name, case in drawn_hosts.CASES.items()}}
+    of_hosts = {name: case.hit for name, case in drawn_hosts.CASES.items()}
+    cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES}
     rng = np.random.default_rng(list(cases).index(name))
     hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)

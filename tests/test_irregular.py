@@ -87,25 +87,48 @@ def test_no_drift_can_be_told_from_one_round():
     assert irregular.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None
 
 
-def test_a_lone_odd_run_of_a_steady_cell_is_disturbed_and_those_of_a_noisy_cell_are_not():
+def test_a_lone_odd_run_of_a_steady_cell_is_rare_and_those_of_a_noisy_cell_are_not():
     rng = np.random.default_rng(45)
     log_s = drawn_noise(8, 5, rng)
     log_s[2, 1] += math.log(1.5)
     log_s[5] *= 12
-    told = {(run.cell, run.round): run.disturbed for run in irregular.outliers(log_s)}
+    told = {(run.cell, run.round): run.rare for run in irregular.outliers(log_s)}
     assert told[2, 1]
-    assert not any(disturbed for (cell, _), disturbed in told.items() if cell == 5)
-    left = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
+    assert not any(rare for (cell, _), rare in told.items() if cell == 5)
+    left = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.rare])
     assert np.isnan(left).sum() == 1
     assert np.isnan(left[2, 1])
 
 
-def test_where_many_runs_are_odd_none_is_disturbed():
+def test_two_of_ten_runs_that_stall_are_rare_and_two_of_five_are_what_the_cell_does():
+    rng = np.random.default_rng(49)
+    ten, five = drawn_noise(4, 10, rng) / 3, drawn_noise(6, 5, rng) / 3
+    for log_s in (ten, five):
+        log_s[1, [1, 3]] += math.log(1.5)
+    assert [(run.cell, run.rare) for run in irregular.outliers(ten)] == [(1, True), (1, True)]
+    assert [(run.cell, run.rare) for run in irregular.outliers(five)] == [(1, False), (1, False)]
+
+
+def test_a_rare_odd_run_counts_in_its_own_cell_and_changes_nothing_that_is_said_of_others():
+    rng = np.random.default_rng(50)
+    calm = drawn_noise(8, 5, rng) / 3
+    log_s = calm.copy()
+    log_s[2, 1] += math.log(1.5)
+    fitted = irregular.fit(log_s)
+    without = irregular.fit(irregular.without(log_s, irregular.outliers(log_s)))
+    others = np.arange(8) != 2
+    for name in ("cells", "own", "variance"):
+        assert getattr(fitted, name)[others] == pytest.approx(getattr(without, name)[others])
+    assert fitted.cells[2] == pytest.approx(without.cells[2] + math.log(1.5) / 5, abs=0.02)
+    assert fitted.own[2] > 10 * without.own[2]
+
+
+def test_where_many_runs_are_odd_none_is_rare():
     rng = np.random.default_rng(46)
     log_s = drawn_noise(8, 5, rng) / 10
     log_s[:, 2] += np.where(np.arange(8) % 2, math.log(1.5), 0)
     log_s[:, 4] += np.where(np.arange(8) % 2, 0, math.log(1.5))
-    assert not any(run.disturbed for run in irregular.outliers(log_s))
+    assert not any(run.rare for run in irregular.outliers(log_s))
 
 
 def order_of(cells, repetitions, rng):

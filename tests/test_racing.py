@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.drawn_races import KINDS, NOISY, article, equal, race
-from storagelab.findings import racing
+from storagelab.findings import irregular, racing
 from storagelab.findings.racing import Standing
 
 
@@ -16,7 +16,7 @@ def looked(log_s, *, within: float = 0.0) -> Standing:
     """The standing after all rounds of `log_s`, in which nobody rests."""
     standing = Standing(tuple(range(len(log_s))))
     for rounds in range(1, log_s.shape[1] + 1):
-        standing = racing.look(standing, racing.fitted(log_s[:, :rounds], [0] * len(log_s)), within=within)
+        standing = racing.look(standing, irregular.fit(log_s[:, :rounds], [0] * len(log_s)), within=within)
     return standing
 
 

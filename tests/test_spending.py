@@ -8,6 +8,7 @@ from simulated_specs import run_once
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.spending import IDLE, UNACCOUNTED, spent
+from storagelab.model.measurement import AWAKE, Check
 from storagelab.model.waits import CountedWait, CountedWaits, conservation, normalise
 
 FILES = "layout.data_files"
@@ -52,6 +53,13 @@ def test_a_run_that_verdicts_leave_out_is_left_out_here_too():
     runs = make_runs(
         experiment, plan, elapsed=lambda levels, n: (30.0 if dict(levels) == odd and n == 2 else 10.0) + 0.01 * n
     )
+    asleep = Check(name=AWAKE, asked="awake", got="suspended for 20 s", ok=False, read_from="the kernel's clocks")
+    odd_ones = {number for number, run in enumerate(runs) if run.measurement.elapsed_s > 20}
+    runs = [
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"checks": (asleep,)})})
+        if number in odd_ones else run
+        for number, run in enumerate(runs)
+    ]  # fmt: skip
     findings = analyse(experiment, plan, runs)
     (left_out,) = findings.left_out
     assert len(findings.cell(left_out[0]).spent[0].by_run_s) == 5

@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 
 from bench import drawn
 from storagelab.findings import irregular, stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
@@ -67,7 +68,7 @@ def test_intervals_of_means_hold_the_truth_and_so_does_that_of_the_cell_picked_a
     for of, log_s in drawn.draw(kind, 8, 5, 60):
         said = drawn.say(of, log_s)
         for cell in range(8):
-            mean = stats.mean_time(said.fitted, cell, 8 if cell == said.fastest else 1)
+            mean = mean_time(said.fitted, cell, 8 if cell == said.fastest else 1)
             inside = mean.low <= 1 <= mean.high
             held += inside
             of_fastest += inside and cell == said.fastest
@@ -79,11 +80,10 @@ def test_intervals_of_means_reach_further_up_where_rare_runs_take_long():
     """Without that, 91 of 100 of these intervals hold the truth; with it, 93."""
     held = skewed = 0
     for _, log_s in drawn.draw("skewed (lognormal)", 16, 5, 100):
-        left_out = [run for run in irregular.outliers(log_s) if run.disturbed]
-        fitted = stats.fit(irregular.without(log_s, left_out))
+        fitted = irregular.fit(log_s)
         skewed += fitted.skewness > 0
         for cell in range(16):
-            mean = stats.mean_time(fitted, cell, 16 if cell == stats.fastest(fitted) else 1)
+            mean = mean_time(fitted, cell, 16 if cell == stats.fastest(fitted) else 1)
             held += mean.low <= 1 <= mean.high
     assert held >= 0.925 * 100 * 16
     assert skewed > 40

@@ -50,7 +50,7 @@ FitOption = Annotated[
     FitKind,
     typer.Option(
         "--fit",
-        help="robust: leave the odd runs of steady cells out of means and verdicts; least-squares: count all runs.",
+        help="robust: leave out odd runs that the machine caused, count others in their cells; least-squares: count all.",
     ),
 ]
 AllowCommandsOption = Annotated[

@@ -25,8 +25,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and
     repetition.
 
-    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs of quiet
-    cells out of means and verdicts, and names them.
+    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs out
+    whose record shows a cause that is the machine's; other odd runs count, and are named.
     """
     basis = basis_of(experiment, plan, runs, fit)
     compared, rounds, blocks = basis.compared, basis.rounds, basis.blocks
@@ -58,7 +58,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
         **dict(judged),
         fit=fit,
-        left_out=basis.left_out,
+        left_out=tuple(basis.left_out),
         cells=cells,
         effects=stated.effects,
         wait_changes=wait_changes(by_wait, judged.fastest, judged.worst),

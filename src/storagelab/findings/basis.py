@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings import FitKind, hosts, irregular, stats
+from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
+from storagelab.findings.resolution import grain_of, resolved, tick_of
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
@@ -26,9 +28,9 @@ from storagelab.model.plan import Experiment, Plan
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `blocks`: for each cell of the plan its stretch of time. `kept`: the times that are fitted. `odd`: runs that stand
-    apart; `left_out`: those of them, by cell and repetition, that the fit leaves out. `fleet`: the fits of hosts, if
-    there are several; `fitted` then has a column for each host instead of each round.
+    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand
+    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out, with the cause. `fleet` = the fits of
+    hosts, if there are several: then `fitted` has a column for each host instead of each round.
     """
 
     used: dict[str, dict[int, Run]]
@@ -39,7 +41,7 @@ class Basis:
     kept: stats.Matrix
     fitted: stats.Fit
     odd: tuple[irregular.Outlier, ...]
-    left_out: tuple[tuple[str, int], ...]
+    left_out: Mapping[tuple[str, int], MachineCause]
     in_stretches: bool
     fleet: hosts.Fitted | None = None
 
@@ -55,18 +57,46 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     # A race looks at its rounds one after the other, as one host makes them.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(irregular.outliers(log_s) if several is None else hosts.outliers(several, log_s))
-    left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
+    causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
-    kept = irregular.without(log_s, left_out)
+    kept = irregular.without(log_s, causes)
     trended = experiment.order == "as-listed" and not simulated
     if trended:
         places = places_of(plan, rounds)
         kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
-    fleet = None if several is None else hosts.fit(several, kept, blocks)
+    of_rounds = irregular.fit if fit == "robust" else stats.fit
+    fleet = (
+        None if several is None else hosts.fit(several, kept, blocks, of_rounds, [cell.levels for cell in plan.cells])
+    )
+    fitted = resolved(fleet.together if fleet else of_rounds(kept, blocks), _tick(used, compared), experiment.margin)
     return Basis(
-        used, provenance, compared, rounds, blocks, kept, fleet.together if fleet else stats.fit(kept, blocks), odd,
-        tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches, fleet,
+        used, provenance, compared, rounds, blocks, kept, fitted, odd,
+        {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
     )  # fmt: skip
+
+
+def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
+    """The share of its time by which a run is off at least, by its clock or by what it counts."""
+    runs = [one for of_cell in used.values() for _, one in measured(of_cell)]
+    if compared in ("time-per-request", "time-per-transaction"):
+        return grain_of([one.work.amount for one in runs])
+    # A simulated clock has no ticks, and a latency is known within its bin, which is below what matters.
+    timed_here = compared in ("elapsed", "time-per-row") and not any(one.provenance == "simulated" for one in runs)
+    return tick_of([one.elapsed_s for one in runs]) if timed_here else 0.0
+
+
+def _causes(
+    plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[irregular.Outlier]
+) -> dict[irregular.Outlier, MachineCause]:
+    """The odd runs with a cause in their record that is the machine's."""
+    found = {}
+    for one in odd:
+        runs = dict(measured(used[plan.cells[one.cell].cell_id]))
+        run = runs.pop(rounds[one.round], None)
+        cause = None if run is None else cause_of(run, [*runs.values()], one.ratio)
+        if cause is not None:
+            found[one] = cause
+    return found
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:

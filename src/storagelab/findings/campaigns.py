@@ -22,6 +22,7 @@ import numpy as np
 from storagelab.findings import stats
 from storagelab.findings.basis import Basis
 from storagelab.findings.effects import key
+from storagelab.findings.means import variance_of_one
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
 from storagelab.findings.samples import ALPHA, from_logs
 from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
@@ -295,7 +296,7 @@ def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:
     of_rounds = float(fitted.of_rounds[row])
     if runs < RUNS_LEAST or math.isnan(of_rounds):
         return _Mean(log_s, (), ())
-    variance, df = stats.variance_of_one(fitted, row)
+    variance, df = variance_of_one(fitted, row)
     kept = 1 - 1 / max(float(fitted.peers[row]), 1.0)
     own = np.var(fitted.log_s[row][~np.isnan(fitted.log_s[row])], ddof=1)
     parts = ((of_rounds / runs, runs - 1.0), (variance * kept / runs, df))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.model import CellSummary, Effect, Estimate
 from storagelab.model.plan import Cell, Factor
 from storagelab.model.values import JsonValue
@@ -60,9 +61,7 @@ def _judged(
                 yield effect_of(found, row.factor, row.level, row.at, across=_across(row.pairs, blocks))
 
 
-def effect_of(
-    found: stats.Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], *, across: bool
-) -> Effect:
+def effect_of(found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], *, across: bool) -> Effect:
     """The effect of `level` against the factor's first one; untested if the two were run in different blocks."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,15 @@ from scipy import special
 from storagelab.findings import irregular, stats
 from storagelab.findings.model import Estimate, Fleet, HostSummary
 from storagelab.findings.samples import ALPHA, CONFIDENCE, from_logs
+from storagelab.findings.strata import bases_of, strata_of
 from storagelab.findings.studentized import t_point
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Plan
 
 Matrix = stats.Matrix
 Places = NDArray[np.intp]
+
+_FitOfRounds = Callable[[Matrix, Sequence[int]], stats.Fit]
 
 CELLS_LEAST = 0.5
 """A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
@@ -80,10 +83,22 @@ class Fitted:
     together: stats.Fit
 
 
-def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int]) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds."""
-    own = tuple(stats.fit(hosts.only(log_s, host), blocks) for host in hosts.counted)
-    together = own[0] if len(own) == 1 else stats.fit(np.array([one.cells for one in own]).T, blocks)
+def fit(
+    hosts: Hosts,
+    log_s: Matrix,
+    blocks: Sequence[int],
+    of_rounds: _FitOfRounds = irregular.fit,
+    levels: Sequence[Mapping[str, object]] = (),
+) -> Fitted:
+    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these.
+
+    `levels` = the levels of each cell, if hosts may differ in what one factor does.
+    """
+    own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
+    calm, every = (np.array([of.cells for of in each]).T for each in ([one.calm or one for one in own], own))
+    together = own[0] if len(own) == 1 else stats.counting(stats.fit(calm, blocks), every, blocks)
+    if len(own) > 1 and levels:
+        together = replace(together, strata=strata_of(every, levels, blocks, stats.VARIANCE_FLOOR))
     return Fitted(hosts, own, together)
 
 
@@ -118,7 +133,7 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
     """Every host, and how far hosts differ; `loads` = the cells of each load."""
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
-    odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
+    odd_ratios = _odd_ratios(fitted, one_of_each, blocks, [cell.levels for cell in plan.cells])
     place = {host: number for number, host in enumerate(hosts.counted)}
     summaries = []
     for host, name in enumerate(hosts.names):
@@ -239,35 +254,36 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
     return scatter, float(special.fdtrc(together.df, df, above))
 
 
-def _odd_ratios(fitted: Fitted, cells: Places, blocks: Sequence[int]) -> set[int]:
-    """The hosts whose ratios between cells are not those of the others: by the F test of what a host's figures deviate from
-    the others' means over what those deviate from each other, at 5 % for all hosts together (Bonferroni)."""
+def _odd_ratios(
+    fitted: Fitted, cells: Places, blocks: Sequence[int], levels: Sequence[Mapping[str, object]]
+) -> set[int]:
+    """The hosts whose ratios between cells are not those of the others: by F tests of what a host's figures deviate from the
+    others' means over what those deviate from each other, one for each factor and one of the rest, at 5 % for all hosts
+    together (Bonferroni). Where hosts differ in what a factor does, they do so for all of its cells together."""
     counted = fitted.hosts.counted
-    hosts, of_block = len(counted), np.asarray(blocks)[cells]
+    hosts = len(counted)
     if hosts < 3 or len(cells) < 2:
         return set()
     figures = np.array([own.cells[cells] for own in fitted.own])
-
-    def centred(values: Matrix) -> Matrix:
-        """Without what is common to the cells of a block."""
-        left = values.copy()
-        for block in np.unique(of_block):
-            inside = of_block == block
-            left[..., inside] -= left[..., inside].mean(axis=-1, keepdims=True)
-        return left
-
-    free = len(cells) - len(np.unique(of_block))
-    ratios = centred(figures)
+    bases = bases_of([levels[cell] for cell in cells], [blocks[cell] for cell in cells])
+    together = np.hstack(bases) if bases else np.zeros((len(cells), 0))
 
     def odd(host: int, others: Sequence[int]) -> float | None:
-        if len(others) < 2 or not free:
+        if len(others) < 2 or not together.shape[1]:
             return None
-        middle = ratios[others].mean(axis=0)
-        apart, among = ratios[host] - middle, ratios[others] - middle
-        own = float((apart**2).sum()) / free / (1 + 1 / len(others))
-        theirs = max(float((among**2).sum()) / (free * (len(others) - 1)), stats.VARIANCE_FLOOR)
-        p_value = float(special.fdtrc(free, free * (len(others) - 1), own / theirs))
-        far = float(np.abs(apart).max()) > math.log1p(ODD_LEAST)
-        return own / theirs if far and p_value < ALPHA / hosts else None
+        middle = figures[others].mean(axis=0)
+        if float(np.abs(together @ (together.T @ (figures[host] - middle))).max()) <= math.log1p(ODD_LEAST):
+            return None
+        how_odd = [_how_odd(figures[host] - middle, figures[others] - middle, basis) for basis in bases]
+        p_value, above = min(how_odd)
+        return above if p_value < ALPHA / hosts / len(bases) else None
 
     return {counted[place] for place in _one_after_the_other(hosts, odd, most=(hosts - 1) // 2)}
+
+
+def _how_odd(apart: Matrix, among: Matrix, basis: Matrix) -> tuple[float, float]:
+    """The p-value of a host's deviations in one stratum over the others', and their ratio."""
+    free, others = basis.shape[1], len(among)
+    own = float(((apart @ basis) ** 2).sum()) / free / (1 + 1 / others)
+    theirs = max(float(((among @ basis) ** 2).sum()) / (free * (others - 1)), stats.VARIANCE_FLOOR)
+    return float(special.fdtrc(free, free * (others - 1), own / theirs)), own / theirs

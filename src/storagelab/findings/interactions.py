@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.effects import effect_of
 from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, LevelCost
 from storagelab.model.plan import Cell, Factor
@@ -149,7 +150,7 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
     """Best levels at each level of the other factor (none if some can't be tested), and the costliest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
-    differences: list[list[stats.Difference | None]] = []
+    differences: list[list[Difference | None]] = []
     for at, value in enumerate(grid.at):
         rows = grid.rows_at(at)
         first = _fastest(grid.fit, rows)
@@ -172,15 +173,15 @@ def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
     """The same fit without runs in all other rows. `cells` stay, so that the family is still that of all rows."""
     log_s = np.full_like(fitted.log_s, np.nan)
     log_s[list(rows)] = fitted.log_s[list(rows)]
-    return replace(fitted, log_s=log_s)
+    return replace(fitted, log_s=log_s, calm=None if fitted.calm is None else _only(fitted.calm, rows))
 
 
-def _slower(difference: stats.Difference) -> bool:
+def _slower(difference: Difference) -> bool:
     return difference.distinguishable and difference.ratio.value > 1
 
 
 def _dearest(
-    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[stats.Difference | None]]
+    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[Difference | None]]
 ) -> LevelCost | None:
     """The largest significant cost of using, at one level of the other factor, the level that is best at another."""
     costs = [
@@ -261,6 +262,8 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         variance=fitted.variance[one] + fitted.variance[other],
         of_rounds=np.full(len(pairs), np.nan),
         peers=fitted.peers[one],
+        calm=None,
+        strata=None,
     )
 
 

@@ -6,16 +6,16 @@ Matrices are those of `stats`: natural logarithms of times, a row for each cell 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from storagelab.findings import stats
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import VARIANCE_FLOOR, Matrix
+from storagelab.findings.stats import VARIANCE_FLOOR, Fit, Matrix
 from storagelab.findings.studentized import t_point
 from storagelab.model.values import MOST
 
@@ -27,6 +27,8 @@ Places = NDArray[np.intp]
 
 QUIET_SD = 1.1
 """A cell whose other runs scatter up to this many times the typical cell is quiet, with an odd run; above it, noisy."""
+RARE_SHARE_MOST = 0.2
+"""Of a cell's runs."""
 ODD_SHARE_MOST = 0.15
 """If more of the runs are odd, they are normal for this machine."""
 
@@ -40,15 +42,15 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
 
-    `disturbed`: it took too long, and is the only such run of its cell, whose others are as quiet as any. Then something
-    outside the cell struck once; otherwise the cell itself is noisy.
+    `rare`: it took too long, as did at most a fifth of its cell's runs (or one), and the others are as quiet as any. Their
+    scatter is then known without it; otherwise the cell is noisy.
     """
 
     cell: int
     round: int
     ratio: float
     deviation: float
-    disturbed: bool
+    rare: bool
 
 
 def outliers(log_s: Matrix) -> list[Outlier]:
@@ -74,18 +76,20 @@ def outliers(log_s: Matrix) -> list[Outlier]:
     chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
     limit = max(max(OUTLIER_DEVIATION, chance) * sd, math.log1p(OUTLIER_CHANGE))
     found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
-    of_cell = Counter(int(row) for row, _ in found)
-    rare = len(found) <= max(2, ODD_SHARE_MOST * count)
+    few = len(found) <= max(2, ODD_SHARE_MOST * count)
     cells_at = np.flatnonzero(judged)
 
-    def disturbed(row: int, column: int) -> bool:
-        lone = rare and of_cell[row] == 1 and residuals[row, column] > 0
-        return lone and _quiet(np.delete(residuals[row], column), sd)
+    def rare(row: int) -> bool:
+        odd = [at for of, at in found if of == row]
+        most = max(1, int(RARE_SHARE_MOST * runs_of_cell[cells_at[row]]))
+        if not few or len(odd) > most or (residuals[row, odd] < 0).any():
+            return False
+        return _quiet(np.delete(residuals[row], odd), sd)
 
     return [
         Outlier(
             cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
-            deviation=float(residuals[row, column] / sd), disturbed=bool(disturbed(int(row), int(column))),
+            deviation=float(residuals[row, column] / sd), rare=rare(int(row)),
         )
         for row, column in found
     ]  # fmt: skip
@@ -96,12 +100,21 @@ def _quiet(residuals: Matrix, sd: float) -> bool:
     return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
 
 
-def without(log_s: Matrix, runs: Sequence[Outlier]) -> Matrix:
+def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
     """The same times without those of `runs`."""
     left = log_s.copy()
     for run in runs:
         left[run.cell, run.round] = np.nan
     return left
+
+
+def fit(log_s: Matrix, blocks: Sequence[int] = (), places: Matrix | None = None) -> Fit:
+    """The fit in which rare odd runs count in the means of their cells, but do not hide what the other runs show. Given the
+    `places` in the order, times without their trend."""
+    calm = without(log_s, (run for run in outliers(log_s) if run.rare))
+    if places is not None:
+        log_s, calm = without_trend(log_s, places, calm), without_trend(calm, places)
+    return stats.counting(stats.fit(calm, blocks), log_s, blocks)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -163,16 +176,18 @@ def drift(
     )
 
 
-def without_trend(log_s: Matrix, places: Matrix) -> Matrix:
-    """The times minus their linear trend on `places` in the order, each cell measured against itself.
+def without_trend(log_s: Matrix, places: Matrix, known: Matrix | None = None) -> Matrix:
+    """The times minus their linear trend on `places` in the order, each cell measured against itself; `known` = those from
+    which the trend is known, if not all.
 
     If every round has its cells in the same order, late cells are off by the trend over part of a round.
     """
-    there = ~np.isnan(log_s)
+    known = log_s if known is None else known
+    there = ~np.isnan(known)
     runs = np.maximum(there.sum(axis=1, keepdims=True), 1)
     at, times = (
         np.where(there, values - np.where(there, values, 0.0).sum(axis=1, keepdims=True) / runs, 0.0)
-        for values in (places, log_s)
+        for values in (places, known)
     )
     spread = float((at**2).sum())
     slope = float((at * times).sum()) / spread if spread > 0 else 0.0

@@ -464,7 +464,9 @@ class Findings(JudgedByLoad):
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
     unit: Unit = Field("rows", description="the unit of the work of its runs")
-    fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
+    fit: FitKind = Field(
+        "robust", description="robust: odd runs with a cause of the machine's are left out of means and verdicts"
+    )
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(

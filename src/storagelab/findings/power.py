@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from storagelab.findings import racing, stats
+from storagelab.findings import irregular, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 from storagelab.findings.studentized import MANY, t_point, tukey
@@ -45,7 +45,7 @@ def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
-    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
+    fitted = irregular.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
     if fitted.df < 1 or np.isnan(fitted.own).all():
         return None
     return Scatter(math.sqrt(float(np.nanmedian(fitted.variance))), fitted.prior_df, int(fitted.runs.sum()))

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import racing, stats
+from storagelab.findings import irregular, racing
+from storagelab.findings.differences import Difference
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import Difference, Fit, Matrix
+from storagelab.findings.stats import Fit, Matrix
 from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, places_of, wall_time_s
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun
@@ -193,7 +194,7 @@ def _looked(
     rounds, log_s = log_times(race.whole, runs, compared_of(race.whole))
     trended = race.experiment.order == "as-listed" and not race.simulated
     places = places_of(_so_far(race, decided), rounds) if trended else None
-    fit = racing.fitted(log_s, race.blocks, places)
+    fit = irregular.fit(log_s, race.blocks, places)
     within = race.experiment.race.within if race.experiment.race else 0.0
     return [
         Group(group.cells, racing.look(group.standing, fit, families, within)) if group.standing.running else group
@@ -211,7 +212,7 @@ class ByRace:
 
     def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
         self._of = {cell: group.standing for group in groups for cell in group.cells}
-        self._times = fitted.cells
+        self._times, self._margin = fitted.cells, fitted.margin
 
     def fastest(self, cells: Sequence[int]) -> int | None:
         """The one in front; of several groups, the one that takes the least time."""
@@ -222,7 +223,8 @@ class ByRace:
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a group has them
         """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
-        return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
+        found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}
+        return {cell: replace(one, margin=self._margin) for cell, one in found.items()}
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
         bounds = {pick: self._of[pick].at_most_slower for pick in picks if self.fastest(among) == pick}
@@ -255,7 +257,7 @@ def raced(
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     return Raced(
         judging=ByRace(so_far.groups, fitted),
-        complete=stats.fit(log_s[:, complete], blocks),
+        complete=replace(irregular.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),
         share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
         groups=so_far.groups,
     )

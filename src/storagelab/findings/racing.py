@@ -17,12 +17,13 @@ says how often the fastest is lost, and how many runs races take.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from storagelab.findings import irregular, stats
+from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import Difference, Fit, Matrix
+from storagelab.findings.stats import Fit
 
 FIRST_LOOK = 2
 NOISIEST = 5.0
@@ -93,12 +94,6 @@ class Standing:
         """
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
         return max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else None
-
-
-def fitted(log_s: Matrix, blocks: Sequence[int], places: Matrix | None = None) -> Fit:
-    """The times without odd runs of quiet cells and, given the `places` in the order, without their trend."""
-    kept = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
-    return stats.fit(kept if places is None else irregular.without_trend(kept, places), blocks)
 
 
 def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:

@@ -28,22 +28,23 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from storagelab.findings.differences import Difference, between, by_ticks
 from storagelab.findings.model import Estimate
-from storagelab.findings.samples import ALPHA, FURTHEST, VALUES_LEAST, from_logs
-from storagelab.findings.studentized import CAUTION, MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
+from storagelab.findings.moderated import moderated
+from storagelab.findings.samples import ALPHA, FURTHEST, from_logs
+from storagelab.findings.strata import Strata
+from storagelab.findings.studentized import CAUTION, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
 
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
-NOISY_P_VALUE = 0.01
-"""A cell noisier than chance makes one in this many typical cells gets an interval from its own scatter alone."""
 SKEWED_P_VALUE = 0.1
 """Residuals whose third moments differ from 0 by chance no more often than this are skewed."""
 
@@ -61,6 +62,10 @@ class Fit:
     nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
     `of_rounds` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
     block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+
+    Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
+    all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
+    `margin`, both on the log scale. `strata` = how the columns differ in what factors do, if they are hosts.
     """
 
     log_s: Matrix
@@ -73,6 +78,10 @@ class Fit:
     typical: float
     prior_df: float
     df: int
+    calm: Fit | None = None
+    tick: float = 0.0
+    margin: float = 0.0
+    strata: Strata | None = None
 
     @cached_property
     def runs(self) -> Matrix:
@@ -101,25 +110,9 @@ class Fit:
         return replace(
             self, log_s=self.log_s[rows], cells=self.cells[rows], residuals=self.residuals[rows], own=self.own[rows],
             variance=self.variance[rows], of_rounds=self.of_rounds[rows], peers=self.peers[rows],
+            calm=None if self.calm is None else self.calm.only(rows),
+            strata=None if self.strata is None else self.strata.only(rows),
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
-
-    Neither exists if fewer than two rounds are common. Runs so wild that they bound nothing give a p-value alone. A test at a
-    stricter level than 5 % has its p-value scaled to that level, and a correspondingly wider interval. `pairs` = the number
-    of within-round ratios behind it.
-    """
-
-    ratio: Estimate
-    p_value: float | None
-    pairs: int
-
-    @property
-    def distinguishable(self) -> bool:
-        return self.p_value is not None and self.p_value < ALPHA
 
 
 def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
@@ -141,7 +134,7 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
             of_rounds[rows] = np.nanvar(rounds, ddof=1)
         df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
     own = _own_variances(residuals, peers)
-    variance, typical, prior_df = _moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
+    variance, typical, prior_df = moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
     return Fit(log_s, cells, residuals, own, variance, of_rounds, peers, typical, prior_df, df)
 
 
@@ -150,7 +143,31 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
 
     Its noise is that of the averages, so that a disturbance of all cells of a group at once is not taken for chance.
     """
-    return fit(np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups]), blocks)
+    log_s = np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups])
+    whole = (
+        fit(log_s, blocks) if fitted.calm is None else counting(collapse(fitted.calm, groups, blocks), log_s, blocks)
+    )
+    return replace(whole, tick=fitted.tick, margin=fitted.margin)
+
+
+def counting(calm: Fit, log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
+    """The fit in which the odd runs count that `log_s` has and `calm` has not, or has as other times.
+
+    They count in their own cells alone: what other cells and rounds are like is known from `calm`.
+    """
+    rows = np.flatnonzero(((log_s != calm.log_s) & ~(np.isnan(log_s) & np.isnan(calm.log_s))).any(axis=1))
+    if not len(rows):
+        return calm
+    of_cell = np.asarray(blocks or [0] * len(log_s))
+    cells, residuals, variance = calm.cells.copy(), calm.residuals.copy(), calm.variance.copy()
+    for row in rows:
+        rounds = _average((calm.log_s - calm.cells[:, None] - calm.residuals)[of_cell == of_cell[row]])
+        adjusted = log_s[row] - rounds
+        cells[row] = np.nanmean(adjusted)
+        residuals[row] = adjusted - cells[row]
+    own = np.where(np.isin(np.arange(len(cells)), rows), _own_variances(residuals, calm.peers), calm.own)
+    variance[rows] = np.fmax(calm.variance[rows], own[rows])
+    return replace(calm, log_s=log_s, cells=cells, residuals=residuals, own=own, variance=variance, calm=calm)
 
 
 def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -181,76 +198,6 @@ def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
     kept = 1 - 1 / np.maximum(peers, 2)
     sums = np.nansum(residuals**2, axis=1) / np.maximum(df, 1) / kept
     return np.where(known, np.maximum(sums, VARIANCE_FLOOR), np.nan)
-
-
-def _moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
-    """Each cell's variance, shrunk towards the typical one; the typical one; the degrees of freedom that shrinking adds."""
-    known = ~np.isnan(own)
-    if not known.any():
-        return own, math.nan, MANY
-    own, df = own[known], df[known]
-    logs = np.log(own) - special.digamma(df / 2) + np.log(df / 2)
-    spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, df / 2)) if len(own) > 1 else 0.0
-    if spread <= 1e-4:
-        prior_df, typical = MANY, float(np.average(own, weights=df))
-    else:
-        prior_df = 2 * _inverse_trigamma(float(spread))
-        typical = math.exp(np.mean(logs) + special.digamma(prior_df / 2) - math.log(prior_df / 2))
-    variance = np.full(len(known), typical)
-    variance[known] = (prior_df * typical + df * own) / (prior_df + df)
-    return variance, typical, prior_df
-
-
-def _inverse_trigamma(value: float) -> float:
-    """x with trigamma(x) = value, by Newton's method on 1/trigamma, which is convex (Smyth 2004, appendix)."""
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(special.polygamma(1, x))
-        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
-        x += step
-        if abs(step) < 1e-9 * x:
-            break
-    return x
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# One cell
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
-    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
-
-    Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom by
-    Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its interval
-    reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
-
-    Where noise is surely skewed, the interval reaches further to the side of the rare runs by Johnson's adjustment of t
-    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them.
-    """
-    value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
-    if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
-        return Estimate(value=math.exp(value))
-    variance, df = variance_of_one(fitted, cell)
-    of_rounds, of_cell = float(fitted.of_rounds[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
-    total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
-    point = t_point(round(max(total_df, 1.0), 1), ALPHA)
-    down = point * math.sqrt(of_rounds + of_cell)
-    picked = t_point(round(df, 1), ALPHA / picked_from) ** 2 - t_point(round(df, 1), ALPHA) ** 2
-    up = math.hypot(down, math.sqrt(picked * of_cell))
-    lean = fitted.skewness * math.sqrt(of_cell / runs) * (1 + 2 * point**2) / 6
-    down, up = down + max(-lean, 0.0), up + max(lean, 0.0)
-    return from_logs(value, down, up)
-
-
-def variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
-    """The variance of a cell's run without its round's effect, and its degrees of freedom."""
-    own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
-    if math.isnan(own):
-        return 0.0, own_df
-    if special.fdtrc(own_df, MANY, own / fitted.typical) < NOISY_P_VALUE:
-        return own, own_df
-    return float(fitted.variance[cell]), min(fitted.prior_df + own_df, float(max(fitted.df, 1)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -284,12 +231,36 @@ def compare_with_best(
     part = fitted.only(places)
     counted = places if among is None or best in among else [cell for cell in places if cell != best]
     family = tukey(int((~np.isnan(fitted.cells[counted])).sum()), families, caution)
-    with_best = _with_best(part, places.index(best))
+
+    def judge(fit: Fit, shift: int) -> list[Difference | None]:
+        with_best = _with_best(fit, places.index(best) + shift)
+        return [with_best.difference(row, family, alpha) for row in range(len(places))]
+
     found: list[Difference | None] = [None] * len(fitted.cells)
-    for row, cell in enumerate(places):
-        if cell != best and not math.isnan(part.cells[row]):
-            found[cell] = with_best.difference(row, family, alpha)
+    for cell, difference in zip(places, _at_worst(part, judge), strict=True):
+        found[cell] = difference if cell != best else None
     return found
+
+
+def _at_worst(fitted: Fit, judge: Callable[[Fit, int], list[Difference | None]]) -> list[Difference | None]:
+    """What `judge` finds of rows against others `shift` further down; where odd runs count, at the worst for either sense.
+
+    An odd run only adds time. So one row takes at least the time of its calm runs, and at most that of all its runs: a row
+    is slower than another if its calm runs take longer than all runs of that one.
+    """
+    every = judge(fitted, 0)
+    if fitted.calm is not None:
+        low, high = (judge(_above(*pair), len(fitted.cells)) for pair in ((fitted.calm, fitted), (fitted, fitted.calm)))
+        every = [between(*three) for three in zip(every, low, high, strict=True)]
+    return [None if one is None else by_ticks(one, fitted.tick, fitted.margin) for one in every]
+
+
+def _above(rows: Fit, others: Fit) -> Fit:
+    """The rows of one fit, with those of another below."""
+    names = ("log_s", "cells", "residuals", "own", "variance", "of_rounds", "peers")
+    both: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(others, name)]) for name in names}
+    strata = rows.strata.above(others.strata) if rows.strata and others.strata else None
+    return replace(rows, **both, calm=None, strata=strata)
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
@@ -324,7 +295,8 @@ def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], 
 
 
 def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: int) -> float | None:
-    against = _with_best(fitted, cell)
+    calm = fitted.calm
+    against = _with_best(fitted, cell) if calm is None else _with_best(_above(calm, fitted), cell + len(fitted.cells))
     others = among[among != cell]
     if not len(others):
         return 1.0
@@ -336,6 +308,7 @@ def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: i
     moderated = _points(against.moderated_df[others], lambda df: maximum_point(len(others), df, alpha))
     cautious = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
     half = np.maximum(moderated * against.moderated_errors[others], cautious * against.own_errors[others])
+    half = np.maximum(half, fitted.tick)
     log_bound = max(0.0, float((half - against.log_ratios[others]).max()))
     return math.exp(log_bound) if log_bound <= FURTHEST else None
 
@@ -395,12 +368,16 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
     variance = own + own[best]
     # As in `_welch`, for a pair.
     spread = own**2 / df + own[best] ** 2 / df[best] + 2 * correlation**2 * own * own[best] / np.sqrt(df * df[best])
+    moderated_errors = np.sqrt((fitted.variance + fitted.variance[best]) / rounds)
+    moderated_df = np.minimum(fitted.prior_df + rounds - 1, fitted.df)
+    if fitted.strata is not None:
+        moderated_errors, moderated_df = fitted.strata.errors(best)
     return _WithBest(
         log_ratios=np.where(there, differences, 0.0).sum(axis=1) / rounds,
         common=common,
         testable=(common >= 2) & (fitted.df >= 1),
-        moderated_errors=np.sqrt((fitted.variance + fitted.variance[best]) / rounds),
-        moderated_df=np.minimum(fitted.prior_df + rounds - 1, fitted.df),
+        moderated_errors=moderated_errors,
+        moderated_df=moderated_df,
         own_errors=np.sqrt(variance / rounds),
         own_df=variance**2 / spread,
     )
@@ -415,15 +392,20 @@ def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float
     at once counts as noise too. Bonferroni over `comparisons`. None for a level without a pair that shares a round.
     """
     family = bonferroni(comparisons)
-    whole = None
-    if any(len(pairs) > 1 for pairs in levels):
-        baseline = sorted({other for pairs in levels for _, other in pairs})
-        rows = [baseline, *([one for one, _ in pairs] for pairs in levels)]
-        whole = fit(np.array([_average(fitted.residuals[cells]) for cells in rows]))
-    return [
-        _of_a_level(fitted, pairs, whole, number, family, alpha) if pairs else None
-        for number, pairs in enumerate(levels, start=1)
-    ]
+
+    def judge(of: Fit, shift: int) -> list[Difference | None]:
+        shifted = [[(one, other + shift) for one, other in pairs] for pairs in levels]
+        whole = None
+        if any(len(pairs) > 1 for pairs in shifted):
+            baseline = sorted({other for pairs in shifted for _, other in pairs})
+            rows = [baseline, *([one for one, _ in pairs] for pairs in shifted)]
+            whole = fit(np.array([_average(of.residuals[cells]) for cells in rows]))
+        return [
+            _of_a_level(of, pairs, whole, number, family, alpha) if pairs else None
+            for number, pairs in enumerate(shifted, start=1)
+        ]
+
+    return _at_worst(fitted, judge)
 
 
 def _average(rows: Matrix) -> Matrix:

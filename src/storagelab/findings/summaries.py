@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, stats, steady
 from storagelab.findings.basis import Basis
 from storagelab.findings.kinds import found_in_cell
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
 from storagelab.findings.spending import Bound, Spent
 from storagelab.findings.times import latency_of, measured
@@ -240,7 +241,7 @@ def with_fitted_means(
     return tuple(
         # A cell may have run only on hosts that take no part in the fit.
         cell if cell.rows_per_s is None or math.isnan(fitted.cells[index])
-        else _fitted(cell, stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
+        else _fitted(cell, mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
         for index, cell in enumerate(cells)
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from storagelab.findings import stats
+from storagelab.findings.differences import Difference
 from storagelab.findings.model import Comparison, Estimate, Judged, JudgedByLoad, LoadVerdict, Verdict
 from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Cell, Factor, Plan
@@ -32,7 +33,7 @@ class Judging(Protocol):
 
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
         """The difference of each cell to the `best` of its load and block, without the best and what can't be
         compared.
         """
@@ -60,7 +61,7 @@ class _OfAllRuns:
         log_s[list(cells)] = self.fitted.log_s[list(cells)]
         return stats.fastest(replace(self.fitted, log_s=log_s))
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
         found = stats.compare_with_best(self.fitted, best, frozenset(cells), self.families, self.alpha)
         return {cell: one for cell, one in enumerate(found) if one is not None}
 
@@ -227,7 +228,7 @@ def _in_order(rows: Iterable[Comparison]) -> tuple[Comparison, ...]:
     return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
 
 
-def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) -> Comparison:
+def _comparison(plan: Plan, cell: int, best: int, difference: Difference) -> Comparison:
     return Comparison(
         cell_id=plan.cells[cell].cell_id,
         best_cell_id=plan.cells[best].cell_id,

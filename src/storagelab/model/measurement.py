@@ -34,6 +34,10 @@ BEHIND_RATE = "rate"
 """The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
 THROTTLED = "CPU quota"
 """The name of the check that fails if control groups held back the server or its load for a large part of the run."""
+CLOCK = "the server's clock"
+"""The name of the check that fails if the clock that times a run was set meanwhile."""
+AWAKE = "this machine"
+"""The name of the check that fails if the machine was suspended during the run."""
 Status = Literal["ok", "failed", "unverified"]
 
 

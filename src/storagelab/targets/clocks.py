@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Check
+from storagelab.model.measurement import AWAKE, CLOCK, Check
 from storagelab.targets.steps import Loop
 
 TOLERANCE_S = 0.01
@@ -109,7 +109,7 @@ class Clocks:
             return []
         return [
             Check(
-                name="the server's clock", asked=f"the {self._passed_s:.2f} s that passed by storagelab's own clock",
+                name=CLOCK, asked=f"the {self._passed_s:.2f} s that passed by storagelab's own clock",
                 got=f"{got}: the elapsed time can't be trusted", ok=False, read_from="both clocks",
             )
         ]  # fmt: skip
@@ -120,7 +120,7 @@ class Clocks:
             return []
         return [
             Check(
-                name="this machine", asked="awake during the whole run", got=f"suspended for {suspended_s:.1f} s of it",
+                name=AWAKE, asked="awake during the whole run", got=f"suspended for {suspended_s:.1f} s of it",
                 ok=False, read_from="the kernel's clocks",
             )
         ]  # fmt: skip

@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
+from storagelab.findings.disturbed import others_share
 from storagelab.findings.evidence import Evidence, table_in
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import HELD_BACK, held_back
@@ -84,20 +85,14 @@ class CpuSaturated(Caution):
 
 
 def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
-    """Finds runs from which others, or the hypervisor, took CPU time.
-
-    A load average would not do: it can't separate others from the server under test. The share is of the time in the
-    same counters, because they are read over slightly more than the run.
-    """
+    """Finds runs from which others, or the hypervisor, took CPU time."""
     shares: dict[str, float] = {}
     checked = runs = 0
     for cell_id, _, m in evidence.measurements():
-        spent = m.counters.get("cpu", {})
-        all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
-        if "others_s" not in spent or all_s <= 0:
+        share = others_share(m)
+        if share is None:
             continue
         checked += 1
-        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s
         if share > OTHERS_SHARE_MOST:
             runs += 1
             shares[cell_id] = max(share, shares.get(cell_id, 0.0))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from storagelab.findings.disturbed import MachineCause
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Caution, Findings
-from storagelab.words.names import group_text
-from storagelab.words.numbers import count, plural, seconds
+from storagelab.words.names import group_text, noun
+from storagelab.words.numbers import count, plural, seconds, significant
 from storagelab.words.phrases import capital
+
+_CAUSES: Mapping[MachineCause | None, str] = {
+    "clock": "the clock that timed it was set meanwhile", "asleep": "the machine was suspended meanwhile",
+    "others": "other processes or the hypervisor took much of the machine's CPU time",
+    "quota": "a CPU quota held back the server or its load",
+}  # fmt: skip
+_LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
 
 
 class OddRun(Caution):
-    """A cell has odd `runs`; the figures are those of the oddest. Means and verdicts leave out `left_out` of them: 0 or 1."""
+    """A cell has odd `runs`, `slow` of which took too long; the figures are those of the oddest, its `cause` if its record
+    shows one outside the layout. Means and verdicts leave out the `left_out` ones that have such a cause."""
 
     kind, place, weight = "outlier", 60, 100
     repetition: int
@@ -25,6 +34,9 @@ class OddRun(Caution):
     deviation_sd: float
     runs: int
     left_out: int
+    slow: int = 0
+    cell_runs: int = 0
+    cause: MachineCause | None = None
 
     def took(self) -> str:
         took, expected = seconds(self.elapsed_s), seconds(self.expected_s)
@@ -32,18 +44,35 @@ class OddRun(Caution):
 
     def sentence(self, findings: Findings) -> str:
         where = self.where(findings)
-        more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
-        cell = f"Of{where.replace('(', '').removesuffix(')')}, " if where else ""
-        counted = (
-            "The other runs of its cell are as steady as any, so it is left out of means and verdicts (robust fit); "
-            "`storagelab report NAME --fit least-squares` counts it."
-            if self.left_out
-            else "It is counted, and widens the intervals."
-        )
-        return (
-            f"{capital(f'{cell}{self.took()}')}{more}. {counted} Look at its time series; if something else was at work, "
-            "run the experiment under a new name."
-        )
+        cell = where.replace("(", "with ", 1).removesuffix(")")
+        counted = self.slow - self.left_out if self.left_out < self.runs else 0
+        if counted > 0 and self.cell_runs and self.ratio > 1:
+            up_to = "up to " if counted > 1 else ""
+            runs = f"{count(counted)} of {plural(self.cell_runs, 'run')}{cell}"
+            start = (
+                f"{runs} took {up_to}{significant(self.ratio, 2)} times as long{self._others(findings)}: {self.took()}"
+            )
+        else:
+            more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
+            start = f"{capital(f'of those{cell}, {self.took()}' if cell else self.took())}{more}"
+        return f"{start}. {self._fate()} Look at the time series; a run that you can explain is made anew under a new name."
+
+    def _others(self, findings: Findings) -> str:
+        """That it happened here alone."""
+        return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
+
+    def _fate(self) -> str:
+        """Whether such runs count, and why."""
+        if not self.left_out:
+            which = "it counts" if self.runs == 1 else "they count"
+            return (
+                f"No cause outside the {'layout' if self.cells else 'cell'} shows in the record, so {which} in means, "
+                "bounds and verdicts, as part of what the layout does."
+            )
+        why = _CAUSES.get(self.cause, "a cause outside the layout shows in their records")
+        if self.left_out == self.runs == 1:
+            return f"It is left out of means and verdicts, as {why}; {_LEAST_SQUARES} counts it."
+        return f"{count(self.left_out)} of them left out of means and verdicts, as {why}; {_LEAST_SQUARES} counts all."
 
     def joined(self, findings: Findings) -> str:
         """One text: how many there are, the farthest, and whether they count."""
@@ -53,35 +82,44 @@ class OddRun(Caution):
         levels = [findings.cell(cell).levels for cell in farthest.cells]
         cell = f"with {group_text(levels, findings.factors)}, " if levels else ""
         out = (
-            f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts (robust fit), as "
-            "the other runs of the cell are as steady as any; `storagelab report NAME --fit least-squares` counts them. The "
-            "rest are"
+            f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts, as a cause "
+            f"outside the layout shows in the record; {_LEAST_SQUARES} counts them. The rest"
             if left_out
-            else "They are"
+            else "No cause outside the layouts shows in their records, so they"
         )
         return (
             f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took()}. {out} counted, and widen the intervals. Look at the time series; if something else "
-            "was at work, run the experiment under a new name."
+            f"{cell}{farthest.took()}. {out} count in means, bounds and verdicts, as part of what the layouts do. Look at "
+            "the time series; a run that you can explain is made anew under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
-        number = sum(one.runs for one in self.alike(findings))
+        found = self.alike(findings)
+        number, slow = sum(one.runs for one in found), sum(one.slow - one.left_out for one in found)
+        if len(found) == 1 and self.cells and slow == number and self.cell_runs:
+            took = f"took {'up to ' if slow > 1 else ''}{significant(self.ratio, 2)} times as long"
+            return f"{slow} of {plural(self.cell_runs, 'run')} of one {noun(findings.layout_factors)} {took}"
         return "one odd run" if number == 1 else f"{number} odd runs{self.in_some(findings)}"
 
 
 def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
     """One caution for each cell."""
+    basis = evidence.basis
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
-    for outlier in evidence.basis.odd:
+    for outlier in basis.odd:
         of_cell[outlier.cell].append(outlier)
     for cell, found in of_cell.items():
-        worst = max(found, key=lambda outlier: abs(outlier.deviation))
-        cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.basis.rounds[worst.round]
-        measurement = evidence.basis.used[cell_id][repetition].measurement
+        cell_id = evidence.plan.cells[cell].cell_id
+        left_out = [one for one in found if (cell_id, basis.rounds[one.round]) in basis.left_out]
+        # What counts is told before what doesn't.
+        worst = max(found, key=lambda outlier: (outlier not in left_out, abs(outlier.deviation)))
+        repetition = basis.rounds[worst.round]
+        measurement = basis.used[cell_id][repetition].measurement
         elapsed_s = measurement.elapsed_s if measurement is not None else math.nan
+        causes = [basis.left_out[cell_id, basis.rounds[one.round]] for one in left_out]
         yield OddRun(
             cells=evidence.named([cell_id]), repetition=repetition,
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
-            runs=len(found), left_out=int((cell_id, repetition) in evidence.basis.left_out),
+            runs=len(found), left_out=len(left_out), slow=sum(one.ratio > 1 for one in found),
+            cell_runs=len(basis.used[cell_id]), cause=causes[0] if causes else None,
         )  # fmt: skip

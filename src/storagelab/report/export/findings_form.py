@@ -161,11 +161,10 @@ class FindingsForm(Concluded):
     fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
     """The hosts of the campaign; `null` if all runs were made on one."""
     fit: NotRequired[FitKind]
-    """`robust`: the runs in `left_out` are far from all others of a steady cell, and no mean and no verdict uses
-    them. `least-squares`: all runs count.
-    """
+    """`robust`: no mean and no verdict rests on the runs in `left_out`; other odd runs count in their own cells, and change
+    nothing that is said of others. `least-squares`: all runs count alike."""
     left_out: NotRequired[list[LeftOutForm]]
-    """The runs that a robust fit leaves out."""
+    """The runs that a robust fit leaves out: odd ones whose record shows a cause that is the machine's."""
     loads: NotRequired[list[LoadForm]]
     """A verdict for each load; empty if there is one load only."""
     comparisons: list[ComparisonForm]

@@ -1,0 +1,99 @@
+"""Layouts some of whose runs take much longer: their typical run and their mean are two answers. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pydantic import Field
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.irregular import Outlier
+from storagelab.findings.model import Finding, Findings
+from storagelab.findings.verdicts import loads_of
+from storagelab.words.names import group_text
+from storagelab.words.numbers import percent, plural, signed_percent, significant
+
+APART_LEAST = 0.005
+"""By less than this share of the time, the typical run and the mean are one answer."""
+
+
+class TypicalRun(Finding):
+    """A cell of which some runs took much longer, so that its typical run is another answer than its mean."""
+
+    kind, about, weight = "typical_runs", "use", 5
+    meaning = "Layouts whose typical run (the median) and mean are two answers, because some of their runs took longer."
+    cell_id: str = Field(description="The cell.")
+    runs: int = Field(ge=1, description="Its runs.")
+    slow: int = Field(ge=1, description="Those that took much longer, and count.")
+    times_as_long: float = Field(gt=1, description="How many times as long the longest of them took as expected.")
+    fastest: str = Field(description="The cell with the shortest mean under the same load; it may be the cell itself.")
+    typical_ratio: float = Field(gt=0, description="The time of its typical run over the mean of the fastest.")
+    mean_ratio: float = Field(gt=0, description="Its mean over the mean of the fastest.")
+
+    @classmethod
+    def line(cls, findings: Findings) -> list[str]:
+        found = sorted(cls.of(findings), key=lambda one: one.typical_ratio)
+        if not found:
+            return []
+        first = found[0]
+        more = f"; {len(found) - 1} more such below" if len(found) > 1 else ""
+        runs = f"{first.slow} of {plural(first.runs, 'run')}"
+        name = group_text([findings.cell(first.cell_id).levels], findings.factors)
+        return [
+            f"{runs}{what} took {first.long()} as long: {first.compared()}{rest}."
+            for what, rest in ((f" with {name}", more), (f" with {name}", ""), (" of one layout", more), ("", ""))
+        ]
+
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        return [one.sentence(findings) for one in cls.of(findings)]
+
+    def sentence(self, findings: Findings) -> str:
+        name = group_text([findings.cell(self.cell_id).levels], findings.factors)
+        runs = f"{self.slow} of {plural(self.runs, 'run')} with {name} took {self.long()} as long"
+        return f"{runs}: {self.compared()}. The verdict is that of means; choose by the median only if such runs do no harm."
+
+    def compared(self) -> str:
+        """Both answers."""
+        if self.fastest == self.cell_id:
+            return f"its median is {percent(1 - self.typical_ratio)} shorter than its mean"
+        typical, mean = signed_percent(self.typical_ratio), signed_percent(self.mean_ratio)
+        return f"median {typical}, mean {mean} against the fastest"
+
+    def long(self) -> str:
+        return f"{'up to ' if self.slow > 1 else ''}{significant(self.times_as_long, 2)} times"
+
+
+def find(evidence: Evidence) -> Iterator[TypicalRun]:
+    """Of the cells whose odd runs count: the fastest by their mean, and those that would be by their typical run."""
+    basis = evidence.basis
+    if basis.fleet is not None:  # the columns of its fit are hosts, not runs
+        return
+    slow: dict[int, list[Outlier]] = {}
+    for one in basis.odd:
+        cell_id = evidence.plan.cells[one.cell].cell_id
+        if one.ratio > 1 and (cell_id, basis.rounds[one.round]) not in basis.left_out:
+            slow.setdefault(one.cell, []).append(one)
+    for _, cells in loads_of(evidence.experiment.factors, evidence.plan.cells):
+        yield from _of_a_load(evidence, cells, slow)
+
+
+def _of_a_load(evidence: Evidence, cells: Sequence[int], slow: dict[int, list[Outlier]]) -> Iterator[TypicalRun]:
+    fitted, plan = evidence.basis.fitted, evidence.plan
+    means = {cell: float(fitted.cells[cell]) for cell in cells if not math.isnan(fitted.cells[cell])}
+    if len(means) < 2:
+        return
+    fastest = min(means, key=lambda cell: means[cell])
+    for cell, odd in slow.items():
+        if cell not in means or evidence.basis.blocks[cell] != evidence.basis.blocks[fastest]:
+            continue
+        typical = means[cell] + float(np.nanmedian(fitted.residuals[cell]))
+        apart = means[cell] - typical > math.log1p(APART_LEAST)
+        if apart and (cell == fastest or typical < means[fastest]):
+            yield TypicalRun(
+                cell_id=plan.cells[cell].cell_id, runs=int(fitted.runs[cell]), slow=len(odd),
+                times_as_long=max(one.ratio for one in odd), fastest=plan.cells[fastest].cell_id,
+                typical_ratio=math.exp(typical - means[fastest]), mean_ratio=math.exp(means[cell] - means[fastest]),
+            )  # fmt: skip
