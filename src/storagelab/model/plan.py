@@ -91,6 +91,9 @@ class Experiment(Described):
     excludes: tuple[dict[str, JsonValue], ...] = ()
     fleet: FleetConfig | None = None
     """Where it is run, if the spec says so."""
+    balanced: bool = True
+    """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are
+    not, and go on as they began."""
     race: Race | None = None
     """How it is run, if not with all repetitions of all cells."""
 

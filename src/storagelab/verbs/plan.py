@@ -9,7 +9,7 @@ from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
-from storagelab.run import scheduling
+from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.store import NothingStored, Store
 from storagelab.spec import matrix, reading
@@ -18,7 +18,7 @@ from storagelab.verbs.planning import look_at, site_of
 
 
 def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: bool, pilot: str | None = None) -> None:
-    experiment = reading.load(spec_file)
+    experiment = stored.as_begun(reading.load(spec_file), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     if experiment.fleet is not None:
@@ -36,7 +36,6 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
         return ""
     from storagelab.findings import power  # statistics take long to load, and are not wanted before there are runs
     from storagelab.report.text.plan import tells_text
-    from storagelab.run import stored
 
     of = stored.read(pilot, results)
     scatter = power.scatter_of(of.plan, of.runs)

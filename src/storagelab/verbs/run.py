@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Whether no run has failed."""
-    experiment = reading.load(spec_file).model_copy(update={"race": asked.race})
+    experiment = stored.as_begun(reading.load(spec_file), results).model_copy(update={"race": asked.race})
     plan, folder = matrix.expand(experiment), results / experiment.name
     here = _Here(experiment, plan, folder, site_of(experiment, folder), asked)
     here.racing(())  # refused before anything is touched
