@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import FitKind, hosts, irregular, stats
+from storagelab.findings import FitKind, carry_over, hosts, irregular, stats
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
     log_times,
     measured,
-    places_of,
     provenance_of,
     timed,
     usable_runs,
@@ -42,13 +41,15 @@ class Basis:
     left_out: tuple[tuple[str, int], ...]
     in_stretches: bool
     fleet: hosts.Fitted | None = None
+    carried: carry_over.CarriedOver | None = None
+    """What the run before explains of the times."""
 
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
     used = usable_runs(plan, runs)
     provenance = provenance_of(one for of_cell in used.values() for _, one in measured(of_cell))
     simulated = provenance == "simulated"
-    in_stretches = experiment.order == "cell-by-cell" and not simulated
+    in_stretches = experiment.order != "randomised" and not simulated
     compared = compared_of(plan)
     runs_timed = [timed(run) for of_cell in used.values() for run in of_cell.values()]
     rounds, log_s = log_times(plan, runs_timed, compared)
@@ -58,14 +59,16 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
-    trended = experiment.order == "as-listed" and not simulated
-    if trended:
-        places = places_of(plan, rounds)
-        kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
     fleet = None if several is None else hosts.fit(several, kept, blocks)
+    carried = None
+    if provenance == "measured" and fleet is None and experiment.race is None and not in_stretches:
+        before = carry_over.cells_before(plan, used, runs, rounds)
+        carried = carry_over.carried_over(plan.cells, kept, before, blocks, balanced=experiment.balanced)
+    fitted = fleet.together if fleet else carry_over.fit(kept, blocks, carried)
+    kept = fitted.log_s if fleet is None else kept
     return Basis(
-        used, provenance, compared, rounds, blocks, kept, fleet.together if fleet else stats.fit(kept, blocks), odd,
-        tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches, fleet,
+        used, provenance, compared, rounds, blocks, kept, fitted, odd,
+        tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches, fleet, carried,
     )  # fmt: skip
 
 

@@ -32,7 +32,8 @@ def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: boo
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
     """How small a difference the plan can tell, from the stored runs of an experiment; "" if they don't show it."""
-    if pilot is None or experiment.order == "cell-by-cell":
+    measured = any(not cell.config.simulated for cell in expanded.cells)
+    if pilot is None or experiment.order == "cell-by-cell" or (experiment.order == "as-listed" and measured):
         return ""
     from storagelab.findings import power  # statistics take long to load, and are not wanted before there are runs
     from storagelab.report.text.plan import tells_text
