@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from storagelab.findings import irregular, resolution, stats
+from storagelab.findings import carry_over, irregular, resolution, stats
 from storagelab.findings.statements import Statements, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
@@ -38,11 +39,13 @@ Matrix = stats.Matrix
 
 @dataclass(frozen=True)
 class Design:
-    """An experiment and its plan; `place` is the position of each cell and repetition in the order, from 0 to 1."""
+    """An experiment and its plan; `place` is the position of each cell and repetition in the order, from 0 to 1;
+    `before` = the cell that ran before it, -1 for none."""
 
     experiment: Experiment
     plan: Plan
     place: Matrix
+    before: NDArray[np.intp]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,10 +53,12 @@ class Design:
 
 
 @functools.cache
-def design(cells: int, repetitions: int, order: Order = "randomised", seed: int = 1) -> Design:
+def design(
+    cells: int, repetitions: int, order: Order = "randomised", seed: int = 1, *, balanced: bool = True
+) -> Design:
     """The experiment with this many cells and repetitions."""
     experiment = Experiment(
-        name="drawn", repetitions=repetitions, order=order, seed=seed,
+        name="drawn", repetitions=repetitions, order=order, seed=seed, balanced=balanced,
         base={"target": {"engine": "postgres"}, "volumes": {name: {"path": name} for name in "abc"}},
         factors=tuple(
             Factor(name=name, levels=tuple(Level(value=value, sets={name: value}) for value in levels))
@@ -63,9 +68,11 @@ def design(cells: int, repetitions: int, order: Order = "randomised", seed: int 
     plan = expand(experiment)
     row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
     place = np.zeros((cells, repetitions))
+    before = np.full((cells, repetitions), -1)
     for run in plan.runs:
+        before[row[run.cell_id], run.repetition - 1] = row[plan.runs[run.sequence - 1].cell_id] if run.sequence else -1
         place[row[run.cell_id], run.repetition - 1] = run.sequence / (len(plan.runs) - 1)
-    return Design(experiment, plan, place)
+    return Design(experiment, plan, place, before)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -142,12 +149,18 @@ class Said:
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
-    places = of.place if of.experiment.order == "as-listed" else None
     tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
-    fitted = resolution.resolved(irregular.fit(log_s, (), places) if robust else stats.fit(log_s), tick)
+    blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
+    fitted = resolution.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
     fastest = stats.fastest(fitted)
     assert fastest is not None
-    return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)
+    return Said(state(of.experiment.factors, of.plan, fitted, blocks), fitted, fastest)
+
+
+def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:
+    """What a report finds of what runs leave behind."""
+    blocks, balanced = [0] * len(of.plan.cells), of.experiment.balanced
+    return carry_over.carried_over(of.plan.cells, log_s, of.before, blocks, balanced=balanced)
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:

@@ -231,15 +231,8 @@ def _no_round_in_common(rng: np.random.Generator, number: int) -> bool:
     return _judged(of, log_s).verdict == "winner"
 
 
-def _listed(rng: np.random.Generator, number: int) -> bool:  # noqa: ARG001
-    """Order as listed, noise of 1 %, a drift of 5 %: is any layout called slower?"""
-    of = design(8, 5, "as-listed")
-    log_s = drawn.normal(of, rng) / 3 + math.log(1.05) * of.place
-    return any(row.distinguishable for row in _judged(of, log_s).comparisons)
-
-
 def _drift_in_random_order(rng: np.random.Generator, number: int) -> bool:
-    """The same in a random order."""
+    """Noise of 1 %, a drift of 5 %: is any layout called slower?"""
     of = design(8, 5, seed=number % 20)
     log_s = drawn.normal(of, rng) / 3 + math.log(1.05) * of.place
     return any(row.distinguishable for row in _judged(of, log_s).comparisons)
@@ -295,7 +288,6 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
     "one level of one factor takes 10 % longer: the report says something false about the others": _one_factor_differs,
     "no round in common (3 and 2 of 5), beside three slower ones: a winner is named": _no_round_in_common,
     "noise of 1 %, drift of 5 %, random order: any layout is called slower": _drift_in_random_order,
-    "noise of 1 %, drift of 5 %, order as listed: any layout is called slower": _listed,
     "8 layouts, 0 to 4 % apart: the nominally fastest loses more than its bound says": _loses_more_than_said,
     "1 layout is fastest, 7 take 2 % longer: one that is tied loses more than its bound says": _one_loses_more_than_said,
     "8 layouts, noise of 1 %, one 3.01 % slower: it is called the same within 3 %": _called_the_same,

@@ -108,6 +108,12 @@ def test_runs_of_one_stretch_each_are_shown_and_not_tested():
     assert "not tested" in verdict_sentence(found)
 
 
+def test_runs_in_an_order_as_listed_are_shown_and_not_tested():
+    found = compare(campaign("before", order="as-listed"), campaign("after", slower=1.5))
+    assert "has its place in every round" in found.untested
+    assert gate([found], 0.05) == Gate.CANT_TELL
+
+
 def test_single_runs_are_not_tested():
     found = compare(campaign("before", repetitions=1), campaign("after", repetitions=1, slower=2.0))
     assert found.matched[0].p_value is None

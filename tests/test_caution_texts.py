@@ -18,6 +18,7 @@ from rich.console import Console
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
+from storagelab.findings.cautions.carry_over import CarryOver
 from storagelab.findings.cautions.changing import Drift, Step
 from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated, Throttled
 from storagelab.findings.cautions.data_files import AllocationLatches, FilesOnDisks
@@ -96,6 +97,22 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
         ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
     ),
     (
+        NotRandomised(order="as-listed", provenance="measured"),
+        ["in the same order", "nothing is tested", 'order = "randomised"'],
+    ),
+    (
+        NotRandomised(order="as-listed", provenance="simulated", severity="note"),
+        ["in the same order", "this order only"],
+    ),
+    (
+        CarryOver(levels={FILES: 128}, change=0.12, p_value=0.001, corrected=True),
+        ["Runs after 128 data files take 12 % longer", "taken out of the times", "between_runs.pause_s"],
+    ),
+    (
+        CarryOver(levels={FILES: 128}, change=-0.12, p_value=0.001, corrected=False),
+        ["take 12 % less time", "hits all layouts about alike"],
+    ),
+    (
         ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
         ["6.1 % of one core", "measure.sample_hz"],
     ),
@@ -164,7 +181,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 ]
 OF_THE_WHOLE = (
     VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
-    NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
+    CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
     FilesOnDisks, TwoProvenances, UnlikeHosts,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)

@@ -142,6 +142,11 @@ def test_a_failed_run_counts_as_made():
     assert {run.repetition for run in Racing(spec, runs).state.possible} == {2, 3, 4, 5}
 
 
+def test_measured_layouts_in_the_same_order_in_every_round_can_not_be_raced():
+    with pytest.raises(SpecError, match="the same order in every round are not judged"):
+        Racing(experiment(order="as-listed"), [])
+
+
 def test_layouts_in_stretches_of_time_can_not_be_raced():
     with pytest.raises(SpecError, match=r"order: can't be raced.*\n  Set order = "):
         Racing(experiment(order="cell-by-cell"), [])

@@ -122,12 +122,3 @@ def test_the_mean_of_the_skewed_noise_is_the_true_one():
         return math.log(10 + math.exp(z)) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
     assert integrate.quad(weighed, -12, 12)[0] == pytest.approx(drawn._SKEWED_MEAN, abs=1e-4)
-
-
-def test_a_drift_makes_no_loser_of_those_that_come_late_in_every_round():
-    rng, of = np.random.default_rng(62), drawn.design(8, 5, "as-listed")
-    false = 0
-    for _ in range(60):
-        said = drawn.say(of, drawn.normal(of, rng) / 3 + math.log(1.05) * of.place)
-        false += any(row.distinguishable for row in said.statements.judged.comparisons)
-    assert false <= most(60, 0.05)

@@ -11,7 +11,7 @@ import pytest
 from builders import make_runs
 
 from storagelab.model import plan
-from storagelab.run import stored
+from storagelab.run import scheduling, stored
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
 
@@ -204,3 +204,34 @@ def test_a_link_in_a_circle_is_no_store(typed, store):
     for words in (["report", "files"], ["run", "files.toml"], ["export", "--salvage", "files"]):
         code, _, err = typed(*words)
         assert (code, FILE_NAME in err) == (2, True)
+
+
+def test_a_campaign_that_an_earlier_version_began_goes_on_and_is_read_in_its_own_order(home):
+    (home / "files.toml").write_text(SPEC.replace("[1, 2]", "[1, 2, 4, 8, 16, 32]"))
+    experiment = reading.load(home / "files.toml")
+    earlier = matrix.expand(experiment.model_copy(update={"balanced": False}))
+    assert earlier.runs != matrix.expand(experiment).runs
+    with Store.writing(home / "results" / "files", experiment) as opened:
+        opened.append(*make_runs(experiment, earlier)[:7])
+    # As earlier versions stored it: nothing is said of balance.
+    change(
+        home / "results" / "files" / FILE_NAME,
+        "UPDATE experiment SET experiment = json_remove(experiment, '$.balanced')",
+    )
+    assert matrix.expand(stored.as_begun(experiment, home / "results")) == earlier
+    assert stored.read("files", home / "results").plan == earlier
+    with Store.writing(home / "results" / "files", experiment) as opened:
+        begun = stored.as_begun(experiment, home / "results")
+        pending = scheduling.pending(matrix.expand(begun), opened.attempts())
+    assert pending == list(earlier.runs[7:])
+
+
+def test_a_campaign_of_another_spec_or_none_decides_nothing_about_the_order(home):
+    (home / "files.toml").write_text(SPEC)
+    experiment = reading.load(home / "files.toml")
+    assert stored.as_begun(experiment, home / "results").balanced
+    with Store.writing(
+        home / "results" / "files", experiment.model_copy(update={"balanced": False, "sha256": "a" * 64})
+    ):
+        pass
+    assert stored.as_begun(experiment, home / "results").balanced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import FitKind, hosts, irregular, stats
+from storagelab.findings import FitKind, carry_over, hosts, irregular, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.resolution import grain_of, resolved, tick_of
@@ -14,7 +14,6 @@ from storagelab.findings.times import (
     compared_of,
     log_times,
     measured,
-    places_of,
     provenance_of,
     timed,
     usable_runs,
@@ -44,13 +43,15 @@ class Basis:
     left_out: Mapping[tuple[str, int], MachineCause]
     in_stretches: bool
     fleet: hosts.Fitted | None = None
+    carried: carry_over.CarriedOver | None = None
+    """What the run before explains of the times."""
 
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
     used = usable_runs(plan, runs)
     provenance = provenance_of(one for of_cell in used.values() for _, one in measured(of_cell))
     simulated = provenance == "simulated"
-    in_stretches = experiment.order == "cell-by-cell" and not simulated
+    in_stretches = experiment.order != "randomised" and not simulated
     compared = compared_of(plan)
     runs_timed = [timed(run) for of_cell in used.values() for run in of_cell.values()]
     rounds, log_s = log_times(plan, runs_timed, compared)
@@ -60,18 +61,20 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, causes)
-    trended = experiment.order == "as-listed" and not simulated
-    if trended:
-        places = places_of(plan, rounds)
-        kept = irregular.without_trend(kept, places) if several is None else hosts.without_trend(several, kept, places)
     of_rounds = irregular.fit if fit == "robust" else stats.fit
-    fleet = (
-        None if several is None else hosts.fit(several, kept, blocks, of_rounds, [cell.levels for cell in plan.cells])
-    )
-    fitted = resolved(fleet.together if fleet else of_rounds(kept, blocks), _tick(used, compared), experiment.margin)
+    levels = [cell.levels for cell in plan.cells]
+    fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds, levels)
+    carried = None
+    if provenance == "measured" and fleet is None and experiment.race is None and not in_stretches:
+        before = carry_over.cells_before(plan, used, runs, rounds)
+        carried = carry_over.carried_over(plan.cells, kept, before, blocks, balanced=experiment.balanced)
+    together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
+    kept = carried.without if carried is not None and carried.corrected else kept
+    fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
         {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
+        carried,
     )  # fmt: skip
 
 

@@ -107,15 +107,6 @@ def outliers(hosts: Hosts, log_s: Matrix) -> list[irregular.Outlier]:
     return [one for host in range(len(hosts.names)) for one in irregular.outliers(hosts.only(log_s, host))]
 
 
-def without_trend(hosts: Hosts, log_s: Matrix, places: Matrix) -> Matrix:
-    """The times without the linear trend of each host's own."""
-    left = np.full_like(log_s, np.nan)
-    for host in range(len(hosts.names)):
-        there = hosts.of_run == host
-        left[there] = irregular.without_trend(hosts.only(log_s, host), places)[there]
-    return left
-
-
 def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
     """The mean of each host's values: a random block counts once. The values themselves where all are of one host."""
     of_host: dict[str, list[float]] = {}

@@ -67,9 +67,11 @@ class Experiment(Described):
     repetitions: int = Field(3, ge=1, le=MOST_REPETITIONS)
     """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
-    """A repetition is a complete round of all cells, either in a new random order each time or as listed.
-    `cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. Drift and the
-    drives' history then look like effects of the cells, so measured runs in that order are shown but not judged."""
+    """A repetition is a complete round of all cells. `randomised`: the order is drawn by chance; of measured runs among
+    orders in which each cell follows each, itself included, about equally often, and two rounds of up to five cells are made
+    in turns. `as-listed`: the same in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the
+    published harness did. In the last two, what a run leaves behind looks like an effect of the cells, and in the last one so
+    does drift: measured runs in these orders are shown but not judged."""
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
@@ -97,6 +99,9 @@ class Experiment(Described):
     excludes: tuple[dict[str, JsonValue], ...] = ()
     fleet: FleetConfig | None = None
     """The hosts that run it, if the spec names them."""
+    balanced: bool = True
+    """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are
+    not, and go on as they began."""
     race: Race | None = None
     """The race, unless all repetitions of all cells are run."""
 

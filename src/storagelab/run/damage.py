@@ -140,9 +140,13 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. A race that began with small-scale runs is read as an experiment of all repetitions, most
-    of them not made: its runs are shown, and only the layouts that ran are compared.
+    """A stored experiment. A race that began with small-scale runs is read as an experiment of all repetitions, most of
+    them not made: its runs are shown, and only the layouts that ran are compared. One that says nothing of a balanced
+    order goes on in rounds that were shuffled each by itself.
     """
+    if not isinstance(experiment, dict):
+        return experiment
+    experiment = {"balanced": False, **experiment}
     match experiment:
         case {"race": {"small": small, **race}}:
             return {**experiment, "race": None if small else race}

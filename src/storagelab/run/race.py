@@ -30,6 +30,13 @@ class Racing:
                 key="order",
                 hint='Set order = "randomised", or run it without --find-best.',
             )
+        if experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
+            raise SpecError(
+                "can't be raced: measured layouts that run in the same order in every round are not judged",
+                file=experiment.source,
+                key="order",
+                hint='Set order = "randomised", or run it without --find-best.',
+            )
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)

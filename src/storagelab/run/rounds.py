@@ -53,9 +53,14 @@ def rounds_of(plan: Plan, stored: Iterable[Run], *, again: bool = False) -> list
     for number, block in plan.blocks.items():
         found += [
             _round(PlannedBlock(tuple(planned), block.cells), runs_of.get((number, repetition), ()), again)
-            for repetition, planned in itertools.groupby(block.runs, key=lambda planned: planned.repetition)
+            for repetition, planned in itertools.groupby(_by_rounds(block), key=lambda planned: planned.repetition)
         ]
     return found
+
+
+def _by_rounds(block: PlannedBlock) -> list[PlannedRun]:
+    """One round after the other, also where the order of one machine makes two in turns."""
+    return sorted(block.runs, key=lambda planned: planned.repetition)
 
 
 def share_out(rounds: Sequence[Round], hosts: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -55,6 +56,17 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
     return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
+
+
+def as_begun(experiment: Experiment, results: Path) -> Experiment:
+    """The experiment of a spec, in the order in which its stored campaign began: one of an earlier version keeps its own.
+    A store that can't be read is told of by those who use it."""
+    folder = results / experiment.name
+    with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
+        begun = store.experiment()
+        if begun.sha256 == experiment.sha256:
+            return experiment.model_copy(update={"balanced": begun.balanced})
+    return experiment
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:

@@ -3,20 +3,19 @@
 Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block come before the next block, so that costly factors change least often. Within a block each
 repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average, and the n-th
-repetitions of two cells make a pair. Only in the order "cell-by-cell" does a cell have all its repetitions before the next
-cell. The published harness worked that way, and a drive's history can then look like an effect of the layout.
+repetitions of two cells make a pair; of a few measured layouts, two rounds are made in turns (see `orders`). Only in the
+order "cell-by-cell" does a cell have all its repetitions before the next cell. The published harness worked that way, and a
+drive's history can then look like an effect of the layout.
 A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared. Their repetitions
 count from 0 down.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import shown
@@ -24,6 +23,7 @@ from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, Planned
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import same
 from storagelab.spec.keys import put
+from storagelab.spec.orders import balanced, draw, shuffled
 from storagelab.spec.rules import config_of
 
 MAX_CELLS = 100_000
@@ -33,8 +33,6 @@ _OF_A_BLOCK = ("target", "server", "drives", "volumes")
 """Keys that are fixed for a whole block where drives remember: its runs share a server and the drives' history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
 """Fixed for a block in any experiment: it says how a block begins, so all its cells share it."""
-
-T = TypeVar("T")
 
 
 def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
@@ -165,6 +163,11 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
         if experiment.order == "cell-by-cell":
             yield from ((number, turn, cell) for cell in cells for turn in range(1, experiment.repetitions + 1))
             continue
+        if randomised and experiment.balanced and not cells[0].config.simulated:
+            whole = experiment.race is not None
+            order = balanced(cells, experiment.repetitions, experiment.seed, cells[0].cell_id, whole=whole)
+            yield from ((number, repetition, cell) for repetition, cell in order)
+            continue
         for repetition in range(1, experiment.repetitions + 1):
             stream = f"round/{cells[0].cell_id}/{repetition}"
             for cell in shuffled(cells, experiment.seed, stream) if randomised else cells:
@@ -179,24 +182,6 @@ def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[in
         yield -(number // len(cells)), cells[number % len(cells)]
 
 
-def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
-    """`items` in a random order that depends only on `seed`, `stream` and the number of items.
-
-    Fisher and Yates's shuffle, as Knuth gives it (The Art of Computer Programming, volume 2, algorithm 3.4.2P), driven
-    by SHA-256 rather than Python's generator, so that no later version of Python can change the order of an experiment.
-    """
-    result = list(items)
-    for last in range(len(result) - 1, 0, -1):
-        other = _draw(f"{seed}/{stream}/{last}") % (last + 1)
-        result[last], result[other] = result[other], result[last]
-    return result
-
-
 def _run_seed(seed: int, levels: str, repetition: int) -> int:
     """63 bits derived from the run's identity, not its place: a run has the same seed in any order."""
-    return _draw(f"{seed}/run/{levels}/{repetition}") >> (256 - 63)
-
-
-def _draw(text: str) -> int:
-    """256 random bits, enough that the remainder modulo any number of cells is uniform."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+    return draw(f"{seed}/run/{levels}/{repetition}") >> (256 - 63)

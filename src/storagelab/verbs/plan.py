@@ -9,7 +9,7 @@ from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
-from storagelab.run import scheduling
+from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.store import NothingStored, Store
 from storagelab.spec import against, matrix
@@ -28,7 +28,7 @@ def show(
     pilot: str | None = None,
     second: Path | None = None,
 ) -> None:
-    experiment = against.load(spec_file, second)
+    experiment = stored.as_begun(against.load(spec_file, second), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     if experiment.fleet is not None:
@@ -43,11 +43,11 @@ def show(
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
     """How small a difference the plan can show, from the stored runs of an experiment; "" if they don't tell."""
-    if pilot is None or experiment.order == "cell-by-cell":
+    measured = any(not cell.config.simulated for cell in expanded.cells)
+    if pilot is None or experiment.order == "cell-by-cell" or (experiment.order == "as-listed" and measured):
         return ""
     from storagelab.findings import power  # statistics load slowly, and are not needed before there are runs
     from storagelab.report.text.plan import tells_text
-    from storagelab.run import stored
 
     of = stored.read(pilot, results)
     scatter = power.scatter_of(of.plan, of.runs)

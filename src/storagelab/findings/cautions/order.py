@@ -41,11 +41,16 @@ class NotRandomised(Caution):
     provenance: Provenances
 
     def sentence(self, findings: Findings) -> str:
+        if self.order == "as-listed" and self.provenance == "simulated":
+            return (
+                f"Each repetition ran the {noun(findings.factors, 2)} in the same order: the verdict holds for this order "
+                'only. order = "randomised" compares them whatever came before.'
+            )
         if self.order == "as-listed":
             return (
-                f"Each repetition ran the {noun(findings.factors, 2)} in the same order. A steady drift is removed from "
-                "their times; any other change within a repetition looks like a difference between them. "
-                'order = "randomised" rules that out.'
+                f"Each repetition ran the {noun(findings.factors, 2)} in the same order, so what the run before leaves "
+                "behind, or a disturbance that comes back, would look like a difference between them: times are shown, and "
+                'nothing is tested. Set order = "randomised" for a verdict.'
             )
         stretch = f'All runs of a {noun(findings.factors)} were made one after the other (order = "cell-by-cell")'
         if self.provenance == "simulated":
@@ -89,4 +94,5 @@ def check_not_randomised(evidence: Evidence) -> Iterator[NotRandomised]:
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
     if order == "randomised" or len(evidence.plan.cells) < 2 or (provenance == "simulated" and fresh):
         return
-    yield NotRandomised(severity="note" if order == "as-listed" else "caution", order=order, provenance=provenance)
+    shown = order == "as-listed" and provenance == "simulated"
+    yield NotRandomised(severity="note" if shown else "caution", order=order, provenance=provenance)

@@ -311,7 +311,9 @@ def _why_none(findings: Findings) -> list[str]:
             f"Simulated and measured {_noun(findings, 2)} stand side by side; none is tested against the other kind."
         ]
     return [
-        f"No {layout} can be chosen: each ran in a stretch of its own, where a drift looks like a gain.",
+        f"No {layout} can be chosen: each ran in "
+        f"{'its own place of each round' if findings.order == 'as-listed' else 'a stretch of its own'}, where a "
+        f"{'disturbance' if findings.order == 'as-listed' else 'drift'} looks like a gain.",
         'Set order = "randomised" (and no costly factor), and run it under a new name.',
     ]
 

@@ -15,9 +15,12 @@ def change_text(findings: Findings, ratio: Estimate) -> str:
     return change_estimate(ratio, compared.per(findings))
 
 
+_APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
+
+
 def untested_text(findings: Findings, found: Comparison | Effect) -> str:
     """A change that is not tested: between blocks, between stretches of time, or with too few runs."""
-    apart = "run at another time" if findings.order == "cell-by-cell" else "in another block"
+    apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
     why = apart if found.across_blocks else "too few runs"
     return f"{change(found.ratio.value, per=compared.per(findings))} (not tested: {why})"
 

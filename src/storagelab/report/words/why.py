@@ -42,7 +42,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     waterfall = case.waterfall
     shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
     if not waterfall.differs:
-        tested = "" if ratio is not None else " (not tested: run in separate stretches of time)"
+        tested = "" if ratio is not None else " (not tested: not run in one random order)"
         return f"{after} and {before} can't be told apart: {shown}{tested}. So there is nothing to explain."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"

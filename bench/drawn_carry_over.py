@@ -1,0 +1,125 @@
+"""Draws A/A experiments in which runs leave something behind, or a disturbance comes back, in rounds that are shuffled each
+by itself and in balanced orders. The first layout is the guilty one.
+
+    python -m bench.drawn_carry_over [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from bench import drawn
+from bench.drawn import Design, Matrix, Rng, design
+from storagelab.findings import carry_over, irregular, stats
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.statements import SHARES
+
+SIZES = ((2, 5), (2, 10), (3, 5), (5, 5), (8, 5))
+ORDERS = 40
+Effects = Callable[[list[int], Rng], Matrix]
+
+
+def left_behind(*shares: float) -> Effects:
+    """The first layout makes the next runs longer by these shares."""
+
+    def effects(order: list[int], rng: Rng) -> Matrix:  # noqa: ARG001 - all have one form
+        longer = np.zeros(len(order))
+        for place, cell in enumerate(order):
+            for later, share in enumerate(shares, start=place + 1):
+                if cell == 0 and later < len(order):
+                    longer[later] += share
+        return longer
+
+    return effects
+
+
+def every(period: int) -> Effects:
+    """Every so many runs, one takes 20 % longer; 0 = one in each round."""
+
+    def effects(order: list[int], rng: Rng) -> Matrix:
+        step = period or max(order) + 1
+        longer = np.zeros(len(order))
+        longer[rng.integers(step) :: step] = 0.2
+        return longer
+
+    return effects
+
+
+SITUATIONS: Mapping[str, Effects] = {
+    "nothing": left_behind(),
+    "next three runs 25, 12, 6 % longer": left_behind(0.25, 0.12, 0.06),
+    "next run 20 % longer": left_behind(0.2),
+    "every second run 20 % longer": every(2),
+    "one run of each round 20 % longer": every(0),
+}
+
+
+def draw(of: Design, effects: Effects, rng: Rng) -> Matrix:
+    row = {cell.cell_id: number for number, cell in enumerate(of.plan.cells)}
+    order = [row[run.cell_id] for run in of.plan.runs]
+    log_s = drawn.normal(of, rng)
+    for run, longer in zip(of.plan.runs, effects(order, rng), strict=True):
+        log_s[row[run.cell_id], run.repetition - 1] += math.log1p(longer)
+    return log_s
+
+
+def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int) -> tuple[float, float, float]:
+    """Shares of experiments whose verdict calls a layout slower, that say that runs leave something behind, and that find a
+    layout which takes 10 % longer (of those with nothing left behind)."""
+    rng = np.random.default_rng([*size, list(SITUATIONS).index(name)])
+    false = told = found = 0
+    for number in range(experiments):
+        of = design(*size, seed=number % ORDERS, balanced=balanced)
+        log_s = draw(of, SITUATIONS[name], rng)
+        slower, left = _slower(of, log_s)
+        false += bool(slower)
+        told += left
+        if name == "nothing":
+            log_s[1] += math.log(1.1)
+            found += 1 in _slower(of, log_s)[0]
+    return false / experiments, told / experiments, found / experiments
+
+
+def _slower(of: Design, log_s: Matrix) -> tuple[list[int], bool]:
+    """The layouts that the verdict calls slower, as the first step of `statements` does (a report asks for more time), and
+    whether runs are said to leave something behind."""
+    kept = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
+    left = drawn.carried_over(of, kept)
+    fitted = carry_over.fit(kept, [0] * len(kept), left)
+    best = stats.fastest(fitted)
+    assert best is not None
+    found = stats.compare_with_best(fitted, best, alpha=ALPHA * SHARES["verdict"])
+    return [cell for cell, one in enumerate(found) if one is not None and one.distinguishable], left is not None
+
+
+def rows(experiments: int) -> Iterator[list[str]]:
+    def text(share: float) -> str:
+        error = math.sqrt(max(share * (1 - share), 0.5 / experiments) / experiments)
+        return f"{100 * share:.1f} ± {100 * error:.1f}"
+
+    for name in SITUATIONS:
+        for cells, repetitions in SIZES:
+            pairs = [
+                shares((cells, repetitions), name, balanced=balanced, experiments=experiments)
+                for balanced in (False, True)
+            ]
+            row = [name, f"{cells}x{repetitions}", *(text(one[0]) for one in pairs), *(text(one[1]) for one in pairs)]
+            row += [text(one[2]) if name == "nothing" else "-" for one in pairs]
+            print(" | ".join(row), flush=True)
+            yield row
+
+
+HEADS = (
+    "what happens", "layouts x rounds", "a layout is called slower: shuffled rounds", "balanced",
+    "carry-over is told: shuffled rounds", "balanced", "10 % slower is found: shuffled rounds", "balanced",
+)  # fmt: skip
+
+if __name__ == "__main__":
+    from bench.statistics import markdown, put_into_the_page
+
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    put_into_the_page({"carry-over": markdown(HEADS, list(rows(many)))})

@@ -1,0 +1,158 @@
+"""What a run leaves behind: it is found, told with its size, and taken out of the times where that can be done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from builders import make_experiment, make_runs
+
+from bench import drawn
+from bench.drawn_carry_over import draw, left_behind
+from storagelab.findings import carry_over, stats
+from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import basis_of
+from storagelab.findings.cautions.carry_over import CarryOver
+from storagelab.findings.model import Findings
+from storagelab.findings.times import usable_runs
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment
+from storagelab.spec.matrix import expand
+
+FILES = "layout.data_files"
+
+
+def most(of: int, share: float) -> float:
+    """What chance exceeds once in 700 times."""
+    return of * share + 3 * math.sqrt(of * share * (1 - share))
+
+
+@pytest.mark.parametrize(("cells", "repetitions"), [(2, 5), (5, 5), (8, 5)])
+def test_nothing_left_behind_is_told_as_carry_over_in_5_of_100_experiments(cells, repetitions):
+    rng, of = np.random.default_rng(1), drawn.design(cells, repetitions)
+    told = sum(drawn.carried_over(of, drawn.normal(of, rng)) is not None for _ in range(200))
+    assert told <= most(200, 0.05)
+
+
+@pytest.mark.parametrize(("cells", "repetitions"), [(2, 10), (3, 5), (5, 5), (8, 5)])
+def test_what_makes_the_next_run_a_fifth_longer_is_found_and_its_layout_named(cells, repetitions):
+    rng, of = np.random.default_rng(2), drawn.design(cells, repetitions)
+    found = [drawn.carried_over(of, draw(of, left_behind(0.2), rng)) for _ in range(30)]
+    known = [one for one in found if one is not None]
+    assert len(known) >= 27
+    guilty = [one for one in known if dict(one.levels) == dict(of.plan.cells[0].levels)]
+    if cells > 2:  # of two, runs after one are longer or runs after the other shorter: the same thing
+        assert len(guilty) >= 25
+        assert np.mean([one.change for one in guilty]) == pytest.approx(0.2, abs=0.04)
+
+
+@pytest.mark.parametrize("cells", [2, 3, 5, 8])
+def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
+    rng, false = np.random.default_rng(3), 0
+    for number in range(60):
+        of = drawn.design(cells, 5, seed=number % 10)
+        log_s = draw(of, left_behind(0.25, 0.12, 0.06), rng)
+        fitted = carry_over.fit(log_s, [0] * cells, drawn.carried_over(of, log_s))
+        best = stats.fastest(fitted)
+        assert best is not None
+        false += any(
+            one is not None and one.distinguishable for one in stats.compare_with_best(fitted, best, alpha=0.04)
+        )
+    assert false <= most(60, 0.05)
+
+
+def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind():
+    of = drawn.design(8, 5, balanced=False)
+    log_s = draw(of, left_behind(0.3), np.random.default_rng(4))
+    found = drawn.carried_over(of, log_s)
+    assert found is not None
+    assert found.corrected
+    fitted, plain = carry_over.fit(log_s, [0] * 8, found), stats.fit(log_s)
+    assert np.ptp(fitted.cells) < np.ptp(plain.cells)
+    assert (fitted.df, plain.df) == (28 - 7, 28)
+    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8, balanced=False)
+    assert again is None
+
+
+def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
+    of = drawn.design(2, 10)
+    log_s = draw(of, left_behind(0.3), np.random.default_rng(5))
+    found = drawn.carried_over(of, log_s)
+    assert found is not None
+    assert not found.corrected
+    assert (carry_over.fit(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
+
+
+# --- the run before --------------------------------------------------------------------------------------------------
+
+
+def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Experiment, list[Run]]:
+    """FABRICATED: runs after a layout of 8 files are `after` times as long, and take 10 s otherwise, within 1 %."""
+    experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions, **fields)
+    plan = expand(experiment)
+    files_before: dict[tuple[object, int], object] = {}
+    last: object = None
+    for run in plan.runs:
+        files = plan.cell(run.cell_id).levels[FILES]
+        files_before[files, run.repetition] = last
+        last = files
+    rng = np.random.default_rng(6)
+    noise: Callable[[], float] = lambda: math.exp(rng.normal(0, 0.01))  # noqa: E731
+    runs = make_runs(
+        experiment, plan,
+        elapsed=lambda levels, turn: 10 * noise() * (after if files_before[levels[FILES], turn] == 8 else 1),
+    )  # fmt: skip
+    return experiment, list(runs)
+
+
+def found_in(findings: Findings) -> list[CarryOver]:
+    return [one for one in findings.cautions if isinstance(one, CarryOver)]
+
+
+def test_a_report_says_after_which_layout_runs_take_longer_by_how_much_and_what_helps():
+    experiment, runs = campaign(1.12)
+    findings = analyse(experiment, expand(experiment), runs)
+    (caution,) = found_in(findings)
+    assert caution.levels == {FILES: 8}
+    assert caution.change == pytest.approx(0.12, abs=0.01)
+    text = caution.sentence(findings)
+    assert "Runs after 8 data files take 1" in text
+    assert "% longer" in text
+    assert "between_runs.pause_s" in text
+    assert findings.verdict == "indistinguishable"
+
+
+def test_runs_that_leave_nothing_behind_are_not_cautioned():
+    experiment, runs = campaign(1.0)
+    assert not found_in(analyse(experiment, expand(experiment), runs))
+
+
+def test_the_run_before_is_the_one_that_was_made_before_also_if_it_failed():
+    experiment, runs = campaign(1.0, repetitions=2)
+    plan = expand(experiment)
+    first, second, third = runs[:3]
+    failed = second.model_copy(update={"status": "failed", "measurement": None, "reason": "lost"})
+    late = second.model_copy(update={"attempt": 2, "started_at": "2027-01-01T00:00:00+00:00"})
+    made = [first, failed, *runs[2:], late]
+    before = carry_over.cells_before(plan, usable_runs(plan, made), made, (1, 2))
+    row = {cell.cell_id: number for number, cell in enumerate(plan.cells)}
+
+    def of(run: Run) -> int:
+        return int(before[row[run.cell_id], run.repetition - 1])
+
+    assert of(first) == -1
+    assert of(third) == row[failed.cell_id]
+    assert of(late) == row[runs[-1].cell_id]
+
+
+def test_a_layout_that_ran_in_an_order_as_listed_is_shown_and_not_judged():
+    experiment, runs = campaign(1.3, order="as-listed")
+    findings = analyse(experiment, expand(experiment), runs)
+    assert basis_of(experiment, expand(experiment), runs).in_stretches
+    assert findings.verdict == "untested"
+    assert not any(one.distinguishable for one in (*findings.comparisons, *findings.effects))
+    (caution,) = [one for one in findings.cautions if one.kind == "order"]
+    assert caution.severity == "caution"
+    assert "nothing is tested" in caution.sentence(findings)
