@@ -2,10 +2,10 @@
 
     python -m bench.pgbench_by_hand [PAIRS]
 
-In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which begins changes
-from pair to pair. So a trend caused by the tables' age cancels out. The volume is kept in memory: there the programs take
-nearly all of the time, and a cost of storagelab's shows, which the noise of a shared drive would hide. By hand, nothing
-watches.
+In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which one begins
+changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is kept in memory: there the
+programs take nearly all of the time, and a cost of storagelab shows that the noise of a shared drive would hide. By
+hand, nothing watches.
 """
 
 from __future__ import annotations

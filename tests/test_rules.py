@@ -214,7 +214,7 @@ def test_a_template_needs_a_generator_and_a_server_that_can_be_copied() -> None:
     assert "no command that copies a database" in mariadb.problem
     assert "leave the DSN out" in mariadb.hint
     elsewhere = refusal(attached.replace('path = "./a"', 'path = "/a"\nremote = true') + between)
-    assert (elsewhere.key, "volumes of this machine" in elsewhere.problem) == ("between_runs.data", True)
+    assert (elsewhere.key, "volumes on this machine" in elsewhere.problem) == ("between_runs.data", True)
     inserts = refusal(f"{TARGET}{VOLUMES}{between}")
     assert (inserts.key, "inserted into an empty table" in inserts.problem) == ("between_runs.data", True)
 
