@@ -378,6 +378,8 @@ class Caution(Frozen, ABC):
     """In the answer: the smallest comes first, as it can turn a choice around."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
+    first_of_used: ClassVar[bool] = False
+    """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
 
     short: ClassVar[str]
     """The words for `brief`, where they need no figures."""

@@ -30,6 +30,8 @@ SETTLED = "throughput"
 """The name of the check that fails if the warm-up was to be found, and throughput did not settle in time."""
 BEHIND_RATE = "rate"
 """The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
+WATCHED = "watching"
+"""The name of the check that fails if part of a run was not watched."""
 THROTTLED = "CPU quota"
 """The name of the check that fails if control groups held back the server or its load for a large part of the run."""
 Status = Literal["ok", "failed", "unverified"]

@@ -10,7 +10,7 @@ from storagelab.findings.evidence import Evidence
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Caution, Findings
 from storagelab.words.names import group_text
-from storagelab.words.numbers import count, plural, seconds
+from storagelab.words.numbers import count, plural, seconds, significant
 from storagelab.words.phrases import capital
 
 
@@ -26,9 +26,18 @@ class OddRun(Caution):
     runs: int
     left_out: int
 
-    def took(self) -> str:
-        took, expected = seconds(self.elapsed_s), seconds(self.expected_s)
-        return f"repetition {count(self.repetition)} took {took} where {expected} was expected"
+    def took(self, findings: Findings) -> str:
+        """By what the runs are compared: a run of a set time takes that time, however little it does."""
+        repetition = f"repetition {count(self.repetition)}"
+        if findings.compared == "elapsed":
+            return f"{repetition} took {seconds(self.elapsed_s)} where {seconds(self.expected_s)} was expected"
+        kind, _, of = findings.compared.partition("-")
+        long = f"{significant(self.ratio, 3)} times as long as expected"
+        return (
+            f"{repetition} took {long} {of.replace('-', ' ')}"
+            if kind == "time"
+            else f"the {of} of {repetition} was {long}"
+        )
 
     def sentence(self, findings: Findings) -> str:
         where = self.where(findings)
@@ -40,8 +49,9 @@ class OddRun(Caution):
             if self.left_out
             else "It is counted, and widens the intervals."
         )
+        took = capital(f"{cell}{self.took(findings)}")
         return (
-            f"{capital(f'{cell}{self.took()}')}{more}. {counted} Look at its time series; if something else was at work, "
+            f"{took}{more}. {counted} Look at its time series; if something else was at work, "
             "run the experiment under a new name."
         )
 
@@ -61,8 +71,8 @@ class OddRun(Caution):
         )
         return (
             f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took()}. {out} counted, and widen the intervals. Look at the time series; if something else "
-            "was at work, run the experiment under a new name."
+            f"{cell}{farthest.took(findings)}. {out} counted, and widen the intervals. Look at the time series; if something "
+            "else was at work, run the experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
