@@ -34,7 +34,7 @@ def test_what_fits_and_what_is_not_known_is_said(buffers, machine, cached, says)
 
 def test_direct_io_and_more_data_than_memory_leave_nothing_to_warn_of():
     for text in (said(PGBENCH, 1, 8, cached=False), said(PGBENCH, 0.5, 1)):
-        assert text.endswith("of the machine's memory")
+        assert text.endswith("the machine's memory")
 
 
 def test_sysbenchs_tables_are_counted_by_their_rows():
@@ -51,3 +51,13 @@ def test_of_what_the_users_own_files_make_nothing_is_claimed(load):
     text = said(load, 1, 8)
     assert "is not known before a run" in text
     assert "shared_buffers (1 GiB)" in text
+
+
+def test_many_times_the_buffers_are_written_as_a_number():
+    assert ", 130 times shared_buffers and " in said(Pgbench(scale=1000), 0.128, 64)
+
+
+def test_a_page_cache_that_is_dropped_before_each_run_holds_nothing_at_first():
+    memory = Memory("shared_buffers", 2**28, 8 * 2**30, cached=True)
+    assert note(PGBENCH, 17 * 2**20, memory).endswith("so few reads reach the drive")
+    assert note(PGBENCH, 17 * 2**20, memory, dropped=True).endswith("so only first reads reach the drive")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated
-from storagelab.findings.cautions.devices import SharedDevice
+from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
+from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor, Level
@@ -126,6 +127,52 @@ def test_a_winner_is_compared_with_the_next_one():
     assert lines[1] == "Use 4 data files: faster than every other layout."
     assert re.match(r"It takes (9\.9|10\.0)\d? s \(95 % CI ", lines[2])
     assert lines[2].endswith("less time than the next, 8 files.")
+
+
+def test_a_next_one_or_a_slowest_one_that_takes_many_times_as_long_is_told_in_times():
+    lines = texts(analysed({FILES: [1, 4]}, noisy(lambda at: {1: 170.0, 4: 10.0}[at[FILES]])))
+    assert re.search(r"; the other, 1 file, takes 17 \(1[67] to 1[78]\) times as long\.$", lines[2])
+    lines = texts(analysed({FILES: [1, 4, 8]}, noisy(lambda at: {1: 2800.0, 4: 10.0, 8: 14.0}[at[FILES]])))
+    assert lines[2].endswith("less time than the next, 8 files.")
+    assert lines[3] == "The slowest takes 280 times as long as the best: 1 file."
+
+
+def test_a_winner_under_several_loads_is_told_by_how_much():
+    factors = {CONNECTIONS: [16, 64], FILES: [1, 4]}
+    slow = {16: 10.0, 64: 17.0}
+    lines = texts(analysed(factors, noisy(lambda at: {1: slow[at[CONNECTIONS]], 4: 1.0}[at[FILES]])))
+    assert lines[1] == "Under both loads use 4 data files: faster than the other layout."
+    assert re.fullmatch(r"The other takes (9\.9|10) to 17 times as long\.", lines[2])
+    lines = texts(analysed(factors, noisy(lambda at: {1: 12.5, 4: 10.0}[at[FILES]])))
+    assert re.fullmatch(r"It takes (19|20|19 to 20) % less time than the other\.", lines[2])
+
+
+def test_a_bound_that_says_hardly_anything_is_not_known():
+    findings = analysed({FILES: [1, 4]}, noisy(lambda at: 10.0, share=0.8), repetitions=3)
+    assert texts(findings)[2].endswith("how much slower than the best is not known.")
+
+
+@pytest.mark.parametrize("worse", ["off", "on"])
+def test_the_safety_that_the_default_pick_gives_up_is_told_before_all_other_doubts(worse):
+    """`worse` = the setting under which runs take longer."""
+    findings = analysed({FORMAT: ["on", "off"]}, noisy(lambda at: 14.0 if at[FORMAT] == worse else 10.0))
+    cells = {cell.levels[FORMAT]: cell.cell_id for cell in findings.cells}
+    gives_up = [
+        DurabilityOff(cells=(cells[level],), setting=f"given_up_{level}", value="off", loses="everything")
+        for level in ("on", "off")
+    ]
+    disk = VirtualDisk(volumes=("a",), reason="", device_model="", severity="caution")
+    doubt = texts(findings.model_copy(update={"cautions": (disk, *gives_up)}))[-1]
+    picked = "off" if worse == "on" else "on"
+    assert doubt.startswith(f"Doubt: given_up_{picked} = off gives up safety; ")
+
+
+def test_one_row_of_a_transaction_is_one():
+    rows = "workload.rows_per_transaction"
+    findings = analysed(
+        {rows: [1, 10], FILES: [1, 4]}, noisy(lambda at: 20.0 if (at[rows] == 1) == (at[FILES] == 1) else 30.0)
+    )
+    assert any(line.startswith("With 1 row per transaction: ") for line in texts(findings))
 
 
 def test_where_nothing_is_told_apart_any_layout_will_do_and_the_cheapest_is_named():

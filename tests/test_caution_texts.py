@@ -31,10 +31,12 @@ from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
 from storagelab.findings.cautions.short_runs import ShortRuns
+from storagelab.findings.cautions.unlike_copies import UnlikeCopies
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
 from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
 from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained
 from storagelab.findings.model import Caution, Findings
+from storagelab.model.measurement import WATCHED
 from storagelab.report import writing
 from storagelab.report.export.document import json_schema
 from storagelab.report.text.terminal import print_findings
@@ -78,6 +80,13 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
     ),
     (SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
+    (
+        UnlikeCopies(ways="reflinked / copied"),
+        [
+            "Data was reflinked from its template, and elsewhere copied",
+            'between_runs.data = "rebuild"',
+        ],
+    ),
     (ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
     (
         OddRun(repetition=3, elapsed_s=4.2, expected_s=2.4, ratio=1.75, deviation_sd=8.0, runs=2, left_out=1),
@@ -195,6 +204,34 @@ def test_each_kind_of_caution_is_tried_here():
     assert {type(caution) for caution, _ in CAUTIONS} == set(kinds())
 
 
+def test_a_run_that_was_not_watched_is_not_said_to_belong_to_another_layout():
+    gap = Unverified(what=WATCHED, asked="the whole run", got="nothing for 3 s of 9 s", read_from="", runs=2, reason="")
+    text = words(gap)
+    assert text.startswith("In 2 runs the sampler was to watch the whole run, but: nothing for 3 s of 9 s.")
+    assert "another layout" not in text
+
+
+def test_what_lost_cpu_time_is_the_server_or_fio():
+    busy = BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10)
+    assert "the measured server lost that time" in words(busy)
+    raw = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner").model_copy(update={"unit": "requests"})
+    assert "fio lost that time" in caution_sentence(busy, raw)
+
+
+def test_an_odd_run_of_a_set_time_is_told_by_what_it_did_in_that_time():
+    odd = OddRun(
+        cells=("c1",), repetition=2, elapsed_s=5.01, expected_s=3.97, ratio=1.26, deviation_sd=7.0, runs=1, left_out=0
+    )
+    assert "repetition 2 took 5.01 s where 3.97 s was expected" in words(odd)
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
+    said = [
+        caution_sentence(odd, findings.model_copy(update={"compared": compared}))
+        for compared in ("time-per-transaction", "latency-p99")
+    ]
+    assert "repetition 2 took 1.26 times as long as expected per transaction" in said[0]
+    assert "the p99 of repetition 2 was 1.26 times as long as expected" in said[1]
+
+
 @ALL
 def test_each_caution_also_has_a_few_words_for_the_answer(caution):
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner", cautions=(caution,))
@@ -275,6 +312,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
+from storagelab.model.measurement import WATCHED
 
 
 class FullMoon(Caution):

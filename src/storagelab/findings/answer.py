@@ -43,7 +43,7 @@ def answer(findings: Findings) -> Answer:
         choices=choices,
         gains=gains,
         causes=tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor)),
-        cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
+        cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings, choices) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
 
@@ -349,6 +349,10 @@ def _unable(findings: Findings) -> Iterator[str]:
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
 
 
-def _weighed(findings: Findings) -> list[Caution]:
-    """Cautions before notes, each sorted by weight."""
-    return sorted(findings.cautions, key=lambda one: (one.severity == "note", one.weight))
+def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
+    """Cautions before notes, and by their weight; before all others what the layouts to use give up, and not all others."""
+    used = {cell for choice in choices for cell in choice.meant}
+    return sorted(
+        findings.cautions,
+        key=lambda one: (not (one.first_of_used and used.intersection(one.cells)), one.severity == "note", one.weight),
+    )

@@ -384,6 +384,8 @@ class Caution(Frozen, ABC):
     """The place in the answer: the smallest comes first, as it could change the choice."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
+    first_of_used: ClassVar[bool] = False
+    """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
 
     short: ClassVar[str]
     """The words for `brief`, if they need no figures."""

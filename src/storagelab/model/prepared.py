@@ -8,6 +8,9 @@ from collections.abc import Iterable
 
 from storagelab.model.config import Config
 
+RESTORED = "restored from a template, "
+"""What the state of a run's data begins with, before how it was copied."""
+
 
 def wanted(config: Config) -> bool:
     return config.between_runs.data == "template"

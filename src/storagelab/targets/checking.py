@@ -11,6 +11,7 @@ from storagelab.model.config import Config
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.targets import Site
 from storagelab.targets.parts import tables_of
+from storagelab.words.numbers import significant
 
 # --- against memory --------------------------------------------------------------------------------------------------
 #
@@ -37,8 +38,10 @@ def here() -> int | None:
     return found if isinstance(found, int) else None
 
 
-def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
-    """How the data of `load` compares with the memory, or what is unknown. One unit of the load takes `unit_bytes`."""
+def note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
+    """How the data of `load` compares with the memory, or what is unknown. One unit of the load takes `unit_bytes`;
+    `dropped`: the page cache is empty when a run begins.
+    """
     buffers = memory.setting + (f" ({_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
     data = data_bytes(load, unit_bytes)
     if data is None:
@@ -49,8 +52,8 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
     text = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
     if memory.buffers_bytes is None:
         return f"{text}; how large {buffers} is on the server is not known"
-    parts = [f"{data / memory.buffers_bytes:.2g} of {memory.setting}"]
-    parts += [f"{data / memory.machine_bytes:.2g} of the machine's memory"] if memory.machine_bytes else []
+    parts = [_times(data / memory.buffers_bytes, memory.setting)]
+    parts += [_times(data / memory.machine_bytes, "the machine's memory")] if memory.machine_bytes else []
     text = f"{text}, {' and '.join(parts)}"
     if data < memory.buffers_bytes:
         return f"{text}: it fits, so this measures memory and the log, not the drive of the data"
@@ -59,8 +62,14 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory) -> str:
     if memory.machine_bytes is None:
         return f"{text}; how much memory the server's machine has for its page cache is not known"
     if data < memory.machine_bytes:
+        if dropped:
+            return f"{text}: the page cache, which is dropped before a run, can hold it, so only first reads reach the drive"
         return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
     return text
+
+
+def _times(share: float, of: str) -> str:
+    return f"{significant(share, 2)} times {of}" if share >= 1 else f"{significant(share, 2)} of {of}"
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
@@ -90,5 +99,8 @@ def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[
 
 def memory_notes(configs: Sequence[Config], memory: Callable[[Config], Memory]) -> list[str]:
     """How each cell's data compares with the memory that holds it."""
-    notes = [note(one.generated_load, tables_of(one).unit_bytes, memory(one)) for one in configs if one.generated]
+    notes = [
+        note(one.generated_load, tables_of(one).unit_bytes, memory(one), dropped=one.between_runs.drop_page_cache)
+        for one in configs if one.generated
+    ]  # fmt: skip
     return list(dict.fromkeys(notes))

@@ -14,6 +14,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
+from storagelab.model.prepared import RESTORED
 from storagelab.model.waits import SampledWaits
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Progress
@@ -183,7 +184,7 @@ class Composed(Generic[C]):
         system, server, here = self.system, self.server, host.describe_host()
         process = server.reach.process(server.own) or "self"
         volumes = {name: host.describe_volume(path, process=process) for name, path in server.volumes().items()}
-        state = "rebuilt" if server.restored is None else f"restored from a template, {server.restored.how}"
+        state = "rebuilt" if server.restored is None else f"{RESTORED}{server.restored.how}"
         return {
             **({"host": {}, "client": here} if server.elsewhere else {"host": here}),
             "volumes": {**volumes, **system.remote_volumes(connection)},

@@ -16,7 +16,7 @@ from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.measurement import HELD_BACK, THROTTLED, Check, ObserverCost, TimeSeries, held_back
+from storagelab.model.measurement import HELD_BACK, THROTTLED, WATCHED, Check, ObserverCost, TimeSeries, held_back
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
@@ -75,7 +75,7 @@ def check_watching(error: str, observer: ObserverCost, elapsed_s: float, passes:
             f"nothing for {observer.blind_s:.1f} s of {elapsed_s:.1f} s, in which storagelab or the server stood still "
             "(stopped, suspended, or without a CPU)"
         )
-    return [Check(name="watching", asked="the whole run", got=got, ok=False, read_from="the sampler")] if got else []
+    return [Check(name=WATCHED, asked="the whole run", got=got, ok=False, read_from="the sampler")] if got else []
 
 
 def check_same(name: str, asked: str, got: str, read_from: str) -> Check:

@@ -29,9 +29,10 @@ class BusyMachine(Caution):
     checked: int
 
     def sentence(self, findings: Findings) -> str:
+        loser = "fio" if findings.unit == "requests" else "the measured server"
         return (
             f"Other processes and the kernel took up to {percent(self.others_share)} of the machine's CPU time in "
-            f"{count(self.runs)} of {count(self.checked)} runs: the measured server lost that time, and may share the disk "
+            f"{count(self.runs)} of {count(self.checked)} runs: {loser} lost that time, and may share the disk "
             "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
         )
 

@@ -28,7 +28,7 @@ _RISKS: Mapping[Loss, str] = {
 class DurabilityOff(Caution):
     """With this setting, a crash loses something."""
 
-    kind, place, weight = "durability-off", 180, 130
+    kind, place, weight, first_of_used = "durability-off", 180, 130, True
     severity: Severity = "note"
     setting: str
     value: str

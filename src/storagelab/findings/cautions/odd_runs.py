@@ -38,9 +38,18 @@ class OddRun(Caution):
     cell_runs: int = 0
     cause: MachineCause | None = None
 
-    def took(self) -> str:
-        took, expected = seconds(self.elapsed_s), seconds(self.expected_s)
-        return f"repetition {count(self.repetition)} took {took} where {expected} was expected"
+    def took(self, findings: Findings) -> str:
+        """By what the runs are compared: a run of a set time takes that time, however little it does."""
+        repetition = f"repetition {count(self.repetition)}"
+        if findings.compared == "elapsed":
+            return f"{repetition} took {seconds(self.elapsed_s)} where {seconds(self.expected_s)} was expected"
+        kind, _, of = findings.compared.partition("-")
+        long = f"{significant(self.ratio, 3)} times as long as expected"
+        return (
+            f"{repetition} took {long} {of.replace('-', ' ')}"
+            if kind == "time"
+            else f"the {of} of {repetition} was {long}"
+        )
 
     def sentence(self, findings: Findings) -> str:
         where = self.where(findings)
@@ -49,12 +58,12 @@ class OddRun(Caution):
         if counted > 0 and self.cell_runs and self.ratio > 1:
             up_to = "up to " if counted > 1 else ""
             runs = f"{count(counted)} of {plural(self.cell_runs, 'run')}{cell}"
-            start = (
-                f"{runs} took {up_to}{significant(self.ratio, 2)} times as long{self._others(findings)}: {self.took()}"
-            )
+            long = f"took {up_to}{significant(self.ratio, 2)} times as long{self._others(findings)}"
+            start = f"{runs} {long}: {self.took(findings)}"
         else:
             more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
-            start = f"{capital(f'of those{cell}, {self.took()}' if cell else self.took())}{more}"
+            took = self.took(findings)
+            start = f"{capital(f'of those{cell}, {took}' if cell else took)}{more}"
         return f"{start}. {self._fate()} Look at the time series; a run that you can explain is made anew under a new name."
 
     def _others(self, findings: Findings) -> str:
@@ -89,8 +98,8 @@ class OddRun(Caution):
         )
         return (
             f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took()}. {out} count in means, bounds and verdicts, as part of what the layouts do. Look at "
-            "the time series; a run that you can explain is made anew under a new name."
+            f"{cell}{farthest.took(findings)}. {out} count in means, bounds and verdicts, as part of what the layouts do. "
+            "Look at the time series; a run that you can explain is made anew under a new name."
         )
 
     def brief(self, findings: Findings) -> str:

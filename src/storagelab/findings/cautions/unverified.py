@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
-from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED, WATCHED
 from storagelab.words.names import factor_text
 from storagelab.words.numbers import plural
 from storagelab.words.phrases import in_brackets, without_stop
@@ -28,6 +28,12 @@ class Unverified(Caution):
 
     def sentence(self, findings: Findings) -> str:
         what, asked, got = without_stop(self.what), without_stop(self.asked), without_stop(self.got)
+        if self.what == WATCHED:
+            return (
+                f"In {plural(self.runs, 'run')}{self.where(findings)} the sampler was to watch {asked}, but: {got}. These "
+                "times are counted, but their waits are not those of the whole run. If the server stood still, the times "
+                "hold that, too: look at the time series, and run under a new name."
+            )
         source = f", read from {without_stop(self.read_from)}" if self.read_from else ""
         if not self.asked:
             thing = f"something could not be verified{in_brackets(what or without_stop(self.reason))}"
@@ -41,6 +47,8 @@ class Unverified(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
+        if self.what == WATCHED:
+            return f"{plural(self.runs, 'run')} not watched as a whole"
         return f"{factor_text(self.what) if self.what else 'something'} was not as asked"
 
 

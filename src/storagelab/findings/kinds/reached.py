@@ -16,6 +16,7 @@ from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 from storagelab.words.numbers import percent, significant
+from storagelab.words.phrases import capital
 
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5
@@ -77,7 +78,7 @@ class Reached(Finding):
 
 
 def _title(one: Reached) -> str:
-    return ENGINES[one.engine].title
+    return capital(ENGINES[one.engine].title)
 
 
 def _rate(one: Reached, value: float) -> str:

@@ -50,7 +50,8 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     for about, every in parts.items():
         own = [*(shortened(findings, forms) for forms in every), *(host_lines(findings) if about == "use" else ())]
         ranked += [Line(about, text) for text in lines_among(findings, about, own)]
-    cautions = [caution_text(kind, findings) for kind in found.cautions]
+    used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
+    cautions = [caution_text(kind, findings, used) for kind in found.cautions]
     doubt = [Line("caution", fitting(f"Doubt: {some}." for some in _ever_fewer(cautions)))] if cautions else []
     return [*ranked[: LINES - len(doubt)], *doubt]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import Caution, Findings, Severity
@@ -26,9 +27,10 @@ def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
     return texts
 
 
-def caution_text(kind: str, findings: Findings) -> str:
-    """All cautions of one kind in a few words."""
-    return next(one for one in findings.cautions if one.kind == kind).brief(findings)
+def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> str:
+    """All cautions of one kind in a few words; one that concerns the cells `used`, or all cells, speaks for the others."""
+    alike = [one for one in findings.cautions if one.kind == kind]
+    return min(alike, key=lambda one: bool(one.cells) and not {*used} & {*one.cells}).brief(findings)
 
 
 def unable_text(fact: str, answer: Answer, findings: Findings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from storagelab.findings.answer_kinds import Answer, Choice, Pick
@@ -23,6 +24,10 @@ from storagelab.words.numbers import (
 
 _LEAST = 1.0011
 """A bound closer to 1 is reported as this, which is true and has a figure: "at most 0.1 % slower"."""
+_KNOWN = 2.0
+"""A bound above this factor says only that it is not known how much slower a layout is."""
+_MUCH_MORE = 2.0
+"""The slowest layout is told if it takes so many times as long as the answer lets expect."""
 _REASONS = {
     "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
     "baseline": "listed first", "fastest": "fastest",
@@ -38,11 +43,13 @@ def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[
         (choice,) = choices
         yield _use(findings, choice)
         if choice.verdict == "winner":
-            yield _sure_of_a_winner(findings, choice)
+            if sure := _sure_of_a_winner(findings, choice):
+                yield sure
         else:
             yield _sure(findings, choice, found.indifferent)
             if choice.pick is not None:
                 yield _pick(findings, choice, choice.pick)
+        yield from _slowest(findings, found, choice)
     else:
         shown = choices if len(choices) == most + 1 else choices[:most]
         yield from (_under(findings, choice) for choice in shown)
@@ -136,14 +143,53 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
     does = "It does" if compared.by_rate(findings) else "It takes"
     start = "It is the fastest" if choice.lowest is None else f"{does} {_figure(findings, choice.lowest)}"
     if choice.next_slower is None or not choice.leads:
-        return plain(f"{start}.")
+        than = "other" if choice.layouts == 2 else "next"
+        behind = [_two_digits(one.value) for one in choice.leads if choice.leads[0].value >= 2]
+        if behind:  # under several loads
+            return plain(f"The {than} takes {' to '.join(dict.fromkeys(behind))} times as long.")
+        saves = [_saved(one.value) for one in choice.leads]
+        if saves:
+            return plain(f"It takes {' to '.join(dict.fromkeys(saves))} % less time than the {than}.")
+        return [] if choice.lowest is None else plain(f"{start}.")
     ratio = choice.leads[0]
     ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
     saved = f"{signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
+    if ratio.value >= _KNOWN:
+        known = (
+            ""
+            if ratio.low is None or ratio.high is None
+            else f" ({_two_digits(ratio.low)} to {_two_digits(ratio.high)})"
+        )
+        times = f"{_two_digits(ratio.value)}{known} times as long"
+        return [
+            lambda names: f"{start}; {than}, {names.layout(levels)}, takes {times}.",
+            *plain(f"{start}; {than} takes {times}."),
+        ]
     return [
         lambda names: f"{start}; {saved} than {than}, {names.layout(levels)}.",
         *plain(f"{start}; {saved} than {than}."),
+    ]
+
+
+def _two_digits(ratio: float) -> str:
+    return significant(ratio, 2)
+
+
+def _slowest(findings: Findings, found: Answer, choice: Choice) -> Iterator[list[Form]]:
+    """How long the slowest layout takes, where that is several times as long as the best, and nothing else tells it."""
+    if len(found.gains) > 1 or choice.verdict != "winner":
+        told = math.prod(max(1.0, 1 / gain.best.value) for gain in found.gains)
+    else:
+        told = max((lead.value for lead in choice.leads), default=1.0)
+    slower = [row for row in findings.comparisons if row.distinguishable and row.best_cell_id in choice.tied]
+    worst = max(slower, key=lambda row: row.ratio.value, default=None)
+    if worst is None or worst.ratio.value < _MUCH_MORE * told:
+        return
+    times, levels = f"{_two_digits(worst.ratio.value)} times as long", findings.cell(worst.cell_id).levels
+    yield [
+        lambda names: f"The slowest takes {times} as the best: {names.layout(levels)}.",
+        *plain(f"The slowest takes {times} as the best."),
     ]
 
 
@@ -167,7 +213,7 @@ def _sure(findings: Findings, choice: Choice, indifferent: float | None) -> list
 
 def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
     most = choice.at_most_slower
-    if most is None:
+    if most is None or most > _KNOWN:
         return "how much slower than the best is not known"
     slower = f"{each} at most {_more(most)} than the best (95 %)"
     if indifferent is None:
@@ -177,8 +223,8 @@ def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
 
 
 def _more(ratio: float) -> str:
-    """Such as "8 % slower", "2.4 times slower"; a bound too small to show is rounded up."""
-    return f"{significant(ratio, 2)} times slower" if ratio >= 2 else f"{percent(max(ratio, _LEAST) - 1)} slower"
+    """ "8 % slower"; a bound too small to show is rounded up."""
+    return f"{percent(max(ratio, _LEAST) - 1)} slower"
 
 
 def _saved(ratio: float) -> str:
@@ -244,6 +290,8 @@ def _under(findings: Findings, choice: Choice) -> list[Form]:
     pick, most, lead = choice.pick, choice.at_most_slower, _lead(choice)
     wins = choice.verdict == "winner"
     sure = "" if most is None or wins else f", at most {_more(most)} than the best (95 %)"
+    if most is not None and most > _KNOWN and not wins:
+        sure = ", how much slower than the best is not known"
 
     def start(names: Names) -> str:
         used = _pattern(choice, names) if choice.pattern.needed else _any(choice)

@@ -102,7 +102,7 @@ class Names:
             return f"{many} {label}"
         if is_counted(name):
             label = "data files" if full and name == DATA_FILES else label
-            return f"{many} {label.removesuffix('s') if list(levels) == [1] else label}"
+            return f"{many} {_one(label) if list(levels) == [1] else label}"
         if name in _ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if self._needs_its_factor(factor, many) else many
@@ -208,6 +208,12 @@ def shortened(findings: Findings, forms: Sequence[Form]) -> str:
 def whole(findings: Findings, forms: Sequence[Form]) -> str:
     """A result in its longest form, with whole names."""
     return forms[0](Names(findings, _WHOLE))
+
+
+def _one(things: str) -> str:
+    """ "rows per transaction" -> "row per transaction"."""
+    head, per, rest = things.partition(" per ")
+    return f"{head.removesuffix('s')}{per}{rest}"
 
 
 def _short(name: str) -> str:
