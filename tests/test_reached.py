@@ -84,6 +84,17 @@ def test_the_answer_says_whether_the_drive_was_the_limit(did, said):
     assert "which a drive may answer late without being busy" in Reached.sentences(told)[0]
 
 
+def test_the_name_of_an_engine_begins_a_sentence_with_a_capital():
+    one = Reached(
+        volume="a", engine="simulated", operation="write", unit="bytes", did_per_s=41e6, takes_per_s=180e6, share=0.2
+    )
+    found = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")
+    cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
+    told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
+    assert Reached.line(told)[0].startswith("Simulated server wrote ")
+    assert " what the volumes take. Simulated server used of that: " in Reached.sentences(told)[0]
+
+
 @needs_fio
 @pytest.mark.slow
 @pytest.mark.parametrize(
