@@ -14,6 +14,7 @@ from fabricated_findings import (
 )
 
 from storagelab.findings.model import Estimate, WaitChange
+from storagelab.report.page.opening import _tile
 from storagelab.report.words.answer import headline
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
@@ -324,3 +325,25 @@ def test_levels_are_listed_one_by_one():
     )
     assert level_text({}) == ""
     assert level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
+
+
+def test_percentiles_come_with_the_number_of_their_runs_and_disagree_only_where_the_verdict_tells_layouts_apart():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
+    p99_s = {1: 0.010, 4: 0.014}
+    cells = tuple(
+        cell.model_copy(update={"latency": {"p99": Estimate(value=at, low=0.95 * at, high=1.05 * at, confidence=0.95)}})
+        for cell in findings.cells
+        if (at := p99_s[cell.levels[FILES]])
+    )
+    told = findings.model_copy(update={"cells": cells, "unit": "transactions"})
+    runs = f"from {cells[0].runs_ok} runs"
+    (sentence,) = [one for one in sentences(told) if one.startswith("Throughput and latency disagree")]
+    assert runs in sentence
+    assert any("p99" in fact and fact.endswith(runs) for fact in map(_plain, _tile("", told, cells[1], "")["facts"]))
+    rows = tuple(row.model_copy(update={"distinguishable": False}) for row in told.comparisons)
+    tied = told.model_copy(update={"comparisons": rows})
+    assert not any(one.startswith("Throughput and latency disagree") for one in sentences(tied))
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("\u202f", " ")

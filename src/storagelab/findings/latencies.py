@@ -10,7 +10,7 @@ longer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Estimate
@@ -66,8 +66,13 @@ class Disagreement(NamedTuple):
     lowest_s: Estimate
 
 
-def disagreement(cells: Sequence[CellSummary], figure: str = "p99") -> Disagreement | None:
-    """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown."""
+def disagreement(
+    cells: Sequence[CellSummary], told_apart: Collection[frozenset[str]], figure: str = "p99"
+) -> Disagreement | None:
+    """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown.
+
+    Only cells that the verdict has `told_apart` can disagree: so this is stated where nothing differs as seldom as that is.
+    """
     known = [(cell, cell.rows_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
     if len(rated) < 2:
@@ -75,6 +80,8 @@ def disagreement(cells: Sequence[CellSummary], figure: str = "p99") -> Disagreem
     fastest, _, of_fastest = max(rated, key=lambda one: one[1])
     lowest, _, of_lowest = min(rated, key=lambda one: one[2].value)
     if of_lowest.high is None or of_fastest.low is None or of_lowest.high >= of_fastest.low:
+        return None
+    if frozenset((fastest.cell_id, lowest.cell_id)) not in told_apart:
         return None
     return Disagreement(figure, fastest.cell_id, lowest.cell_id, of_fastest, of_lowest)
 

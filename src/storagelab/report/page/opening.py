@@ -102,6 +102,8 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
         latencies = [
             f"{name} {compared.latency_text(cell, name)} ms" for name in ("p50", "p99") if name in cell.latency
         ]
+        if latencies:
+            latencies[-1] += f" from {numbers.plural(cell.runs_ok + cell.runs_unverified, 'run')}"
         time = time if findings.compared == "elapsed" else rate
         facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
     return {

@@ -53,9 +53,13 @@ def _amounts(rows: Sequence[Matched]) -> str:
 def gate_sentence(result: Gate, margin: float) -> str:
     """What the gate says, and why."""
     limit = numbers.percent(margin)
+    luck = (
+        "This is sure of these runs. What befell one of the campaigns as a whole, such as another state of the machine, "
+        "looks the same; to leave that out, make both in one campaign, where their runs alternate."
+    )
     return {
-        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure.",
-        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure.",
+        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure. {luck}",
+        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure. {luck}",
         Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
     }[result]
 

@@ -99,7 +99,8 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
 def _on_latency(findings: Findings) -> list[str]:
     """The loads under which throughput and the 99th percentile of latency surely disagree about the fastest cell."""
     groups = [[findings.cell(cell_id) for cell_id in load.cells] for load in findings.loads] or [list(findings.cells)]
-    found = [one for cells in groups if (one := disagreement(cells)) is not None]
+    told_apart = {frozenset((row.cell_id, row.best_cell_id)) for row in findings.comparisons if row.distinguishable}
+    found = [one for cells in groups if (one := disagreement(cells, told_apart)) is not None]
     return [_disagreement(findings, one) for one in found[:_DISAGREEMENTS_SHOWN]]
 
 
@@ -107,7 +108,9 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     fastest, lowest = (cell_text(findings.cell(cell_id).levels) for cell_id in (found.fastest, found.lowest))
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
-        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}."
+        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, each "
+        f"from {plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, 'run')}: a run "
+        "that stalls makes a percentile, and few runs may hold none."
     )
 
 
