@@ -74,7 +74,7 @@ def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind()
     fitted, plain = carry_over.fit(log_s, [0] * 8, found), stats.fit(log_s)
     assert np.ptp(fitted.cells) < np.ptp(plain.cells)
     assert (fitted.df, plain.df) == (28 - 7, 28)
-    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8, balanced=False)
+    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8)
     assert again is None
 
 

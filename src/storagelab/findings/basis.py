@@ -63,7 +63,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     carried = None
     if provenance == "measured" and fleet is None and experiment.race is None and not in_stretches:
         before = carry_over.cells_before(plan, used, runs, rounds)
-        carried = carry_over.carried_over(plan.cells, kept, before, blocks, balanced=experiment.balanced)
+        carried = carry_over.carried_over(plan.cells, kept, before, blocks)
     fitted = fleet.together if fleet else carry_over.fit(kept, blocks, carried)
     kept = fitted.log_s if fleet is None else kept
     return Basis(
