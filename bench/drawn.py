@@ -159,8 +159,7 @@ def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True
 
 def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:
     """What a report finds of what runs leave behind."""
-    blocks, balanced = [0] * len(of.plan.cells), of.experiment.balanced
-    return carry_over.carried_over(of.plan.cells, log_s, of.before, blocks, balanced=balanced)
+    return carry_over.carried_over(of.plan.cells, log_s, of.before, [0] * len(of.plan.cells))
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:

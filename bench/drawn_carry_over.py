@@ -57,6 +57,10 @@ SITUATIONS: Mapping[str, Effects] = {
     "one run of each round 20 % longer": every(0),
 }
 
+OTHERS = ("drift of 10 %", "autocorrelated (0.7)")
+"""Of `drawn.KINDS`: nothing is left behind, and another order could do harm."""
+NAMES = (*SITUATIONS, *OTHERS)
+
 
 def draw(of: Design, effects: Effects, rng: Rng) -> Matrix:
     row = {cell.cell_id: number for number, cell in enumerate(of.plan.cells)}
@@ -70,11 +74,11 @@ def draw(of: Design, effects: Effects, rng: Rng) -> Matrix:
 def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int) -> tuple[float, float, float]:
     """Shares of experiments whose verdict calls a layout slower, that say that runs leave something behind, and that find a
     layout which takes 10 % longer (of those with nothing left behind)."""
-    rng = np.random.default_rng([*size, list(SITUATIONS).index(name)])
+    rng = np.random.default_rng([*size, NAMES.index(name)])
     false = told = found = 0
     for number in range(experiments):
         of = design(*size, seed=number % ORDERS, balanced=balanced)
-        log_s = draw(of, SITUATIONS[name], rng)
+        log_s = drawn.KINDS[name](of, rng) if name in OTHERS else draw(of, SITUATIONS[name], rng)
         slower, left = _slower(of, log_s)
         false += bool(slower)
         told += left
@@ -101,7 +105,7 @@ def rows(experiments: int) -> Iterator[list[str]]:
         error = math.sqrt(max(share * (1 - share), 0.5 / experiments) / experiments)
         return f"{100 * share:.1f} ± {100 * error:.1f}"
 
-    for name in SITUATIONS:
+    for name in NAMES:
         for cells, repetitions in SIZES:
             pairs = [
                 shares((cells, repetitions), name, balanced=balanced, experiments=experiments)

@@ -140,7 +140,8 @@ def drawn(shape: Shape, seed: int | None = None) -> Campaign:
     """The campaign of this shape; another `seed` makes another of the same experiment."""
     experiment, plan = _planned(shape.of, shape.factors, shape.repetitions, shape.order, shape.costly)
     noise = _Noise(shape, plan, random.Random(shape.seed if seed is None else seed))
-    if shape.race is not None and shape.order != "cell-by-cell":
+    simulated = all(cell.config.simulated for cell in plan.cells)
+    if shape.race is not None and (shape.order == "randomised" or (shape.order == "as-listed" and simulated)):
         experiment = experiment.model_copy(update={"race": Race(within=shape.race)})
         runs = _raced(experiment, noise)
     else:

@@ -29,11 +29,12 @@ def most(of: int, share: float) -> float:
     return of * share + 3 * math.sqrt(of * share * (1 - share))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cells", "repetitions"), [(2, 5), (5, 5), (8, 5)])
 def test_nothing_left_behind_is_told_as_carry_over_in_5_of_100_experiments(cells, repetitions):
     rng, of = np.random.default_rng(1), drawn.design(cells, repetitions)
-    told = sum(drawn.carried_over(of, drawn.normal(of, rng)) is not None for _ in range(200))
-    assert told <= most(200, 0.05)
+    told = sum(drawn.carried_over(of, drawn.normal(of, rng)) is not None for _ in range(100))
+    assert told <= most(100, 0.05)
 
 
 @pytest.mark.parametrize(("cells", "repetitions"), [(2, 10), (3, 5), (5, 5), (8, 5)])
@@ -48,6 +49,7 @@ def test_what_makes_the_next_run_a_fifth_longer_is_found_and_its_layout_named(ce
         assert np.mean([one.change for one in guilty]) == pytest.approx(0.2, abs=0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [2, 3, 5, 8])
 def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
     rng, false = np.random.default_rng(3), 0
@@ -72,7 +74,7 @@ def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind()
     fitted, plain = carry_over.fit(log_s, [0] * 8, found), stats.fit(log_s)
     assert np.ptp(fitted.cells) < np.ptp(plain.cells)
     assert (fitted.df, plain.df) == (28 - 7, 28)
-    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8, balanced=False)
+    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8)
     assert again is None
 
 

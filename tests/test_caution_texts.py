@@ -114,12 +114,16 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
         ["in the same order", "this order only"],
     ),
     (
-        CarryOver(levels={FILES: 128}, change=0.12, p_value=0.001, corrected=True),
+        CarryOver(levels={FILES: 128}, change=0.12, p_value=0.001, corrected=True, balanced=True),
         ["Runs after 128 data files take 12 % longer", "taken out of the times", "between_runs.pause_s"],
     ),
     (
-        CarryOver(levels={FILES: 128}, change=-0.12, p_value=0.001, corrected=False),
+        CarryOver(levels={FILES: 128}, change=-0.12, p_value=0.001, corrected=False, balanced=True),
         ["take 12 % less time", "hits all layouts about alike"],
+    ),
+    (
+        CarryOver(levels={FILES: 128}, change=0.12, p_value=0.001, corrected=False, balanced=False),
+        ["hits the other layouts more often", "under a new name"],
     ),
     (
         ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),

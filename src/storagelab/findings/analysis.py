@@ -31,7 +31,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     basis = basis_of(experiment, plan, runs, fit)
     compared, rounds, blocks = basis.compared, basis.rounds, basis.blocks
     race = None
-    if experiment.race:
+    if experiment.race and not basis.in_stretches:
         race = raced(experiment, plan, list(map(timed, runs)), rounds, basis.kept, basis.fitted)
     stated = state(experiment.factors, plan, basis.fitted, blocks, race)
     judged = stated.judged

@@ -67,7 +67,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     carried = None
     if provenance == "measured" and fleet is None and experiment.race is None and not in_stretches:
         before = carry_over.cells_before(plan, used, runs, rounds)
-        carried = carry_over.carried_over(plan.cells, kept, before, blocks, balanced=experiment.balanced)
+        carried = carry_over.carried_over(plan.cells, kept, before, blocks)
     together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
     kept = carried.without if carried is not None and carried.corrected else kept
     fitted = resolved(together, _tick(used, compared), experiment.margin)

@@ -24,8 +24,8 @@ from storagelab.model.values import JsonValue
 CHANGE_LEAST = 0.02
 """Smaller effects of the run before are of no use to a reader."""
 CELLS_LEAST = 5
-"""In a balanced order, times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like
-what they leave for one, so that the correction would err, while the order lets it hit all alike."""
+"""Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave for
+one, so that the correction would err. A balanced order lets it hit all alike."""
 _FREE_LEAST = 2
 """Degrees of freedom that must be left for the residuals."""
 _CELLS_MOST = 8
@@ -70,11 +70,8 @@ def cells_before(
     return before
 
 
-def carried_over(
-    cells: Sequence[Cell], log_s: Matrix, before: Places, blocks: Sequence[int], *, balanced: bool
-) -> CarriedOver | None:
-    """None if the runs before make no difference that is surely there, or if too few runs are made to tell. `balanced` = the
-    order was."""
+def carried_over(cells: Sequence[Cell], log_s: Matrix, before: Places, blocks: Sequence[int]) -> CarriedOver | None:
+    """None if the runs before make no difference that is surely there, or if too few runs are made to tell."""
     columns = _columns(cells, before)
     there = ~np.isnan(log_s)
     if not 1 < len(columns) <= _COLUMNS_MOST:
@@ -111,7 +108,7 @@ def carried_over(
     return CarriedOver(
         levels=columns[worst][0], change=math.expm1(changes[worst]), p_value=p_value,
         without=np.asarray(without.log_s + (wider - 1) * without.residuals), lost=lost,
-        corrected=not balanced or len(cells) >= CELLS_LEAST,
+        corrected=len(cells) >= CELLS_LEAST,
     )  # fmt: skip
 
 

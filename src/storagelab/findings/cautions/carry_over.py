@@ -20,13 +20,17 @@ class CarryOver(Caution):
     p_value: float
     corrected: bool
     """Whether times are without it."""
+    balanced: bool
+    """Whether the order was, so that it hits all alike."""
 
     def sentence(self, findings: Findings) -> str:
-        so = (
-            "That is taken out of the times, and intervals are as much wider as it is uncertain."
-            if self.corrected
-            else f"In this order it hits all {noun(findings.factors, 2)} about alike, and intervals are wider for it."
-        )
+        layouts = noun(findings.factors, 2)
+        if self.corrected:
+            so = "That is taken out of the times, and intervals are as much wider as it is uncertain."
+        elif self.balanced:
+            so = f"In this order it hits all {layouts} about alike, and intervals are wider for it."
+        else:
+            so = f"In this order it hits the other {layouts} more often, so a gain may be due to it: run it under a new name."
         return (
             f"Runs after {cell_text(self.levels)} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
             f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive rest "
@@ -46,4 +50,10 @@ def _longer(change: float) -> str:
 def check_carry_over(evidence: Evidence) -> Iterator[CarryOver]:
     found = evidence.basis.carried
     if found is not None:
-        yield CarryOver(levels=found.levels, change=found.change, p_value=found.p_value, corrected=found.corrected)
+        yield CarryOver(
+            levels=found.levels,
+            change=found.change,
+            p_value=found.p_value,
+            corrected=found.corrected,
+            balanced=evidence.experiment.balanced,
+        )
