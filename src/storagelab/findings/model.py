@@ -1,8 +1,7 @@
 """What analysis finds, as values, without sentences: `report` words them.
 
 Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
-If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`).
-"""
+If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`)."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Sample(Frozen):
 
     For times and rates, `mean` is the geometric mean of the runs that verdicts use, adjusted for rounds that the cell
     missed. So the mean shown is the one by which cells are compared. For everything else it is the arithmetic mean of
-    the points.
-    """
+    the points."""
 
     mean: Estimate
     median: float
@@ -50,8 +48,7 @@ class Sample(Frozen):
 
 class Finding(Frozen, ABC):
     """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; the
-    class's fields are exported.
-    """
+    class's fields are exported."""
 
     kind: ClassVar[str]
     """Its name, and its field in the export."""
@@ -154,8 +151,7 @@ class Comparison(Frozen):
 
     With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block.
     The best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look
-    the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time.
-    """
+    the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time."""
 
     cell_id: str
     best_cell_id: str
@@ -174,8 +170,7 @@ class Effect(Frozen):
 
     `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` is of elapsed
     times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval. It
-    has none either if there are too few runs.
-    """
+    has none either if there are too few runs."""
 
     factor: str
     level: JsonValue
@@ -194,8 +189,7 @@ class Effect(Frozen):
 
 class BestLevels(Frozen):
     """The levels of a factor that are best while another factor is at `at`: the fastest first, then those not told
-    apart.
-    """
+    apart."""
 
     at: JsonValue
     levels: tuple[JsonValue, ...]
@@ -214,8 +208,7 @@ class LevelCost(Frozen):
 class EffectChange(Frozen):
     """How the step from `baseline` to `level` differs significantly between two levels of another factor.
 
-    `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
-    """
+    `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low."""
 
     level: JsonValue
     baseline: JsonValue
@@ -232,8 +225,7 @@ class Dependence(Frozen):
     `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
     hold together at 95 %. `cost` is the costliest significant mistake, `change` the largest change of an effect.
     `averaged` names the factors that are averaged over. A load has no best level: then `best` is empty, and only its
-    effect may depend on `within`.
-    """
+    effect may depend on `within`."""
 
     factor: str
     within: str
