@@ -182,21 +182,6 @@ def test_a_jump_between_two_cells_that_ran_one_after_the_other_cannot_be_seen():
     assert found is None or abs(found.change) < 0.01
 
 
-def test_a_trend_is_taken_out_of_times_and_their_mean_is_kept():
-    rng = np.random.default_rng(52)
-    places = np.arange(40.0).reshape(5, 8).T
-    log_s = np.arange(8.0)[:, None] + rng.normal(0, 0.001, (8, 5)) + 0.05 * places / 39
-    log_s[3, 2] = np.nan
-    flat = irregular.without_trend(log_s, places)
-    assert np.isnan(flat).sum() == 1
-    assert np.nanmean(flat, axis=1) == pytest.approx(np.arange(8) + 0.025, abs=0.003)
-
-
-def test_times_of_one_round_have_no_trend():
-    log_s = np.array([[1.0], [2.0]])
-    assert (irregular.without_trend(log_s, np.array([[0.0], [1.0]])) == log_s).all()
-
-
 def test_where_each_block_begins_anew_a_drift_is_that_of_the_longest_one():
     cells = [cell for cell in range(4) for _ in range(10)]
     sequence = list(range(40))

@@ -147,6 +147,15 @@ def test_measured_layouts_in_the_same_order_in_every_round_can_not_be_raced():
         Racing(experiment(order="as-listed"), [])
 
 
+def test_a_stored_race_in_the_same_order_in_every_round_is_shown_and_not_judged():
+    """Earlier versions made such races."""
+    _, runs = raced(experiment())
+    spec = experiment(order="as-listed")
+    findings = analyse(spec, plan_of(spec, runs), runs)
+    assert findings.verdict == "untested"
+    assert list(RaceSummary.of(findings)) == []
+
+
 def test_layouts_in_stretches_of_time_can_not_be_raced():
     with pytest.raises(SpecError, match=r"order: can't be raced.*\n  Set order = "):
         Racing(experiment(order="cell-by-cell"), [])

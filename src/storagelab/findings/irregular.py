@@ -108,12 +108,9 @@ def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
     return left
 
 
-def fit(log_s: Matrix, blocks: Sequence[int] = (), places: Matrix | None = None) -> Fit:
-    """The fit in which rare odd runs count in the means of their cells, but do not hide what the other runs show. Given the
-    `places` in the order, times without their trend."""
+def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
+    """The fit in which rare odd runs count in the means of their cells, but do not hide what the other runs show."""
     calm = without(log_s, (run for run in outliers(log_s) if run.rare))
-    if places is not None:
-        log_s, calm = without_trend(log_s, places, calm), without_trend(calm, places)
     return stats.counting(stats.fit(calm, blocks), log_s, blocks)
 
 
@@ -174,25 +171,6 @@ def drift(
         p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
         explained=slope**2 * spread / max(total, VARIANCE_FLOOR),
     )
-
-
-def without_trend(log_s: Matrix, places: Matrix, known: Matrix | None = None) -> Matrix:
-    """The times minus their linear trend on `places` in the order, each cell measured against itself; `known` = those from
-    which the trend is known, if not all.
-
-    If every round has its cells in the same order, late cells are off by the trend over part of a round.
-    """
-    known = log_s if known is None else known
-    there = ~np.isnan(known)
-    runs = np.maximum(there.sum(axis=1, keepdims=True), 1)
-    at, times = (
-        np.where(there, values - np.where(there, values, 0.0).sum(axis=1, keepdims=True) / runs, 0.0)
-        for values in (places, known)
-    )
-    spread = float((at**2).sum())
-    slope = float((at * times).sum()) / spread if spread > 0 else 0.0
-    middle = float(places[there].mean()) if there.any() else 0.0
-    return np.asarray(log_s - slope * (places - middle))
 
 
 def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Step | None:

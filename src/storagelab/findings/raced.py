@@ -20,7 +20,7 @@ from storagelab.findings.differences import Difference
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Fit, Matrix
-from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, places_of, wall_time_s
+from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, wall_time_s
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun
 
@@ -83,7 +83,7 @@ def race_state(
                 possible = (*missing, *_later(race, stretch, number, running, ahead))
                 others = [group for later in ahead.values() for group in later]
                 return RaceState(_so_far(race, decided), (*behind, *groups, *others), possible, short)
-            groups = _looked(race, decided, groups, number, families)
+            groups = _looked(race, groups, number, families)
         behind += groups
     return RaceState(_so_far(race, decided), tuple(behind), (), short)
 
@@ -185,16 +185,12 @@ def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
     return alone_s * wall_time_s(race.attempts) / max(sum(run.wall_s for run in race.attempts), 1e-9)
 
 
-def _looked(
-    race: _Race, decided: Sequence[PlannedRun], groups: Sequence[Group], number: int, families: int
-) -> list[Group]:
+def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) -> list[Group]:
     """The groups after the evaluation of all rounds up to this one."""
     there = {race.whole.cells[cell].cell_id for group in groups for cell in group.cells}
     runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
-    rounds, log_s = log_times(race.whole, runs, compared_of(race.whole))
-    trended = race.experiment.order == "as-listed" and not race.simulated
-    places = places_of(_so_far(race, decided), rounds) if trended else None
-    fit = irregular.fit(log_s, race.blocks, places)
+    _, log_s = log_times(race.whole, runs, compared_of(race.whole))
+    fit = irregular.fit(log_s, race.blocks)
     within = race.experiment.race.within if race.experiment.race else 0.0
     return [
         Group(group.cells, racing.look(group.standing, fit, families, within)) if group.standing.running else group

@@ -80,17 +80,6 @@ def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple
     return tuple(rounds), log_s
 
 
-def places_of(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
-    """The places of all runs in the order, as cells x rounds."""
-    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
-    column = {repetition: index for index, repetition in enumerate(rounds)}
-    places = np.zeros((len(plan.cells), len(rounds)))
-    for run in plan.runs:
-        if run.repetition in column:
-            places[row[run.cell_id], column[run.repetition]] = run.sequence
-    return places
-
-
 def blocks_of(plan: Plan) -> tuple[int, ...]:
     """The block in which each cell of the plan runs."""
     block = {run.cell_id: run.block for run in plan.runs}
