@@ -116,7 +116,7 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
     assert exported["findings"]["race"]["runs_of_all"] == 6
     code, _, err = typed("run", spec)
     assert code == 2
-    assert "a race with a margin of 50 %\n  go on with that: storagelab run SPEC --find-best --within 50%\n" in err
+    assert "a race with a margin of 50 %\n  to continue it: storagelab run SPEC --find-best --within 50%\n" in err
     assert typed("run", spec, "--find-best")[0] == 2
 
 

@@ -54,7 +54,7 @@ def cells_before(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], runs: Iterable[Run], rounds: Sequence[int]
 ) -> Places:
     """The place in the plan's cells of the run made before each one, as cells x rounds; -1 for the first run of a block, and
-    where none is used. Runs that failed and burn-in runs came before others, too."""
+    where none is used. Failed and burn-in runs count as predecessors, too."""
     row = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     column = {repetition: place for place, repetition in enumerate(rounds)}
     before = np.full((len(row), len(column)), -1)

@@ -41,7 +41,7 @@ def between(one: Difference | None, least: Difference | None, most: Difference |
 
 
 def by_ticks(one: Difference, tick: float, margin: float) -> Difference:
-    """The difference as a clock with ticks can know it: off by one of them at least."""
+    """The difference as a ticking clock can measure it: uncertain by at least one tick."""
     value = math.log(one.ratio.value)
     ratio, p_value = one.ratio, 1.0 if one.p_value is not None and abs(value) <= tick else one.p_value
     if ratio.low is not None and ratio.high is not None and tick:

@@ -149,7 +149,7 @@ class Step:
 def drift(
     log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
 ) -> Drift | None:
-    """The linear trend of times on place in the order, each cell measured against itself; None if it can't be estimated.
+    """The linear trend of times over the run order, each cell measured against itself; None if it can't be estimated.
 
     The slope is that within cells. The change is that over all runs given, even if each cell saw only a part of them, or
     over the `length` of a block if each block begins anew. A slope seen in a few neighbouring runs says little of many: if

@@ -56,7 +56,7 @@ def of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
 
 class Disagreement(NamedTuple):
     """The cell with the most throughput is not the cell with the lowest latency (cell ids). `fastest_s` and
-    `lowest_s` are the two cells' figures of `figure`, whose intervals don't overlap.
+    `lowest_s` are the values of `figure` in the two cells; their intervals don't overlap.
     """
 
     figure: str

@@ -3,7 +3,7 @@
 Of 20 experiments in which nothing differs, at most about one report states any difference. The promise covers the whole
 report, not each sentence. It is kept in two steps:
 
-1. All statements are tested at levels that add up to 5 %. The verdict, which needs most of it, gets most.
+1. All statements are tested at levels that add up to 5 %. Most of that goes to the verdict, which needs it most.
 2. If any holds, something does differ. Then each kind of statement is made at 5 %.
 
 So if something differs, each kind of statement by itself errs in at most 5 % of experiments: the verdicts, the main

@@ -217,7 +217,7 @@ def _relative(findings: Findings, factor: str, level: JsonValue, baseline: JsonV
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
-    """The wait that explains most of a change; a kind of waits, unless one type makes up nearly all of its change."""
+    """The wait that explains most of a change; a class of waits, unless one type makes up nearly all of its change."""
     total = waterfall.change.value
     along = [
         step for step in waterfall.steps if is_wait(step.thing.part) and step.thing != WORK and step.sure

@@ -36,7 +36,7 @@ class Latency(Frozen):
     @model_validator(mode="after")
     def _is_a_histogram(self) -> Self:
         if not self.values_ns or len(self.values_ns) != len(self.counts) or min(self.counts) < 1:
-            raise ValueError("must have one positive count for each value, and one value at least")
+            raise ValueError("must have one positive count for each value, and at least one value")
         if any(one >= other for one, other in zip(self.values_ns, self.values_ns[1:], strict=False)):
             raise ValueError("must have ascending values")
         return self

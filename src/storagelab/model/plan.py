@@ -67,11 +67,11 @@ class Experiment(Described):
     repetitions: int = Field(3, ge=1, le=MOST_REPETITIONS)
     """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
-    """A repetition is a complete round of all cells. `randomised`: the order is drawn by chance; of measured runs among
-    orders in which each cell follows each, itself included, about equally often, and two rounds of up to five cells are made
-    in turns. `as-listed`: the same in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the
-    published harness did. In the last two, what a run leaves behind looks like an effect of the cells, and in the last one so
-    does drift: measured runs in these orders are shown but not judged."""
+    """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, one in which
+    each cell follows each, itself included, about equally often, with rounds of up to five cells made two at a time.
+    `as-listed`: the same in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the
+    published harness did. In the last two, what a run leaves behind looks like an effect of the cells, and in the last
+    one so does drift: measured runs in these orders are shown but not judged."""
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class PlannedBlock:
 
 
 MANY_RUNS = 5_000
-"""Reports read time series and waiting tasks of this many runs: they take three quarters of a run's memory."""
+"""Reports read the time series and waiting tasks (three quarters of a run's memory) of this many runs."""
 
 
 class Plan(Frozen):

@@ -1,4 +1,4 @@
-"""Runs work in this process or in other processes of this machine. Only this module knows processes.
+"""Runs work in this process or in other processes of this machine. Only this module deals with processes.
 
 An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A
 worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no

@@ -284,8 +284,8 @@ def _refuse_another(connection: opening.Connection, file: Path, experiment: Expe
         kind, options = _kind_and_options(stored)
         raise StoreError(
             f"{file}: it holds {kind}\n"
-            f"  go on with that: storagelab run SPEC{options}\n"
-            "  or keep these results elsewhere with --results: runs of a race and of all repetitions are never mixed"
+            f"  to continue it: storagelab run SPEC{options}\n"
+            "  or keep the new results elsewhere with --results: a race is never mixed with all repetitions"
         )
 
 

@@ -172,8 +172,8 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     for one, other in itertools.combinations(parts, 2):
         if one.experiment.order == "randomised" and one.experiment.seed == other.experiment.seed:
             raise StoreError(
-                f"{one.folder} and {other.folder} ran in the same order, so that a drift looks the same on both\n"
-                "  run the spec with a seed of its own on each host, such as seed = 2"
+                f"{one.folder} and {other.folder} ran in the same order, so a drift looks the same on both\n"
+                "  give each host a seed of its own, such as seed = 2"
             )
     for part in parts:
         _check(part)

@@ -16,7 +16,7 @@ FACTOR = "spec"
 _LONGEST_NAME = 64
 _NAMED_TABLES = ("volumes", "drives")
 _OF_THE_FIRST = ("name", "question", "order", *keys.JUDGEMENT)
-"""Keys of the first spec that the second may have otherwise."""
+"""Keys of the first spec that may differ in the second."""
 
 _Place = tuple[str, ...]
 """A key by the names of its tables and its own."""
@@ -50,8 +50,8 @@ def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path
             hint = f"Declare the same {table} in both specs; layout says which of them a cell uses."
             raise SpecError("only one of the two specs has it", file=str(file), key=f"{table}.{name}", hint=hint)
     if FACTOR in first.get("factors", {}):
-        hint = "Give that factor another name."
-        raise SpecError("is the name of the factor that stands for the two specs", key=f"factors.{FACTOR}", hint=hint)
+        hint = "Give your factor another name."
+        raise SpecError("is reserved for the factor that stands for the two specs", key=f"factors.{FACTOR}", hint=hint)
 
 
 def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:

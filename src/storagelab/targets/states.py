@@ -84,7 +84,7 @@ def is_packed(kept: bytes) -> bool:
 
 
 def _plain(kept: bytes) -> bytes:
-    """The unpacked state; empty if it is damaged, or larger than any drives' state is."""
+    """The unpacked state; empty if it is damaged or too large to be a drive state."""
     if not is_packed(kept):
         return kept
     unpacking = zlib.decompressobj()

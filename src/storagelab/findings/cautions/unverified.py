@@ -42,8 +42,8 @@ class Unverified(Caution):
         else:
             thing = f"{factor_text(what)} was to be {asked} but was {got}{source}"
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may belong to "
-            "another layout than the one named: fix the setting or the volume, and run under a new name."
+            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may belong to a "
+            "layout other than the one named: fix the setting or the volume, and run under a new name."
         )
 
     def brief(self, findings: Findings) -> str:

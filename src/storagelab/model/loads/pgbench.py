@@ -42,7 +42,7 @@ def script_of(text: str) -> Script:
     if not at:
         name, weight = text, "1"
     if _WEIGHT.fullmatch(weight) is None or int(weight) == 0:
-        raise ValueError(f"has the weight {weight or 'nothing'}, which must be a whole number of at least 1")
+        raise ValueError(f"has the weight {weight or 'nothing'}, but it must be a whole number of at least 1")
     if not name.strip() or "\0" in name:
         raise ValueError("names no script")
     return Script(name, int(weight))
@@ -110,5 +110,5 @@ class Pgbench(GeneratedLoad):
                 yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
         for name in config.layout.spread or ():
             if name not in SPREAD:
-                hint = "Leave it out: pgbench_accounts is spread, the one big table of pgbench's."
+                hint = "Leave it out: only pgbench_accounts, pgbench's one big table, is spread."
                 yield SpecError(f"pgbench spreads no table {shown(name)}", key="layout.spread", hint=hint)

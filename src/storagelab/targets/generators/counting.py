@@ -104,7 +104,7 @@ def _line(window: Numbers, counted_s: float) -> Trend:
 
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
-"""The last look at the sessions comes this long before a generator that keeps the time itself ends."""
+"""How long before the end of a self-timed generator the sessions are last looked at."""
 
 
 class Span(NamedTuple):

@@ -111,7 +111,7 @@ def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
     if not -_LARGEST < least <= most < _LARGEST:
         raise PreflightError(
             f"{where}: nothing can be drawn from {least} to {most}", key=key,
-            hint="write the least number first; both below 2^53",
+            hint="write the smaller number first; both below 2^53",
         )  # fmt: skip
     return found["name"], f"random({least}, {most})"
 

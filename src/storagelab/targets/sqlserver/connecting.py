@@ -341,7 +341,7 @@ def check_connections(target: TargetConfig, facts: ServerFacts, session: Session
     threads = int(session.value(WORKER_THREADS))
     if threads < connections + _THREADS_OF_ITS_OWN:
         raise PreflightError(
-            f"the server has {threads} worker threads, and {connections} connections that start together need one each",
+            f"{connections} connections that start together need a worker thread each, and the server has {threads}",
             key="workload.connections",
             hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max worker threads on the server",
         )

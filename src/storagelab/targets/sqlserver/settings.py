@@ -176,7 +176,7 @@ def _refuse_difference(name: str, differences: Iterable[str], way: Callable[[], 
     found = "; ".join(differences)
     if found:
         raise PreflightError(
-            f"on the server {found}, and storagelab changes nothing that its other users share",
+            f"on the server {found}, and storagelab changes nothing that other users share",
             key=_key(name),
             hint=f"its operator may run: {way()} - or leave this setting out",
         )
