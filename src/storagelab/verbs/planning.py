@@ -76,7 +76,8 @@ class _Shown:
             return
         text = f"{what}: {done} of {of}"
         if done:
-            text += f", about {duration((now_s - self._began_s) / done * (of - done))} left"
+            left_s = (now_s - self._began_s) / done * (of - done)
+            text += f", about {duration(left_s)} left" if left_s >= 1 else ", less than a second left"
         if not self._console.is_terminal:
             self._next_s = now_s + _EVERY_S
             screen.say(text)
