@@ -230,7 +230,7 @@ def schema_statements() -> Iterator[str]:
             statement = ""
 
 
-_FUNCTIONS = {"coalesce", "count", "iif", "json_remove", "json_valid", "max"}
+_FUNCTIONS = {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}
 _SETTINGS_ASKED = {"query_only", "quick_check"}
 
 
