@@ -86,8 +86,8 @@ def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch
     run = run_of(scratch, engine, lambda: set_clock(-100.0))
     assert (run.status, run.measurement) == ("failed", None)
     said = re.match(
-        r"the server's clock was set back by ([\d.]+) s during the run: by that clock, work ended ([\d.]+) s before it began, while "
-        r"([\d.]+) s passed by storagelab's own clock",
+        r"the server's clock was set back by ([\d.]+) s during the run: by that clock, work ended ([\d.]+) s before it "
+        r"began, while ([\d.]+) s passed by storagelab's own clock",
         run.reason,
     )
     assert said is not None, run.reason
