@@ -72,7 +72,7 @@ def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
     every, runs = [], []
     for number in range(3):
         log = place.folder / f"all-{number}"
-        said = fio._said(
+        said = fio._report(
             fio._run(
                 fio.find(), place,
                 [
