@@ -91,9 +91,8 @@ def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int
 def _slower(of: Design, log_s: Matrix) -> tuple[list[int], bool]:
     """The layouts that the verdict calls slower, as the first step of `statements` does (a report asks for more time), and
     whether runs are said to leave something behind."""
-    kept = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
-    left = drawn.carried_over(of, kept)
-    fitted = carry_over.fit(kept, [0] * len(kept), left)
+    left = drawn.carried_over(of, log_s)
+    fitted = carry_over.fit(log_s, [0] * len(log_s), left, irregular.fit)
     best = stats.fastest(fitted)
     assert best is not None
     found = stats.compare_with_best(fitted, best, alpha=ALPHA * SHARES["verdict"])

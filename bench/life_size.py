@@ -10,6 +10,7 @@ import json
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from storagelab import _sim
@@ -48,7 +49,7 @@ def main() -> int:
     file = folder / "life-size.toml"
     file.write_text(_SPEC, encoding="utf-8")
     plan = matrix.expand(reading.load(file))
-    content = scenario(plan.blocks[0]._replace(runs=plan.runs[:1]), folder)
+    content = scenario(replace(plan.blocks[0], runs=plan.runs[:1]), folder)
     began, began_cpu = time.perf_counter(), time.process_time()
     text = _sim.Block(json.dumps(content)).run_next()
     cpu_s, wall_s = time.process_time() - began_cpu, time.perf_counter() - began

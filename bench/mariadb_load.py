@@ -24,8 +24,8 @@ def procedure_by_client(folder: Path, cell_config: Config) -> float:
     with opened(cell_config, loads.site_in(folder)) as target:
         server = target.server
         assert server is not None
-        gatekeeper, watcher = server.connect(), server.connect()
-        target.system.layout.write_out(watcher)
+        gatekeeper, watcher = server.reach.connect(), server.reach.connect()
+        target.system.write_out(watcher)
         ask(gatekeeper, f"LOCK TABLES {target.system.layout.schema}.gate WRITE")
         workload = cell_config.database_load
         batch = workload.rows_per_transaction
