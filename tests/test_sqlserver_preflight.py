@@ -77,7 +77,10 @@ def test_what_is_missing_is_named_with_the_way_out(server, changes, words, hint)
 
 def test_a_server_with_too_few_worker_threads_for_a_common_start_is_refused(server):
     error = refused(config(workload={"connections": 449}))
-    assert (error.key, "need a worker thread each, and the server has 512" in str(error)) == ("workload.connections", True)
+    assert (error.key, "need a worker thread each, and the server has 512" in str(error)) == (
+        "workload.connections",
+        True,
+    )
     assert "at most 448" in error.hint
     check(plan_of(config(workload={"connections": 448})), site())
 
