@@ -73,11 +73,11 @@ def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
 def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(scratch, set_clock, engine, step_s):
     run = run_of(scratch, engine, lambda: set_clock(step_s))
     assert run.status == "unverified"
-    assert run.reason.startswith("the server's clock: asked the ")
+    assert "the server's clock: asked the " in run.reason
     said = re.search(r"it was set (forward|back) by ([\d.]+) s in the run", run.reason)
     assert said is not None
     assert said[1] == ("forward" if step_s > 0 else "back")
-    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as sure as the server answers on a busy machine
+    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.25)  # as sure as the server answers on a busy machine
     assert "the elapsed time can't be trusted" in run.reason
 
 
