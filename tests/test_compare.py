@@ -68,7 +68,7 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
 def test_the_gate_sets_the_exit_code(stored):
     code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "5%")
     assert (code, out.startswith("Gate: slower by more than 5 %, for sure.")) == (1, True)
-    assert "make both in one campaign, where their runs alternate" in " ".join(out.split())
+    assert "run the two specs in turns: storagelab run SPEC --against SPEC" in " ".join(out.split())
     assert stored("compare", "after", "before", "--fail-if-slower", "5 %")[0] == 0
     code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "86%", "--format", "json")
     assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]

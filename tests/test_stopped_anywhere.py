@@ -28,7 +28,7 @@ from storagelab.report.page.html import page_of
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.plan import tells_text
 from storagelab.report.text.terminal import print_findings, print_paper, print_waits
-from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
+from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 
@@ -116,7 +116,7 @@ def campaigns_are_compared(of: Campaign, other: Campaign) -> None:
         return
     result = campaigns.gate([found], 0.05)
     table = manifest_table(found, [], (of.runs, other.runs))
-    paper = campaigns_paper([found], [table], gate_sentence(result, 0.05))
+    paper = campaigns_paper([found], [table], gate_of_campaigns_sentence(result, 0.05))
     is_a_paper(paper, campaigns_json([found], paper, None))
 
 

@@ -51,7 +51,8 @@ def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path
             raise SpecError("only one of the two specs has it", file=str(file), key=f"{table}.{name}", hint=hint)
     if FACTOR in first.get("factors", {}):
         hint = "Give your factor another name."
-        raise SpecError("is reserved for the factor that stands for the two specs", key=f"factors.{FACTOR}", hint=hint)
+        problem = "is reserved for the factor that stands for the two specs"
+        raise SpecError(problem, file=str(file), key=f"factors.{FACTOR}", hint=hint)
 
 
 def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:

@@ -26,7 +26,12 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import campaigns_json, pair_json
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.terminal import print_paper
-from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
+from storagelab.report.words.campaigns import (
+    campaigns_paper,
+    gate_of_campaigns_sentence,
+    gate_sentence,
+    manifest_table,
+)
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
@@ -135,7 +140,7 @@ def _show_campaigns(
         for place, one in enumerate(found, start=1)
     ]
     result = Gate.NOT_SLOWER if margin is None else gate(found, margin)
-    paper = campaigns_paper(found, tables, "" if margin is None else gate_sentence(result, margin))
+    paper = campaigns_paper(found, tables, "" if margin is None else gate_of_campaigns_sentence(result, margin))
     as_json = ""
     if format_ == "json":
         as_json = campaigns_json(found, paper, None if margin is None else result.text)

@@ -53,15 +53,22 @@ def _amounts(rows: Sequence[Matched]) -> str:
 def gate_sentence(result: Gate, margin: float) -> str:
     """What the gate says, and why."""
     limit = numbers.percent(margin)
-    luck = (
-        "This is sure of these runs. What befell one of the campaigns as a whole, such as another state of the machine, "
-        "looks the same; to leave that out, make both in one campaign, where their runs alternate."
-    )
     return {
-        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure. {luck}",
-        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure. {luck}",
+        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure.",
+        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure.",
         Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
     }[result]
+
+
+def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:
+    """The same of campaigns that ran one after the other, with what such a gate can't know."""
+    known = gate_sentence(result, margin)
+    if result is Gate.CANT_TELL:
+        return known
+    return (
+        f"{known} This holds for these runs. Whatever affected one of the campaigns as a whole, such as another state of "
+        "the machine, looks the same. To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
+    )
 
 
 def provenance_sentence(found: Compare) -> str:
