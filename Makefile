@@ -59,6 +59,7 @@ setup: $(STAMPS)/package ## install storagelab into .venv, from requirements.loc
 setup-dev: setup $(STAMPS)/dev ## the same, and what linters and tests need
 
 # umask: as root, servers run as another user, who must be able to read what is installed.
+# --no-deps: a lock is complete. pip would look for `coverage[toml]`, which no lock pins in these words, and refuse a newer release of it.
 
 # A checkout that was copied or moved holds a .venv that still points at its old place: it is made again.
 ifneq ($(shell cat $(STAMPS)/venv 2>/dev/null),$(CURDIR))
@@ -71,7 +72,7 @@ $(STAMPS)/venv:
 
 $(STAMPS)/runtime: requirements.lock $(STAMPS)/venv
 	@echo 'installing pinned packages into $(VENV) ...'
-	@umask 022; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements.lock
+	@umask 022; $(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements.lock
 	@touch $@
 
 # PATH: the build backend is found there, since it is installed in .venv and not in a throw-away environment.
@@ -83,8 +84,8 @@ $(STAMPS)/package: $(RUST_SOURCES) pyproject.toml $(STAMPS)/runtime
 # What tests read files of stands apart: what it says it depends on does not fit beside ours, or is not needed.
 $(STAMPS)/dev: requirements-dev.lock requirements-alone.txt $(STAMPS)/runtime | $(STAMPS)/package
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
-	@umask 022; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
-	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements-alone.txt
+	@umask 022; $(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-dev.lock
+	@$(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-alone.txt
 	@touch $@
 
 .PHONY: test-tools
