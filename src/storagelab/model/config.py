@@ -148,7 +148,7 @@ class LinkConfig(Described):
 
 MADE_KEYS = frozenset(
     {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
-     "prepare", "check"}
+     "prepare", "check", "variables"}
 )  # fmt: skip
 """The keys of volumes that are made before each run."""
 
@@ -203,12 +203,15 @@ class VolumeConfig(Described):
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
     """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. It finds each key of
-    the volume and each level of the cell in its environment (`storagelab plan` lists them). Needs
-    `--allow-commands`."""
+    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder, where `path` must
+    exist. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
+    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
     check: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that shows how the volume was prepared. What it prints is stored with the run; the run is `unverified`
-    if it fails. Needs `--allow-commands`."""
+    """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
+    run, which is `unverified` if the command fails. Needs `--allow-commands`."""
+    variables: dict[str, Scalar] = Field(default_factory=dict)
+    """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
+    STORAGELAB_RECORDSIZE. Each can be a factor."""
 
     @property
     def made(self) -> bool:

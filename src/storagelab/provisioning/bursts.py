@@ -14,8 +14,10 @@ from storagelab.model.limits import BurstConfig
 from storagelab.provisioning.limits import Limited, Rates
 
 _LOOK_EVERY_S = 0.05
-_REFILLED = 0.01
-"""An empty bucket allows bursts again once it holds credits for this many seconds of one; or the limit would flicker."""
+_REFILLED_S = 0.25
+"""An empty bucket allows bursts again once it holds credits for this many seconds of one: the kernel lets requests through in
+slices of 0.1 s, so the limit would flicker otherwise.
+"""
 
 
 class Bucket:
@@ -60,7 +62,7 @@ class Bucket:
             now_s, counted = time.monotonic(), self._drive.requests()
             self.spend(counted - before, now_s - last_s)
             before, last_s = counted, now_s
-            may_burst = self.credits > (0 if bursts else _REFILLED * self._burst.iops)
+            may_burst = self.credits > (0 if bursts else _REFILLED_S * self._burst.iops)
             if may_burst != bursts:
                 bursts = may_burst
                 self._drive.set(self._bursting if bursts else self._limited)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from storagelab.errors import RunFailed
 from storagelab.machine.disks import HERE, Kernel, node_of, read_text
+from storagelab.machine.host import free_bytes
 from storagelab.provisioning.programs import said
 
 PROGRAMS = ("losetup",)
@@ -21,6 +21,8 @@ def attached(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator
     once, so that a full disk shows here and not in the middle of a run. The device bypasses the page cache of the file
     system that holds the file.
     """
+    if (free := free_bytes(image.parent)) < size_bytes:
+        raise RunFailed(f"{image.parent} lacks space for a drive of {size_bytes:,} bytes: {free:,} are free")
     try:
         made = os.open(image, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -28,8 +30,8 @@ def attached(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator
         finally:
             os.close(made)
     except OSError as error:
-        why = "the file system there lacks space for it" if error.errno == errno.ENOSPC else error.strerror
-        raise RunFailed(f"can't make a file of {size_bytes:,} bytes in {image.parent}: {why}") from error
+        image.unlink(missing_ok=True)
+        raise RunFailed(f"can't make a file of {size_bytes:,} bytes in {image.parent}: {error.strerror}") from error
     sector = [] if sector_bytes is None else ["--sector-size", str(sector_bytes)]
     device = said("losetup", "--direct-io=on", *sector, "--find", "--show", str(image))
     try:

@@ -18,11 +18,11 @@ _LONGEST_OUTPUT = 10_000
 
 
 def environment(name: str, keys: Mapping[str, object], levels: Mapping[str, object]) -> dict[str, str]:
-    """The variables that a command finds: the volume's name, each key of the volume, and each level of the cell.
+    """The variables that a command finds: the volume's name, its keys and own variables, and the levels of the cell.
 
-    The level of the factor "volumes.a.recordsize" is in STORAGELAB_LEVEL_VOLUMES_A_RECORDSIZE.
+    The level of the factor "layout.data_files" is in STORAGELAB_LEVEL_LAYOUT_DATA_FILES.
     """
-    found = {"VOLUME": name} | {key.upper(): str(value) for key, value in keys.items()}
+    found = {"VOLUME": name} | {_variable(key): str(value) for key, value in keys.items()}
     found |= {f"LEVEL_{_variable(factor)}": str(level) for factor, level in levels.items()}
     return {f"{PREFIX}{variable}": value for variable, value in found.items()}
 
@@ -44,7 +44,7 @@ def run(command: str, folder: Path, variables: Mapping[str, str], key: str) -> s
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
             raise RunFailed(f"{key}: the command has not ended after {_PATIENCE_S / 60:g} min") from None
         raise

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
@@ -26,9 +26,6 @@ from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
 
 _IMAGE, PLACE = "drive", "mounted"
-_OF_A_FILE = (
-    "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
-)  # fmt: skip
 
 
 @dataclass
@@ -69,13 +66,6 @@ def check(name: str, volume: VolumeConfig) -> None:
     """Everything that making the volume needs of this machine. Changes nothing. Raises PreflightError."""
     key = f"volumes.{name}"
     if volume.file_bytes is None:
-        for part in _OF_A_FILE:
-            if getattr(volume, part) is not None:
-                raise PreflightError(
-                    "is for a volume that storagelab makes, and this one is a folder that others may use",
-                    key=f"{key}.{part.removesuffix('_bytes') if part != 'sector_bytes' else part}",
-                    hint='add file = "8GiB": storagelab then makes a drive of that size from a file in the folder',
-                )
         return
     if os.geteuid() != 0:
         raise PreflightError(
@@ -143,15 +133,25 @@ def made(
         if volume.file_bytes is not None:
             one = _on_a_file(undo, name, volume, folder, facts)
         if volume.check is not None:
-            key = f"volumes.{name}.check"
-            told = own_commands.run(volume.check, spec_folder, variables | {"STORAGELAB_PATH": str(one.path)}, key)
-            one.facts["check"] = told
+            variables["STORAGELAB_PATH"] = str(one.path)
+            one.checks.append(_told(name, volume.check, spec_folder, variables, one.facts))
         yield one
 
 
+def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, object]) -> Check:
+    """What the user's command says about the volume; it says how the volume is, not whether that is right."""
+    what = f"check of volume {name}"
+    try:
+        facts["check"] = own_commands.run(command, folder, variables, f"volumes.{name}.check")
+    except RunFailed as error:
+        return Check(name=what, asked="exit code 0", got=str(error), ok=False, read_from="the command")
+    return Check(name=what, asked="exit code 0", got="0", ok=True, read_from="the command")
+
+
 def _written(volume: VolumeConfig) -> dict[str, object]:
-    """The keys of the volume that the spec has."""
-    return {key: value for key, value in volume.model_dump(exclude_unset=True).items() if not isinstance(value, dict)}
+    """The keys of the volume that the spec has, and its variables."""
+    keys = volume.model_dump(exclude_unset=True)
+    return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}
 
 
 def _on_a_file(

@@ -110,6 +110,10 @@ _OF_SERVERS = (
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
 )  # fmt: skip
 _OF_MADE_VOLUMES = (
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.file_bytes is None and getattr(volume, key) is not None,
+           "is for a volume that storagelab makes, and this one is a folder that others may use",
+           'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
+      for key in sorted(MADE_KEYS - {"file_bytes", "prepare", "check", "variables"})),
     Rule("volumes.*.file", lambda config, volume: volume.file_bytes is not None and config.target.attached,
          "makes a drive for each run, and a server that runs already can't move there",
          "Leave the DSN out, and storagelab starts a private server on it; or leave file out."),

@@ -197,10 +197,11 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 
 def server_abilities() -> tuple[Ability, ...]:
-    """The servers that this machine could start, for the doctor."""
+    """The servers that this machine could start and the volumes that it could make, for the doctor."""
     from storagelab.targets.engines import every_engine
+    from storagelab.targets.made_volumes import abilities
 
-    return tuple(ability for engine in every_engine() for ability in engine.abilities())
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *abilities())
 
 
 __all__ = [

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Plan
@@ -61,17 +62,31 @@ def commands(plan: Plan) -> tuple[Privilege, ...]:
     return tuple(found)
 
 
+def abilities() -> tuple[Ability, ...]:
+    """Whether this machine can make volumes and limit them, for the doctor."""
+    from storagelab.provisioning import limits, volumes
+
+    small = VolumeConfig(path=".", file_bytes=2**30)
+    return (
+        ability("volumes made for each run", partial(volumes.check, "a", small), lambda _: "drives from files, ext4"),
+        ability(
+            "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
+        ),
+    )
+
+
 def try_making(plan: Plan, site: Site) -> None:
     """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run. Raises
     PreflightError with the message of the program that refuses.
     """
-    tried: set[VolumeConfig] = set()
+    tried: set[str] = set()
     for config in (cell.config for cell in plan.cells):
         for name, volume in wanted(config).items():
             plain = volume.model_copy(update={"prepare": None, "check": None})
-            if plain.file_bytes is None or plain in tried:
+            keys = plain.model_dump_json()
+            if plain.file_bytes is None or keys in tried:
                 continue
-            tried.add(plain)
+            tried.add(keys)
             try:
                 with _made({name: plain}, config, site, {}) as made:
                     refused = [one for one in made[0].checks if one.ok is not True]

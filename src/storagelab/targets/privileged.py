@@ -64,6 +64,6 @@ def refuse(found: tuple[Privilege, ...]) -> None:
     raise PreflightError(
         f"{shown(first.value)} {first.does}{also}",
         key=first.key,
-        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What it asks for is then done "
+        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What its settings ask for is then done "
         f"{unprivileged().how}, or by the account of a server that runs already.",
     )
