@@ -64,7 +64,6 @@ def test_a_slower_volume_is_named_with_the_ratio_of_the_times(possible, engine, 
     for seed in (1, 2, 3):
         with open_folder() as folder:
             found = campaign(engine, SMALL[engine], seed, folder / "known", repetitions=3, amount=rows)
-            assert not list((folder / "known" / "volumes").iterdir())
         if found.low is not None and found.high is not None and found.high < 2 * found.low:
             break  # else other work on this machine held up a run, and nothing could be told
     assert found.right_set, found

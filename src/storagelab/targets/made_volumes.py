@@ -149,9 +149,13 @@ def _folders(site: Site, config: Config, name: str) -> Folders:
 
 
 def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
-    """The configuration on the volumes that were made: each is a place like any other."""
+    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are not
+    there.
+    """
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
-    return config.model_copy(update={"volumes": {**config.volumes, **places}})
+    others = {name: volume for name, volume in config.volumes.items() if not volume.made}
+    in_order = {name: (places | others)[name] for name in config.volumes if name in places | others}
+    return config.model_copy(update={"volumes": in_order})
 
 
 class _OnMadeVolumes:
