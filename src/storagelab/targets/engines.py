@@ -28,6 +28,7 @@ from storagelab.targets import (
     made_volumes,
     marks,
     open_target,
+    placement,
     templates,
     temporary,
 )
@@ -133,6 +134,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *(privilege.text for privilege in beyond),
             *dict.fromkeys(lacking),
             *(note for one in found for note in one.notes),
+            *placement.notes([cell.config for cell in plan.cells], site),
             *warnings,
             *unsafe,
         ),
