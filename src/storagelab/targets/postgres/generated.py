@@ -22,7 +22,7 @@ from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout, Relation, relations_in
-from storagelab.targets.postgres.reaching import Reaching, generator_sessions
+from storagelab.targets.postgres.reaching import Reaching, checkpoint_count, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 
@@ -79,6 +79,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return Generator(
             program, self.load, reach.connect_worker, lambda connection: connection.close(),
             lambda: generator_sessions(own), partial(self._hold, reach) if self.holds else None,
+            checkpoint_count(own),
         )  # fmt: skip
 
     def _hold(self, reach: Reaching) -> Callable[[], None]:
