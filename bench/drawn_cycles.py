@@ -121,8 +121,8 @@ def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: boo
 def experiments(
     size: tuple[int, int], pools: Sequence[Pool], number: int, *, whole: bool, seed: int, slower: float = 0.0
 ) -> Iterator[Judged]:
-    """`pools` = the runs of the first and the second layout, of the third as of the first, and so on. With `slower`, the second
-    layout does that much less in the long run.
+    """`pools` = the runs of the first and the second layout; the third draws as the first does, and so on. With `slower`, the
+    second layout does that much less in the long run.
     """
     rng = np.random.default_rng(seed)
     cells, rounds = size

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 
 from storagelab.findings.times import measured
 from storagelab.model.measurement import CYCLES, Run
@@ -19,7 +21,7 @@ Told = Mapping[str, float]
 
 def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
     """What the runs of each cell tell about checkpoints, if they do."""
-    told = {
+    told: dict[str, list[Told]] = {
         cell_id: [run.counters[CYCLES] for _, run in measured(runs) if CYCLES in run.counters]
         for cell_id, runs in used.items()
     }
@@ -54,3 +56,14 @@ def _whole(run: Told) -> bool:
 
 def _saw_none(run: Told) -> bool:
     return run["in_warm_up"] + run["while_counted"] == 0
+
+
+def log_rates(runs: Iterable[Run]) -> dict[str, float]:
+    """The bytes of log that a cell's runs wrote in a second, by cell, where their servers count them."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.usable and run.measurement is not None and run.measurement.elapsed_s > 0:
+            written = run.measurement.counters.get("wal", {}).get("wal_bytes")
+            if written is not None:
+                found[run.cell_id].append(written / run.measurement.elapsed_s)
+    return {cell_id: fmean(rates) for cell_id, rates in found.items()}

@@ -20,9 +20,10 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
+from storagelab.targets.postgres.checkpoints import checkpoint_count
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout, Relation, relations_in
-from storagelab.targets.postgres.reaching import Reaching, checkpoint_count, generator_sessions
+from storagelab.targets.postgres.reaching import Reaching, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.pq import Conninfo
@@ -129,10 +129,6 @@ _IO = {
     16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
     "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t",
 }
-_BEGUN: Mapping[int, LiteralString] = {
-    14: "SELECT checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
-    17: "SELECT num_timed + num_requested FROM pg_stat_checkpointer",
-}
 _EVERY_VERSION = (
     "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
     "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
@@ -153,12 +149,6 @@ def read_counters(connection: Connection, major: int) -> Counters:
                 if isinstance(value, int | float) and not isinstance(value, bool)
             }
     return groups
-
-
-def checkpoint_count(connection: Connection) -> Callable[[], int]:
-    """A function that asks how many checkpoints the server has begun."""
-    statement = _BEGUN[max(version for version in _BEGUN if version <= connection.info.server_version // 10_000)]
-    return lambda: int(connecting.value(connection, statement))
 
 
 def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
