@@ -88,7 +88,7 @@ class Throttled:
 
     paths: Mapping[str, Path]
     images: Mapping[str, Path]
-    _numbers: Mapping[str, str]
+    numbers: Mapping[str, str]
     _version: int
     _group: Path
 
@@ -97,10 +97,14 @@ class Throttled:
         limits = dict(speed.items())
         if self._version == 1:
             for name, file in _V1.items():
-                (self._group / file).write_text(f"{self._numbers[volume]} {limits.get(name, 0)}")
+                (self._group / file).write_text(f"{self.numbers[volume]} {limits.get(name, 0)}")
         else:
             words = [f"{key}={limits.get(name, 'max')}" for name, key in _V2.items()]
-            (self._group / "io.max").write_text(f"{self._numbers[volume]} {' '.join(words)}")
+            (self._group / "io.max").write_text(f"{self.numbers[volume]} {' '.join(words)}")
+
+    def free(self, pid: int) -> None:
+        """Throttles a process no longer."""
+        (self._group.parent / "cgroup.procs").write_text(str(pid))
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command that joins the group and then becomes `words`: everything that it starts is throttled, too."""
