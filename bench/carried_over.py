@@ -39,13 +39,13 @@ from storagelab.spec import reading
 from storagelab.targets.postgres.connecting import connect_private, value
 
 MIB = 2**20
-FAST, SLOW = Speed(write_bps=24 * MIB), Speed(write_bps=12 * MIB)
+FAST, SLOW = Speed(write_bps=24 * MIB), Speed(write_bps=6 * MIB)
 EARNED_PER_S = 5 * MIB
 MOST_CREDITS = 20 * MIB
 MOST_OVERDRAWN = 20 * MIB
 ROWS = 600
 """Rows of each of four connections: some 20 MiB of log, and as much of a table."""
-PAUSE_S = 4.0
+PAUSE_S = 4.5
 REPETITIONS = 10
 SETTINGS = {
     "shared_buffers": "256MB", "max_wal_size": "4GB", "min_wal_size": "640MB", "checkpoint_timeout": "1h",

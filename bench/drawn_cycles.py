@@ -107,10 +107,10 @@ class Pool(NamedTuple):
     told: list[dict[str, float]]
 
 
-def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: bool) -> Pool:
-    of = runs(rng, period_s, DRAWN, counted_s, at_random=at_random)
-    spans = [(_after if whole else _before)(of, number, counted_s) for number in range(DRAWN)]
-    rates = [of.rates[number, began_s:end_s].mean() for number, (began_s, end_s) in enumerate(spans)]
+def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: bool, number: int = DRAWN) -> Pool:
+    of = runs(rng, period_s, number, counted_s, at_random=at_random)
+    spans = [(_after if whole else _before)(of, at, counted_s) for at in range(number)]
+    rates = [of.rates[at, began_s:end_s].mean() for at, (began_s, end_s) in enumerate(spans)]
     tells = [
         told([at_s for at_s in starts_s if at_s <= end_s], began_s, end_s)
         for starts_s, (began_s, end_s) in zip(of.starts_s, spans, strict=True)
@@ -133,7 +133,7 @@ def experiments(
         tells, counted_s = dict[str, list[dict[str, float]]](), list[float]()
         for cell in range(cells):
             one = pools[cell % len(pools)]
-            taken = rng.integers(0, DRAWN, rounds)
+            taken = rng.integers(0, len(one.rates), rounds)
             log_s[cell] -= np.log(one.rates[taken])
             tells[str(cell)] = [one.told[at] for at in taken]
             counted_s += one.counted_s[taken].tolist()

@@ -237,7 +237,9 @@ class SetTime(Counting):
         if self.warm_up_s is None or self._end.settled:
             return
         got = "too short to tell"
-        if self._trend is not None:
+        if self._end.changed is not None:
+            got = f"changed by {100 * self._end.changed:+.2g} % from one checkpoint cycle to the next"
+        elif self._trend is not None:
             change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
             got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
         yield Check(

@@ -31,6 +31,8 @@ class WarmUp:
         self._counted_s, self._began_s, self._ends_s = counted_s, began_s, ends_s
         self._second_of: list[int] = []
         self.settled = False
+        self.changed: float | None = None
+        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a share."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
         """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so far;
@@ -40,14 +42,11 @@ class WarmUp:
         if len(starts_s) == len(self._second_of):
             return self.settled and not starts_s
         self._second_of.append(len(rates))
-        change = self.change(rates)
-        self.settled |= change is not None and abs(change) < BAND
+        self.changed = self._change(rates)
+        self.settled |= self.changed is not None and abs(self.changed) < BAND
         return self.settled or self._is_last_chance(starts_s)
 
-    def change(self, rates: Sequence[float]) -> float | None:
-        """By how much the mean throughput of the last whole cycle differs from the one before it, as a share; None if there
-        were not two.
-        """
+    def _change(self, rates: Sequence[float]) -> float | None:
         if len(self._second_of) < 3:
             return None
         first, second, third = self._second_of[-3:]
