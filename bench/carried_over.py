@@ -45,7 +45,7 @@ MOST_CREDITS = 20 * MIB
 MOST_OVERDRAWN = 20 * MIB
 ROWS = 600
 """Rows of each of four connections: some 20 MiB of log, and as much of a table."""
-PAUSE_S = 4.5
+PAUSE_S = 3.0
 REPETITIONS = 10
 SETTINGS = {
     "shared_buffers": "256MB", "max_wal_size": "4GB", "min_wal_size": "640MB", "checkpoint_timeout": "1h",

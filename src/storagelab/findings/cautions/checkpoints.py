@@ -28,7 +28,7 @@ class PartsOfCycles(Caution):
         if self.most > self.fewest:
             rate += f" to {significant(self.most, 2)}"
         so = (
-            f"So a difference may be one of the checkpoints' moments, not of the {noun(findings.factors, 2)}."
+            f"So a difference may come from when checkpoints began, and not from the {noun(findings.factors, 2)}."
             if self.judged
             else f"So these {noun(findings.factors, 2)} are not compared."
         )
@@ -38,7 +38,7 @@ class PartsOfCycles(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return f"runs{self.in_some(findings)} hold parts of checkpoint cycles"
+        return f"runs{self.in_some(findings)} count parts of checkpoint cycles"
 
     def is_unable(self, findings: Findings) -> bool:
         return not self.judged
@@ -54,7 +54,7 @@ def _way_out(found: PartsOfCycles) -> str:
 class NoCheckpoint(Caution):
     """No checkpoint of the server began while runs counted."""
 
-    kind, place, weight = "no-checkpoint", 34, 10
+    kind, place, weight = "no-checkpoint", 34, 300
     longest_s: float
 
     def sentence(self, findings: Findings) -> str:

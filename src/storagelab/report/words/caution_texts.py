@@ -43,7 +43,7 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
         case "untested" if of_both_kinds(findings):
             return "not tested together"  # both provenances, as at the beginning of the line
         case "untested" if in_parts_of_cycles(findings):
-            return f"nothing tested, as {caution_text('checkpoint-cycles', findings)}"
+            return "runs count parts of checkpoint cycles"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-compared":
