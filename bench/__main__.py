@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from bench import (
+    carried_over,
     faults,
     fuzz,
     known_answers,
@@ -37,6 +38,7 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
+CARRIED_OVER = "carried-over"
 """Measured only on request: these take long, and show no cost."""
 
 
@@ -76,6 +78,8 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
 def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
     if KNOWN_ANSWERS in parts:
         yield from known_answers.figures(folder, 4 if options.quick else options.campaigns, options.kept)
+    if CARRIED_OVER in parts:
+        yield from carried_over.figures(folder, 1 if options.quick else 3)
     if CLUSTER_FAULTS in parts:
         from bench import cluster_faults  # of the extra
 
@@ -210,7 +214,7 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the tables of --only statistics or races into their page"
     )
-    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS)
+    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, CARRIED_OVER)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
     parser.add_argument(

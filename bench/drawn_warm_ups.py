@@ -98,7 +98,7 @@ def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
     level = LEVELS[kind](rng, at, height, float(counted_s))
     rates = level * (_saw(rng, at, height, float(counted_s)) if kind == SAW_TOOTH else 1)
     rates = np.maximum(rates * (1 + _noise(rng, number, len(at))), 0.01)
-    began_s = _began(rates[:, :limit_s], counted_s)
+    began_s = first_settled(rates[:, :limit_s], counted_s)
     settled, start = began_s >= 0, np.where(began_s < 0, limit_s, began_s)
     rows = np.arange(number)
     moves = np.abs(level[:, counted_s - 1 :] / level[:, : len(at) - counted_s + 1] - 1)
@@ -115,7 +115,7 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
     return made * _times(rng, number, LEAST_NOISE, MOST_NOISE)
 
 
-def _began(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
+def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
     """The second after which each run counts as settled; -1 if it never does."""
     began_s = np.full(len(rates), -1)
     for second in range(counting.LEAST_S, rates.shape[1] + 1):

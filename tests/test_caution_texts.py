@@ -20,6 +20,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
 from storagelab.findings.cautions.carry_over import CarryOver
 from storagelab.findings.cautions.changing import Drift, Step
+from storagelab.findings.cautions.checkpoints import NoCheckpoint, PartsOfCycles
 from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated, Throttled
 from storagelab.findings.cautions.data_files import AllocationLatches, FilesOnDisks
 from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
@@ -70,6 +71,11 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "warm_up_at_most",
         ],
     ),
+    (
+        PartsOfCycles(runs=5, fewest=0.5, most=1.0, judged=False),
+        ["5 runs don't hold whole checkpoint cycles", "0.50 to 1.0 checkpoints began in a minute", "warm_up_at_most"],
+    ),
+    (NoCheckpoint(longest_s=60.0), ["No checkpoint of the server began", "60.0 s", "checkpoint_timeout"]),
     (
         BehindRate(asked="50,000 transactions/s", got="165 transactions/s, begun up to 1.1 s late", runs=2),
         [
@@ -193,7 +199,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
     ),
 ]
 OF_THE_WHOLE = (
-    VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
+    NoCheckpoint, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
     FilesOnDisks, TwoProvenances, UnlikeHosts,
 )  # fmt: skip

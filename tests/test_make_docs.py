@@ -194,6 +194,6 @@ def test_pages_that_other_commands_write_into_have_their_marks():
         r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
     )
     assert sorted(drawn) == [
-        "campaigns", "carry-over", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power",
+        "campaigns", "carry-over", "cycles", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power",
         "races-cost", "races-lost", "races-named", "stalls", "warm-ups",
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import FitKind, carry_over, hosts, irregular, stats
+from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.resolution import grain_of, resolved, tick_of
@@ -59,7 +59,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(irregular.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
-    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
+    blocks = _without_parts(plan, blocks_judged(plan, in_stretches=in_stretches, simulated=simulated), used)
     kept = irregular.without(log_s, causes)
     of_rounds = irregular.fit if fit == "robust" else stats.fit
     levels = [cell.levels for cell in plan.cells]
@@ -76,6 +76,15 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
         {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
         carried,
     )  # fmt: skip
+
+
+def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping[int, Run]]) -> Sequence[int]:
+    """The blocks, with one of its own for each cell that can't be compared as its runs hold parts of checkpoint cycles."""
+    alone, first = cycles.withheld(used), max(blocks, default=0) + 1
+    return [
+        first + place if cell.cell_id in alone else block
+        for place, (cell, block) in enumerate(zip(plan.cells, blocks, strict=True))
+    ]
 
 
 def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:

@@ -249,7 +249,7 @@ def with_fitted_means(
 def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
     """A cell by its mean `time`: of a run, of a unit of its work, or a latency."""
     work, latency = cell.work or 1.0, latency_of(compared)
-    # If runs last as long as the spec says, their work shows the speed.
+    # If the spec says how long runs last, their work shows the speed.
     set_time = compared in ("time-per-request", "time-per-transaction")
     of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
     means = {"judged": time} if latency else {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}

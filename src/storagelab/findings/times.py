@@ -113,7 +113,7 @@ def compared_of(plan: Plan) -> Compared:
     if generated and configs[0].measure.judge != "throughput":
         return cast(Compared, f"latency-{configs[0].measure.judge}")
     work = {config.workload.work for config in configs}
-    if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
+    if any(one.unit == "ms" for one in work):  # the spec says how long all runs last
         return "time-per-transaction" if generated else "time-per-request"
     if len(work) < 2:
         return "elapsed"

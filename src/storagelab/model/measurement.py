@@ -28,6 +28,10 @@ on.
 """
 RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
+CYCLES = "checkpoint cycles"
+"""The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and how
+many `whole` cycles the counted part holds (0 if it holds parts of some).
+"""
 SETTLED = "throughput"
 """The name of the check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
 BEHIND_RATE = "rate"

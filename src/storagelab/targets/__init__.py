@@ -12,7 +12,9 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
+
+from pydantic import Field
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
@@ -67,9 +69,21 @@ class VolumeNeed(Frozen):
     """That there is too little space, in words, where the runs are to be made in spite of it."""
 
 
+class CheckpointCycle(NamedTuple):
+    """How far apart a server's checkpoints come: after this time at the latest, or sooner, after so many bytes of log. With
+    the names of the settings that say so.
+    """
+
+    longest_s: float
+    log_bytes: float
+    time_setting: str
+    log_setting: str
+
+
 class Preflight(Frozen):
     """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
-    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory.
+    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`: the
+    checkpoints of each cell's server whose runs have a set time, by cell, where they are known.
     """
 
     server: str
@@ -79,6 +93,7 @@ class Preflight(Frozen):
     steps: tuple[str, ...] = ()
     """What is done to volumes before each run."""
     blocks_at_once: int | None = None
+    cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
 
 
 class Target(Protocol):
@@ -205,6 +220,6 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block", "open_target",
-    "preflight", "remove_templates", "server_abilities", "sweep", "try_starting", "volumes_locked",
+    "Block", "CheckpointCycle", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block",
+    "open_target", "preflight", "remove_templates", "server_abilities", "sweep", "try_starting", "volumes_locked",
 ]  # fmt: skip

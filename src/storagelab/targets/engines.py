@@ -141,6 +141,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         steps=tuple(steps),
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
+        cycles={cell_id: cycle for one in found for cell_id, cycle in one.cycles.items()},
     )
 
 

@@ -37,6 +37,8 @@ def show(
         site = site_of(experiment, folder, despite_space=despite_space)
         found = look_at(experiment, expanded, site, allow_commands)
     facts = _facts(expanded, found, folder, experiment)
+    short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
+    facts = replace(facts, warnings=(*facts.warnings, *short))
     smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
     print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest), every_run)
 
@@ -54,6 +56,17 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
     if scatter is None:
         return ""
     return tells_text(power.tells(experiment.factors, expanded, experiment.repetitions, scatter))
+
+
+def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
+    """That runs are too short for the checkpoint cycles of their servers, if they are."""
+    if not found.cycles:
+        return ()
+    from storagelab.findings import cycles  # as below
+    from storagelab.report.text.plan_cycles import too_short
+
+    rates = cycles.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
+    return tuple(too_short(expanded, found.cycles, rates))
 
 
 def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:

@@ -98,8 +98,13 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
     """Finds drifts and steps. For one block in random order they are only a note: its rounds absorb them."""
     at: dict[tuple[str, str], int] = {}  # each host by itself: a slower host is not a change over time
     left_out = set(evidence.basis.left_out)
+    whole = evidence.basis.compared == "elapsed"  # else runs differ in the work that they do
     rows = [
-        (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
+        (
+            math.log(max(m.elapsed_s, 1e-9) / (1 if whole else max(m.work.amount, 1))),
+            at.setdefault((cell_id, host_of(run)), len(at)),
+            float(run.sequence),
+        )
         for cell_id, run, m in evidence.measurements()
         if (cell_id, run.repetition) not in left_out
     ]

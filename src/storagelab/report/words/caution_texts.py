@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.report.words.compared import of_both_kinds
+from storagelab.report.words.compared import in_parts_of_cycles, of_both_kinds
 from storagelab.words.names import noun
 
 
@@ -42,6 +42,8 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
             return f"too few runs to test ({_runs(findings)} of each {noun(findings.layout_factors)})"
         case "untested" if of_both_kinds(findings):
             return "not tested together"  # both provenances, as at the beginning of the line
+        case "untested" if in_parts_of_cycles(findings):
+            return "runs count parts of checkpoint cycles"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-compared":

@@ -358,6 +358,8 @@ def _why_none(findings: Findings) -> list[str]:
         return [
             f"Simulated and measured {_noun(findings, 2)} stand side by side; none is tested against the other kind."
         ]
+    if compared.in_parts_of_cycles(findings):
+        return [f"No {layout} can be chosen: runs count parts of checkpoint cycles."]
     return [
         f"No {layout} can be chosen: each ran in "
         f"{'its own place of each round' if findings.order == 'as-listed' else 'a stretch of its own'}, where a "

@@ -47,8 +47,14 @@ def of_both_kinds(findings: Findings) -> bool:
     return findings.provenance == "measured and simulated"
 
 
+def in_parts_of_cycles(findings: Findings) -> tuple[str, ...]:
+    """The cells that are not compared because their runs hold parts of checkpoint cycles."""
+    found = [one.cells for one in findings.cautions if one.kind == "checkpoint-cycles" and one.is_unable(findings)]
+    return found[0] or tuple(cell.cell_id for cell in findings.cells) if found else ()
+
+
 def set_time(findings: Findings) -> bool:
-    """Whether all runs last as long as the spec says, so that they differ in the work that they do."""
+    """Whether the spec says how long all runs last, so that they differ in the work that they do."""
     return findings.compared in ("time-per-request", "time-per-transaction")
 
 

@@ -21,13 +21,16 @@ _APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at
 def untested_text(findings: Findings, found: Comparison | Effect) -> str:
     """A change that is not tested: between blocks, between stretches of time, or with too few runs."""
     apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
+    if compared.in_parts_of_cycles(findings):
+        apart = "parts of checkpoint cycles"
     why = apart if found.across_blocks else "too few runs"
     return f"{change(found.ratio.value, per=compared.per(findings))} (not tested: {why})"
 
 
 def in_blocks(findings: Findings) -> bool:
     """Whether the table has layouts of different blocks, which are not compared."""
-    return any(comparison.across_blocks for comparison in findings.comparisons)
+    across = any(comparison.across_blocks for comparison in findings.comparisons)
+    return across and not compared.in_parts_of_cycles(findings)
 
 
 def first_factor(findings: Findings) -> str | None:
@@ -41,7 +44,8 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
-    if judged.verdict in ("too-few-runs", "untested") or cell_id in judged.not_compared:
+    apart = (*judged.not_compared, *compared.in_parts_of_cycles(findings))
+    if judged.verdict in ("too-few-runs", "untested") or cell_id in apart:
         return "not judged" if findings.cell(cell_id).elapsed_s is not None else ""
     found = _comparison(findings, cell_id)
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):

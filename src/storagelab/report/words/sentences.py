@@ -90,7 +90,7 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
         return []
     if compared.set_time(findings):
         per = compared.per(findings)
-        return [f"All runs last as long as the spec says, so they are compared by their time{per}."]
+        return [f"The spec says how long all runs last, so they are compared by their time{per}."]
     which = noun(findings.factors, 2).capitalize()
     verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
     return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]

@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from storagelab.errors import RunFailed
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import SETTLED, Check
+from storagelab.targets.generators.cycles import BAND, LOOK_S, Cycles, WarmUp, end_of_whole
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.steps import POLL_S
@@ -31,8 +32,6 @@ from storagelab.targets.steps import POLL_S
 
 Numbers = NDArray[np.float64]
 
-BAND = 0.02
-"""How much throughput may still change over the counted part, as a share of it."""
 LEAST_S = 10
 """The shortest window, and so the shortest warm-up."""
 _LONGER = 1.3
@@ -123,8 +122,8 @@ class Counting(ABC):
     warm_up_s: float | None = None
     """How long the warm-up took, if its end was to be found."""
 
-    def __init__(self, load: GeneratedLoad, process: Process) -> None:
-        self.load, self.process = load, process
+    def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
+        self.load, self.process, self.cycles = load, process, cycles
         self.start_s = self.end_s = 0.0
 
     def prepare(self) -> None:  # noqa: B027 - most need nothing
@@ -167,6 +166,7 @@ class Counting(ABC):
         while (left_s := ends_s - self.process.now_s()) > 0 and not self._may_end():
             self.process.refuse_if_ended()
             on_poll()
+            self.cycles.look()
             time.sleep(min(POLL_S, left_s))
 
     def _may_end(self) -> bool:
@@ -182,23 +182,47 @@ class SetTime(Counting):
     """A time that storagelab keeps: the program works on after it, and is then told to stop."""
 
     _trend: Trend | None = None
+    _seconds = 0
+    _end: WarmUp
+    _ends_s: float
+    """When a run ends at the latest whose warm-up is to be found."""
 
     def warm_up(self) -> None:
-        """Wait for a set time, or until throughput has settled."""
-        began_s, seconds = time.monotonic(), 0
-        to_find = self.load.warm_up_s == "auto"
-        while (left_s := began_s + self.load.longest_warm_up_s - time.monotonic()) > 0:
+        """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next one
+        begins.
+        """
+        began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
+        self._ends_s = began_s + self.load.longest_warm_up_s + self.load.duration_s
+        self._end = WarmUp(self.load.duration_s, began_s, self._ends_s)
+        while (left_s := began_s + self.load.longest_warm_up_s - self.process.now_s()) > 0:
             self.process.refuse_if_ended()
+            self.cycles.look()
+            if to_find and self._is_over():
+                break
             time.sleep(min(POLL_S, left_s))
-            if to_find and len(rates := self.process.program.per_second(self.process.output())) > seconds:
-                seconds = len(rates)
-                self._trend = trend(np.asarray(rates), self.load.duration_s)
-                if self._trend is not None and self._trend.settled:
-                    break
-        self.warm_up_s = time.monotonic() - began_s if to_find else None
+        self.warm_up_s = self.process.now_s() - began_s if to_find else None
+
+    def _is_over(self) -> bool:
+        rates = self._rates()
+        if len(rates) > self._seconds:
+            self._seconds = len(rates)
+            self._trend = trend(np.asarray(rates), self.load.duration_s)
+        settled = self._trend is not None and bool(self._trend.settled)
+        return self._end.is_over(self.cycles.starts_s, rates, settled=settled)
+
+    def _rates(self) -> list[float]:
+        return self.process.program.per_second(self.process.output())
 
     def _wait(self, on_poll: Callable[[], None]) -> None:
-        self._until(self.start_s + self.load.duration_s, on_poll)
+        if self.load.warm_up_s != "auto":
+            self._until(self.start_s + self.load.duration_s, on_poll)
+            return
+        while True:
+            found_s = end_of_whole(self.cycles.starts_s, self.start_s, self.load.duration_s)
+            now_s, ends_s = self.process.now_s(), self._ends_s if found_s is None else min(found_s, self._ends_s)
+            if now_s >= ends_s:
+                return
+            self._until(min(ends_s, now_s + LOOK_S), on_poll)
 
     def span(self) -> Span:
         ended_early = self.process.exit_code is not None
@@ -210,10 +234,12 @@ class SetTime(Counting):
 
     def checks(self) -> Iterator[Check]:
         """A check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
-        if self.warm_up_s is None or (self._trend is not None and self._trend.settled):
+        if self.warm_up_s is None or self._end.settled:
             return
         got = "too short to tell"
-        if self._trend is not None:
+        if self._end.changed is not None:
+            got = f"changed by {100 * self._end.changed:+.2g} % from one checkpoint cycle to the next"
+        elif self._trend is not None:
             change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
             got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
         yield Check(
@@ -242,9 +268,13 @@ class SetNumber(Counting):
     """
 
     def __init__(
-        self, load: GeneratedLoad, process: Process, hold: Callable[[], Callable[[], None]] | None = None
+        self,
+        load: GeneratedLoad,
+        process: Process,
+        cycles: Cycles,
+        hold: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
-        super().__init__(load, process)
+        super().__init__(load, process, cycles)
         self._hold = hold
         self._let_go: Callable[[], None] = lambda: None
 
@@ -263,6 +293,7 @@ class SetNumber(Counting):
         while self.process.exit_code is None:
             self.process.wait_for(POLL_S)
             on_poll()
+            self.cycles.look()
 
     def _counted(self, logged: Counted) -> Counted:
         return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
@@ -275,8 +306,10 @@ class SetNumber(Counting):
         self._let_go()
 
 
-def counting_of(load: GeneratedLoad, process: Process, hold: Callable[[], Callable[[], None]] | None) -> Counting:
+def counting_of(
+    load: GeneratedLoad, process: Process, cycles: Cycles, hold: Callable[[], Callable[[], None]] | None
+) -> Counting:
     """How the transactions of this load count."""
     if load.transactions_per_connection is not None:
-        return SetNumber(load, process, hold)
-    return OwnTime(load, process) if process.program.says_it_counts else SetTime(load, process)
+        return SetNumber(load, process, cycles, hold)
+    return OwnTime(load, process, cycles) if process.program.says_it_counts else SetTime(load, process, cycles)

@@ -18,6 +18,7 @@ from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import BEHIND_RATE, Check, TimeSeries
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
+from storagelab.targets.generators.cycles import Cycles
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.parts import C, Sessions
@@ -35,7 +36,8 @@ RATE_TOLERANCE = 0.05
 
 class Generator(Sessions[C]):
     """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server
-    for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them.
+    for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them,
+    `checkpoints` counts the server's checkpoints that have begun.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Generator(Sessions[C]):
         disconnect: Callable[[C], None],
         sessions: Callable[[], list[int]],
         hold: Callable[[], Callable[[], None]] | None = None,
+        checkpoints: Callable[[], int] | None = None,
     ) -> None:
         self.program, self.load = program, load
         self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
         self._process = Process(program)
-        self._counting = counting_of(load, self._process, hold)
+        self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s)
+        self._counting = counting_of(load, self._process, self._cycles, hold)
         self._first: C | None = None
         self._ids: list[int] = []
         self._same_since_s = math.inf
@@ -128,7 +132,8 @@ class Generator(Sessions[C]):
         return Done(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
             transactions=counted.number, latency=counted.latency(),
-            counters=self._counters(counted), checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s)),
+            counters=self._counters(counted) | self._cycles.counters(start_s, end_s),
+            checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,
         )  # fmt: skip

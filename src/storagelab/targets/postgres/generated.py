@@ -20,6 +20,7 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
+from storagelab.targets.postgres.checkpoints import checkpoint_count
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout, Relation, relations_in
 from storagelab.targets.postgres.reaching import Reaching, generator_sessions
@@ -79,6 +80,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return Generator(
             program, self.load, reach.connect_worker, lambda connection: connection.close(),
             lambda: generator_sessions(own), partial(self._hold, reach) if self.holds else None,
+            checkpoint_count(own),
         )  # fmt: skip
 
     def _hold(self, reach: Reaching) -> Callable[[], None]:

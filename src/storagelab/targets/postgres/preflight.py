@@ -21,7 +21,7 @@ from storagelab.targets import (
 )
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.parts import tables_of
-from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres import checkpoints, connecting
 from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
@@ -64,7 +64,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += check_generators(configs, site, lambda config: STARTER.programs(config, site).folder)
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+    return Preflight(
+        server="; ".join(dict.fromkeys(found)),
+        volumes=needs,
+        notes=tuple(notes),
+        cycles=checkpoints.cycles_of(plan.cells),
+    )
 
 
 def durability(config: Config) -> Durability:

@@ -1,0 +1,80 @@
+"""A volume whose limit holds only what is started in a control group of its own, so that one process can be freed from it.
+
+Volumes of a spec are limited for everybody (`storagelab.provisioning`). Needs root, and version 1 of the control groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import known_answers
+from storagelab.machine.control_groups import V1_LIMITS
+from storagelab.machine.disks import device_numbers_of
+from storagelab.provisioning import file_systems, limits, loop_devices
+
+_PATIENCE_S = 5.0
+
+
+def why_not() -> str:
+    """Why no volume can be throttled in this way here; "" if one can."""
+    found = limits.groups()
+    return known_answers.why_not() or (
+        "" if found and found.version == 1 else "it needs version 1 of the control groups"
+    )
+
+
+class Throttled(NamedTuple):
+    """A mounted volume, its numbers ("major:minor"), and the group that throttles what `command` starts."""
+
+    path: Path
+    number: str
+    group: Path
+
+    def limit(self, speed: Mapping[str, int]) -> None:
+        """Sets the volume's speed, by the spec's keys, from now on."""
+        for name, file in V1_LIMITS.items():
+            (self.group / file).write_text(f"{self.number} {speed.get(name, 0)}")
+
+    def free(self, pid: int) -> None:
+        """Throttles a process no longer."""
+        (self.group.parent / "cgroup.procs").write_text(str(pid))
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command that joins the group and then becomes `words`: everything that it starts is throttled, too."""
+        join = f'echo $$ > {self.group / "cgroup.procs"} && exec "$@"'
+        return ["sh", "-c", join, "sh", *words]
+
+
+@contextlib.contextmanager
+def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
+    """A volume mounted below `folder`, with its file in memory. Leaves nothing behind, even after a failure."""
+    found = limits.groups()
+    assert found is not None, why_not()
+    with contextlib.ExitStack() as undo:
+        memory = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="slab-throttled-", dir="/dev/shm")))
+        device = undo.enter_context(loop_devices.attached(memory / "drive", size_bytes, None))
+        file_systems.make(f"/dev/{device}", "ext4", "-m 0")
+        place = folder / "throttled"
+        undo.enter_context(file_systems.mounted(f"/dev/{device}", place, "ext4", "noatime"))
+        group = Path(tempfile.mkdtemp(prefix="storagelab-throttle-", dir=found.root))
+        undo.callback(_remove, group)
+        yield Throttled(place, device_numbers_of(place), group)
+
+
+def _remove(group: Path) -> None:
+    """Removes a group. Processes still in it are left from a failure, or are ending: it waits, then kills them."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while members := (group / "cgroup.procs").read_text().split():
+        if time.monotonic() > deadline:
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.05)
+    group.rmdir()

@@ -1,0 +1,191 @@
+"""Checkpoint cycles: how long a run counts so that it holds whole ones, and what reports say of parts of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from builders import make_experiment, make_measurement, make_plan, make_run
+
+from bench.drawn_cycles import PERIODS_S, experiments, pool
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.config import Config
+from storagelab.model.measurement import CYCLES
+from storagelab.report.text.plan_cycles import too_short
+from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.caution_texts import caution_sentence
+from storagelab.report.words.marks import verdict_mark
+from storagelab.targets import CheckpointCycle
+from storagelab.targets.generators.cycles import Cycles, WarmUp, end_of_whole, told
+
+TIMEOUT = "target.settings.checkpoint_timeout"
+WHOLE = {"in_warm_up": 1.0, "while_counted": 1.0, "whole": 1.0}
+PART = {"in_warm_up": 1.0, "while_counted": 0.0, "whole": 0.0}
+NONE = {"in_warm_up": 0.0, "while_counted": 0.0, "whole": 0.0}
+
+
+# --- how long a run counts -------------------------------------------------------------------------------------------
+
+
+def test_a_part_that_begins_with_a_checkpoint_ends_with_one_however_long_its_cycles_are():
+    assert end_of_whole([10, 70], 10, 60) == 70
+    assert end_of_whole([10, 70, 125], 10, 60) == 70
+    assert end_of_whole([10, 40, 95], 10, 60) == 95
+    assert end_of_whole([10], 10, 60) is None
+
+
+def test_a_cycle_a_little_shorter_than_the_duration_is_enough():
+    assert end_of_whole([10, 69], 10, 60) == 69
+
+
+def test_a_part_that_begins_between_checkpoints_lasts_a_multiple_of_their_distance():
+    assert end_of_whole([30, 90], 10, 60) == 130  # after 70 the distance was not known yet
+    assert end_of_whole([30, 50, 70], 10, 100) == 110
+
+
+def test_without_checkpoints_a_run_lasts_as_long_as_the_spec_says():
+    assert end_of_whole([], 10, 60) == 70
+
+
+@pytest.mark.parametrize(("end_s", "whole"), [(70, 1), (71, 1), (130, 2), (100, 0)])
+def test_a_run_tells_how_many_whole_cycles_it_holds(end_s, whole):
+    assert told([10, 70, 130], 10, end_s)["whole"] == whole
+
+
+def test_a_settled_load_begins_to_count_with_the_next_checkpoint_if_there_was_one():
+    rates = [100.0] * 90
+    warm_up = WarmUp(60, 0, 360)
+    assert not warm_up.is_over([20], rates[:20], settled=False)
+    assert not warm_up.is_over([20], rates[:30], settled=True)
+    assert warm_up.is_over([20, 80], rates[:80], settled=False)
+    assert WarmUp(60, 0, 360).is_over([], rates[:30], settled=True)
+
+
+def test_cycles_alike_have_settled_though_throughput_moves_within_each():
+    saw = [80.0, 100.0, 120.0] * 20
+    warm_up = WarmUp(60, 0, 1e6)
+    moments = [warm_up.is_over(list(range(9, at + 1, 15)), saw[:at], settled=False) for at in (9, 24, 39)]
+    assert moments == [False, False, True]
+    assert warm_up.settled
+
+
+def test_a_load_that_has_not_settled_counts_a_whole_cycle_while_there_is_time_for_one():
+    warm_up = WarmUp(60, 0, 360)
+    assert warm_up.is_over([120], [100.0] * 120, settled=False)
+    assert not warm_up.settled
+
+
+def test_a_server_is_asked_now_and_then_when_its_checkpoints_begin():
+    now_s, begun = 0.0, 3
+    cycles = Cycles(lambda: begun, lambda: now_s)
+    for at_s, count in ((0.0, 3), (0.1, 4), (0.3, 4), (0.6, 4), (0.9, 6)):
+        now_s, begun = at_s, count
+        cycles.look()
+    assert cycles.starts_s == [0.3, 0.9]
+    assert Cycles(None, lambda: 0.0).counters(0, 1) == {}
+
+
+@pytest.mark.slow
+def test_of_equal_layouts_with_cycles_of_unlike_length_few_are_called_slower_and_none_is_off():
+    rng = np.random.default_rng(5)
+    before, after = (
+        [pool(rng, one, 60, at_random=False, whole=whole, number=150) for one in PERIODS_S] for whole in (False, True)
+    )
+    locked = list(experiments((2, 5), before, 60, whole=False, seed=1))
+    assert sum(one.slower for one in locked) > 40  # or there is nothing to mend
+    found = list(experiments((2, 5), after, 60, whole=True, seed=1))
+    assert sum(one.slower for one in found) <= 60 * 0.05 + 3 * math.sqrt(60 * 0.05)
+    assert all(one.compared for one in found)
+    assert np.abs(np.mean([one.off for one in found], 0)).max() < 0.01
+
+
+# --- what reports say ------------------------------------------------------------------------------------------------
+
+
+def findings_where(tells: dict[str, dict[str, float]], warm_up: str | float) -> Findings:
+    """Those of runs of pgbench that tell this about checkpoints, by the timeout of their server; the first is faster."""
+    base = {
+        "target": {"engine": "postgres"},
+        "volumes": {"a": {"path": "a"}},
+        "workload": {"kind": "pgbench", "duration_s": 60.0, "warm_up_s": warm_up},
+    }
+    experiment = make_experiment({TIMEOUT: list(tells)}, base=base)
+    plan = make_plan(experiment)
+    any_load = Config.model_validate({**base, "workload": {}})
+    runs = []
+    for planned in plan.runs:
+        cell = plan.cell(planned.cell_id)
+        timeout = str(cell.levels[TIMEOUT])
+        did = 600_000 if timeout == next(iter(tells)) else 500_000 + 100 * planned.repetition
+        measured = make_measurement(
+            any_load, 60.0, None, rows=None, transactions=did, counters={CYCLES: tells[timeout]}
+        )
+        runs.append(make_run(planned, cell, measured))
+    return analyse(experiment, plan, runs)
+
+
+def cautions(findings: Findings) -> dict[str, str]:
+    return {one.kind: caution_sentence(one, findings) for one in findings.cautions if "check" in one.kind}
+
+
+def test_runs_that_hold_whole_cycles_are_compared_without_a_word():
+    findings = findings_where({"60s": WHOLE, "120s": WHOLE}, "auto")
+    assert findings.verdict == "winner"
+    assert not cautions(findings)
+
+
+def test_where_the_warm_up_is_to_be_found_a_layout_with_parts_of_cycles_is_not_compared():
+    findings = findings_where({"60s": WHOLE, "120s": PART}, "auto")
+    assert findings.verdict == "untested"
+    assert "are not compared" in cautions(findings)["checkpoint-cycles"]
+    lines = " ".join(line.text for line in answer_lines(findings))
+    assert "not conclusive: runs count parts of checkpoint cycles" in lines.replace("\n", " ")
+    assert "the order was not random" not in lines
+    assert verdict_mark(findings, findings.cells[1].cell_id) == "not judged"
+
+
+def test_a_layout_that_saw_no_checkpoint_is_not_compared_with_one_that_did():
+    assert findings_where({"60s": WHOLE, "30min": NONE}, "auto").verdict == "untested"
+
+
+def test_with_a_set_warm_up_parts_of_cycles_are_a_caution():
+    findings = findings_where({"60s": WHOLE, "120s": PART}, 10.0)
+    assert findings.verdict == "winner"
+    assert 'Let workload.warm_up be "auto"' in cautions(findings)["checkpoint-cycles"]
+
+
+def test_where_no_run_saw_a_checkpoint_a_note_says_so():
+    findings = findings_where({"60s": NONE, "120s": NONE}, "auto")
+    assert findings.verdict == "winner"
+    assert cautions(findings)["no-checkpoint"].startswith("No checkpoint of the server began in any run")
+
+
+# --- what plan says --------------------------------------------------------------------------------------------------
+
+
+def said(timeout_s: float, warm_up: str | float, log_rate: float | None = None) -> list[str]:
+    workload = {"kind": "pgbench", "duration_s": 60.0, "warm_up_s": warm_up}
+    base = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "a"}}, "workload": workload}
+    plan = make_plan(make_experiment({"layout.data_files": [1]}, base=base))
+    cycle = CheckpointCycle(timeout_s, 540 * 2**20, "checkpoint_timeout", "max_wal_size")
+    cell = plan.cells[0].cell_id
+    return list(too_short(plan, {cell: cycle}, {cell: log_rate} if log_rate else {}))
+
+
+def test_plan_says_when_a_run_may_hold_no_whole_cycle_and_how_long_a_warm_up_may_be_for_one():
+    [text] = said(300, "auto")
+    assert text.startswith("checkpoints come up to 5 min apart (checkpoint_timeout), unless runs write 3 MiB of log")
+    assert 'set workload.warm_up_at_most = "600s"' in text
+    assert not said(60, "auto")
+
+
+def test_plan_knows_the_rate_of_the_log_from_stored_runs():
+    assert not said(300, "auto", log_rate=9 * 2**20)  # a checkpoint a minute
+    assert "about 4 min 30 s apart, at the 2 MiB of log" in said(300, "auto", log_rate=2 * 2**20)[0]
+
+
+def test_plan_warns_of_a_set_time_that_holds_few_cycles():
+    assert 'set workload.warm_up = "auto"' in said(60, 5.0)[0]
+    assert not said(10, 5.0)
