@@ -24,10 +24,10 @@ from storagelab.findings.statements import SHARES
 from storagelab.findings.studentized import tukey
 
 SIZES = ((2, 5), (3, 5), (8, 5), (72, 5))
-POWER_SIZES = ((3, 5), (5, 5), (8, 3), (8, 5), (8, 10), (16, 5))
+POWER_SIZES = ((3, 5), (5, 5), (8, 3), (8, 5))
 SLOWER = (0.02, 0.05, 0.10)
-LARGE = 72
-"""Of so many layouts, a third of the experiments are drawn."""
+PARTS = {8: 3, 72: 20}
+"""Of so many layouts, only one in this many of the experiments is drawn."""
 ORDERS = 20
 
 
@@ -88,14 +88,14 @@ def _text(share: float, experiments: int) -> str:
     return f"{100 * share:.1f} ± {100 * error:.1f}"
 
 
-def false_rows(experiments: int) -> Iterator[list[str]]:
-    for name in KINDS:
-        row = [name]
-        for size in SIZES:
-            many = experiments // 3 if size[0] == LARGE else experiments
+def false_rows(experiments: int) -> list[list[str]]:
+    shares: dict[str, list[str]] = {name: [] for name in KINDS}
+    for size in SIZES:
+        many = experiments // PARTS.get(size[0], 1)
+        for name, row in shares.items():
             row.append(_text(false(name, size, many), many))
-        print(" | ".join(row), flush=True)
-        yield row
+            print(size, name, row[-1], flush=True)
+    return [[name, *row] for name, row in shares.items()]
 
 
 def power_rows(experiments: int) -> Iterator[list[str]]:
@@ -116,5 +116,5 @@ if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    put_into_the_page({"power-beside-tukey": markdown(POWER_HEADS, list(power_rows(asked)))})
-    put_into_the_page({"situations": markdown(FALSE_HEADS, list(false_rows(asked)))})
+    put_into_the_page({"power-beside-tukey": markdown(POWER_HEADS, list(power_rows(max(1, asked // 3))))})
+    put_into_the_page({"situations": markdown(FALSE_HEADS, false_rows(asked))})
