@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storagelab.findings import carry_over, irregular, resolution, stats
-from storagelab.findings.statements import Statements, state
+from storagelab.findings.statements import Statements, first_step, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
 
@@ -149,12 +149,22 @@ class Said:
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
-    tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
-    blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
-    fitted = resolution.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
+    fitted = fit(of, log_s, robust=robust, measured=measured)
     fastest = stats.fastest(fitted)
     assert fastest is not None
-    return Said(state(of.experiment.factors, of.plan, fitted, blocks), fitted, fastest)
+    return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)
+
+
+def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> stats.Fit:
+    """The fit from which a report judges."""
+    tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
+    blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
+    return resolution.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
+
+
+def states_a_difference(of: Design, log_s: Matrix) -> bool:
+    """Whether the report says that anything differs; quicker than `say`."""
+    return first_step(of.experiment.factors, of.plan, fit(of, log_s), [0] * len(of.plan.cells)).name_a_difference
 
 
 def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:

@@ -175,6 +175,19 @@ def test_without_a_jump_hardly_one_is_found():
     assert found <= at_most(150, 0.01)
 
 
+def test_runs_that_are_like_those_before_them_are_hardly_taken_for_a_drift_or_a_jump():
+    rng = np.random.default_rng(48)
+    found = 0
+    for _ in range(40):
+        times = [rng.normal(0, NOISE)]
+        for _ in range(79):
+            times.append(0.7 * times[-1] + rng.normal(0, 0.7 * NOISE))
+        cells = rng.permutation(np.repeat(np.arange(8), 10)).tolist()
+        drift, step = irregular.drift(times, cells, range(80)), irregular.step(times, cells, range(80))
+        found += (drift is not None and drift.p_value < 0.01) or (step is not None and step.p_value < 0.01)
+    assert found <= at_most(40, 0.07)  # half of them, if runs were taken for independent
+
+
 def test_a_jump_between_two_cells_that_ran_one_after_the_other_cannot_be_seen():
     cells = [cell for cell in range(4) for _ in range(5)]
     rng = np.random.default_rng(51)

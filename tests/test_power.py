@@ -14,7 +14,7 @@ from storagelab.findings.power import MANY, Scatter, power, repetitions_for, sca
 from storagelab.findings.statements import SHARES
 from storagelab.report.text.plan import tells_text
 
-QUIET = Scatter(sd=0.03, prior_df=MANY, runs=40)
+QUIET = Scatter(sd=0.03, prior_df=MANY, runs=40, alike=True)
 
 
 def drawn(effect: float, cells: int, repetitions: int, experiments: int = 300) -> float:

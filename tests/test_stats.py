@@ -308,3 +308,14 @@ def test_what_sets_one_block_apart_from_another_leaves_no_residual(seed, step):
 def test_a_block_of_one_cell_says_nothing_of_noise():
     fitted = stats.fit(np.random.default_rng(26).normal(0, 1, (2, 5)), [0, 1])
     assert (fitted.df, np.isnan(fitted.variance).all()) == (0, True)
+
+
+def test_cells_share_one_variance_unless_one_is_surely_noisier():
+    log_s = np.random.default_rng(14).normal(0, 0.03, (8, 5))
+    alike = stats.fit(log_s)
+    assert alike.alike
+    assert len(set(alike.variance)) == 1
+    log_s[3] *= 5
+    apart = stats.fit(log_s)
+    assert not apart.alike
+    assert apart.variance.argmax() == 3

@@ -121,6 +121,9 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
 TOO_WIDE = math.log(100)
 """An interval of a change whose ends are a hundred times apart says nothing of its size."""
 PERMUTATIONS = 199
+ALIKE_LEAST = 1.64
+"""Independent neighbours agree by more standard errors than this in one experiment of 20."""
+KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
 """Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
 
@@ -163,7 +166,9 @@ def drift(
         return None
     slope = float(at @ times) / spread
     rest = max(total - slope**2 * spread, 0.0) / df
-    standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
+    order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
+    longer = _long_run_variance((times - slope * at)[order])
+    standard_error = math.sqrt(longer * max(rest, VARIANCE_FLOOR) / spread)
     length = max(sequence) - min(sequence) if length is None else length
     log_change, half = slope * length, t_point(df, ALPHA) * standard_error * length
     return Drift(
@@ -177,7 +182,8 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     """The place at which times changed most; None if no change is large enough to test.
 
     Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
-    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109).
+    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Where runs near in time
+    are alike, permuting hides that, so the step must be larger by as much as that lets means scatter more.
     A change between two cells that were run one after the other can't be seen.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
@@ -192,19 +198,33 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     rest = max(total - explained, VARIANCE_FLOOR) / df
     if math.sqrt(explained / rest) < STEP_T_LEAST:
         return None
+    # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
+    height = float(times[places + 1 :].sum() / weights[places])
+    after = np.arange(len(times)) > places
+    left = times - height * _centred(after.tolist(), of_cell.tolist())
+    surprising = explained / _long_run_variance(left)
     random = np.random.default_rng(len(times))
     by_cell = np.argsort(of_cell, kind="stable")
     as_large = 0
     for _ in range(PERMUTATIONS):
         permuted = np.empty_like(times)
         permuted[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
-        as_large += _largest_step(permuted, weights)[1] >= explained
-    # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
-    height = float(times[places + 1 :].sum() / weights[places])
+        as_large += _largest_step(permuted, weights)[1] >= surprising
     return Step(
         after=float(np.asarray(sequence, dtype=float)[order][places]), change=math.expm1(height),
         p_value=(1 + as_large) / (1 + PERMUTATIONS), explained=explained / total,
     )  # fmt: skip
+
+
+def _long_run_variance(left: Matrix) -> float:
+    """How many times as much means of many runs in a row scatter as if runs were independent, from what is `left` of their
+    times; 1 unless neighbours are surely alike. Each run is taken to keep a share of the deviation of the one before."""
+    total = float(left @ left)
+    share = float(left[1:] @ left[:-1]) / total if total > 0 else 0.0
+    if share <= ALIKE_LEAST / math.sqrt(len(left)):
+        return 1.0
+    share = min(share + (1 + 4 * share) / len(left), KEPT_MOST)  # Marriott and Pope 1954, Biometrika 41
+    return (1 + share) / (1 - share)
 
 
 def _weights(of_cell: Places) -> Matrix:

@@ -1,11 +1,13 @@
-"""Each cell's variance, shrunk towards that of the typical cell. Pure.
+"""Each cell's variance: one for all cells where none is surely noisier, or shrunk towards that of the typical cell. Pure.
 
+Cochran 1941, "The distribution of the largest of a set of estimated variances", Annals of Eugenics 11.
 Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +17,30 @@ from storagelab.findings.studentized import MANY
 
 Matrix = NDArray[np.float64]
 
+ALIKE_P_VALUE = 0.1
+"""Cells whose largest variance is as large by chance more often than this share one variance."""
 
-def moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
-    """Each cell's variance, shrunk towards the typical one; the typical one; the degrees of freedom that shrinking adds."""
+
+@dataclass(frozen=True)
+class Moderated:
+    """The `variance` of each cell and of the `typical` one, and the degrees of freedom that other cells add to a cell's own;
+    `alike`: all cells share one variance."""
+
+    variance: Matrix
+    typical: float
+    prior_df: float
+    alike: bool
+
+
+def moderated(own: Matrix, df: Matrix) -> Moderated:
+    """The variances of cells from their `own` ones, NaN where a cell has none."""
     known = ~np.isnan(own)
     if not known.any():
-        return own, math.nan, MANY
+        return Moderated(own, math.nan, MANY, alike=False)
     own, df = own[known], df[known]
+    if _alike(own, df):
+        typical = float(np.average(own, weights=df))
+        return Moderated(np.full(len(known), typical), typical, MANY, alike=True)
     logs = np.log(own) - special.digamma(df / 2) + np.log(df / 2)
     spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, df / 2)) if len(own) > 1 else 0.0
     if spread <= 1e-4:
@@ -31,7 +50,16 @@ def moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
         typical = math.exp(np.mean(logs) + special.digamma(prior_df / 2) - math.log(prior_df / 2))
     variance = np.full(len(known), typical)
     variance[known] = (prior_df * typical + df * own) / (prior_df + df)
-    return variance, typical, prior_df
+    return Moderated(variance, typical, prior_df, alike=False)
+
+
+def _alike(own: Matrix, df: Matrix) -> bool:
+    """Cochran's test: is the largest variance, against that of all other cells, one that chance makes?"""
+    if len(own) < 2:
+        return True
+    sums, rest_df = own * df, df.sum() - df
+    p_values = special.fdtrc(df, rest_df, own / ((sums.sum() - sums) / rest_df))
+    return float(p_values.min()) * len(own) > ALIKE_P_VALUE
 
 
 def _inverse_trigamma(value: float) -> float:

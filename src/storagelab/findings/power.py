@@ -17,7 +17,7 @@ from scipy import special
 from storagelab.findings import irregular, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
-from storagelab.findings.studentized import MANY, t_point, tukey
+from storagelab.findings.studentized import MANY, cautious, t_point, tukey
 from storagelab.findings.times import blocks_judged, compared_of, log_times, timed
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.measurement import Run
@@ -31,13 +31,14 @@ _STEPS = 32
 
 @dataclass(frozen=True)
 class Scatter:
-    """How times scatter from run to run: the sd of log times in a typical cell, from this many `runs`; `prior_df` as
-    in `stats.Fit`.
+    """How times scatter from run to run: the sd of log times in a typical cell, from this many `runs`; `prior_df` and
+    `alike` as in `stats.Fit`.
     """
 
     sd: float
     prior_df: float
     runs: int
+    alike: bool
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
@@ -48,14 +49,16 @@ def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     fitted = irregular.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
     if fitted.df < 1 or np.isnan(fitted.own).all():
         return None
-    return Scatter(math.sqrt(float(np.nanmedian(fitted.variance))), fitted.prior_df, int(fitted.runs.sum()))
+    sd = math.sqrt(float(np.nanmedian(fitted.variance)))
+    return Scatter(sd, fitted.prior_df, int(fitted.runs.sum()), fitted.alike)
 
 
 def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
     """The probability that a layout that takes `effect` more time than the fastest is called slower: 0.03 for 3 %."""
     if cells < 2 or repetitions < 2:
         return 0.0
-    family, alpha = tukey(cells, families), ALPHA * SHARES["verdict"]
+    family = tukey(cells, families, cautious(repetitions, alike=scatter.alike))
+    alpha = ALPHA * SHARES["verdict"]
     alone = _alone(cells, repetitions - 1.0, alpha / family.caution)
     moderated_df = min(scatter.prior_df + repetitions - 1, float((cells - 1) * (repetitions - 1)))
     together = family.point(moderated_df, alpha) * np.sqrt(_variance_ratios(moderated_df))

@@ -56,9 +56,17 @@ def state(
     whose error is SHARES["verdict"] in either step.
     """
     of_all = ALPHA if raced is None else ALPHA * raced.share
-    strict = _at(factors, plan, fitted, blocks, {kind: of_all * share for kind, share in SHARES.items()}, raced)
+    strict = first_step(factors, plan, fitted, blocks, raced)
     full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, of_all), raced)
     return full if strict.name_a_difference else _without_a_difference(strict, full)
+
+
+def first_step(
+    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], raced: Raced | None = None
+) -> Statements:
+    """The statements at levels that add up to 5 %."""
+    of_all = ALPHA if raced is None else ALPHA * raced.share
+    return _at(factors, plan, fitted, blocks, {kind: of_all * share for kind, share in SHARES.items()}, raced)
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:

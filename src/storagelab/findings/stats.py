@@ -7,14 +7,13 @@ pairs within a round share its effect, and their ratios are free of it.
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
 
-1. The difference exceeds a simultaneous critical value (`studentized`) times a moderated standard error. Moderation
-   shrinks each cell's variance towards the typical cell's; it shrinks more the more alike the cells are (Smyth 2004, "Linear
-   models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3). So alike cells share their
-   degrees of freedom. The critical value of comparisons with the best is Tukey's studentized range over all cells, as
+1. The difference exceeds a simultaneous critical value (`studentized`) times a standard error from all cells (`moderated`):
+   they share one variance where none is surely noisier; otherwise each cell's is shrunk towards the typical cell's.
+   The critical value of comparisons with the best is Tukey's studentized range over all cells, as
    the best cell is picked by looking at the data.
 2. The difference passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947,
-   Biometrika 34), at a level that falls slowly with the number of cells. So one noisy cell looks neither slow
-   nor quiet.
+   Biometrika 34), at a level that falls slowly with the number of cells (`studentized.caution`). So one noisy cell looks
+   neither slow nor quiet.
 
 A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
 no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
@@ -38,7 +37,7 @@ from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
 from storagelab.findings.samples import ALPHA, FURTHEST, from_logs
 from storagelab.findings.strata import Strata
-from storagelab.findings.studentized import CAUTION, Family, bonferroni, maximum_point, t_point, t_tail, tukey
+from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
@@ -61,7 +60,8 @@ class Fit:
     `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they say
     nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
     `of_rounds` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
-    block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+    block. `df` = degrees of freedom of all residuals; below 1 no test is possible. `alike`: no cell is surely
+    noisier than the others, so `variance` is one for all.
 
     Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
     all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
@@ -78,6 +78,7 @@ class Fit:
     typical: float
     prior_df: float
     df: int
+    alike: bool
     calm: Fit | None = None
     tick: float = 0.0
     margin: float = 0.0
@@ -87,6 +88,11 @@ class Fit:
     def runs(self) -> Matrix:
         """Runs of each cell."""
         return np.asarray((~np.isnan(self.log_s)).sum(axis=1), dtype=float)
+
+    @property
+    def caution(self) -> float:
+        """`Family.cautious` of comparisons with the best."""
+        return cautious(self.runs[self.runs > 1].min(initial=math.inf), alike=self.alike)
 
     @cached_property
     def skewness(self) -> float:
@@ -134,8 +140,20 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
             of_rounds[rows] = np.nanvar(rounds, ddof=1)
         df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
     own = _own_variances(residuals, peers)
-    variance, typical, prior_df = moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
-    return Fit(log_s, cells, residuals, own, variance, of_rounds, peers, typical, prior_df, df)
+    shared = moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
+    return Fit(
+        log_s,
+        cells,
+        residuals,
+        own,
+        shared.variance,
+        of_rounds,
+        peers,
+        shared.typical,
+        shared.prior_df,
+        df,
+        shared.alike,
+    )
 
 
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
@@ -218,19 +236,21 @@ def compare_with_best(
     among: Collection[int] | None = None,
     families: int = 1,
     alpha: float = ALPHA,
-    caution: float = CAUTION,
+    caution: float | None = None,
 ) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
     Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That also covers a
     best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared in
     several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then the
-    cells of this family, and all others get None. `caution` is `Family.cautious`.
+    cells of this family, and all others get None. `caution` is `Family.cautious`, if not the usual one.
     """
     places = list(range(len(fitted.cells))) if among is None else sorted({*among, best})
     part = fitted.only(places)
     counted = places if among is None or best in among else [cell for cell in places if cell != best]
-    family = tukey(int((~np.isnan(fitted.cells[counted])).sum()), families, caution)
+    family = tukey(
+        int((~np.isnan(fitted.cells[counted])).sum()), families, part.caution if caution is None else caution
+    )
 
     def judge(fit: Fit, shift: int) -> list[Difference | None]:
         with_best = _with_best(fit, places.index(best) + shift)
@@ -303,11 +323,11 @@ def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: i
     if not against.testable[others].all():
         return None
     alpha = ALPHA / families
-    caution = tukey(len(among), families).caution
+    caution = tukey(len(among), families, fitted.caution).caution
     # One-sided, as the maximum is: t_point takes both sides.
     moderated = _points(against.moderated_df[others], lambda df: maximum_point(len(others), df, alpha))
-    cautious = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
-    half = np.maximum(moderated * against.moderated_errors[others], cautious * against.own_errors[others])
+    alone = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
+    half = np.maximum(moderated * against.moderated_errors[others], alone * against.own_errors[others])
     half = np.maximum(half, fitted.tick)
     log_bound = max(0.0, float((half - against.log_ratios[others]).max()))
     return math.exp(log_bound) if log_bound <= FURTHEST else None
@@ -466,9 +486,9 @@ def _judged(
     value: float, pairs: int, errors: Sequence[_Error], own: _Error, family: Family, alpha: float
 ) -> Difference:
     """A mean log ratio, tested against each of `errors` as one of the family, and cautiously against its own error."""
-    cautious = round(own.df, 1)
-    half = t_point(cautious, alpha / family.caution) * own.error
-    p_value = min(1.0, t_tail(value / own.error, cautious) * family.caution)
+    own_df = round(own.df, 1)
+    half = t_point(own_df, alpha / family.caution) * own.error
+    p_value = min(1.0, t_tail(value / own.error, own_df) * family.caution)
     for one in errors:
         half = max(half, family.point(one.df, alpha) * one.error)
         p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))

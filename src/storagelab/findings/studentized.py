@@ -17,6 +17,10 @@ CAUTION = 0.65
 """With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be
 found.
 """
+CAUTION_ALIKE = 0.6
+"""As `CAUTION`, where no cell looks noisier than others: divided by a cell's degrees of freedom, as with few runs a noisy
+cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
+"""
 MANY = 1e5
 """Beyond this, more degrees of freedom make no difference."""
 
@@ -65,6 +69,11 @@ class Family:
     @property
     def comparisons(self) -> int:
         return self.families if self.kind == "tukey" else self.count
+
+
+def cautious(runs: float, *, alike: bool) -> float:
+    """`Family.cautious` of cells with so many runs; `alike`: none looks noisier than others."""
+    return min(CAUTION, CAUTION_ALIKE / (runs - 1)) if alike else CAUTION
 
 
 def tukey(rows: int, families: int = 1, cautious: float = CAUTION) -> Family:
