@@ -287,10 +287,8 @@ def _ratio(findings: Findings, cell: CellSummary) -> Key:
 
 def _against(findings: Findings, cell: CellSummary) -> Content:
     mark = verdict_mark(findings, cell.cell_id)
-    found = next((item for item in findings.comparisons if item.cell_id == cell.cell_id), None)
-    if found is None or found.ratio.low is None or found.ratio.high is None:
-        return Mark(mark)
-    return Mark(mark, f"{numbers.signed_percent(found.ratio.low)} to {numbers.signed_percent(found.ratio.high)}")
+    difference = difference_text(findings, cell.cell_id)
+    return Mark(mark, difference) if difference else Mark(mark)
 
 
 def checkpoint_view(findings: Findings) -> View | None:
