@@ -16,7 +16,7 @@ from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
 from storagelab.report.words import compared
-from storagelab.report.words.marks import first_factor, verdict_mark
+from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.table import Heading
 from storagelab.spec.axis import in_order as levels_in_order
 from storagelab.words import numbers

@@ -259,13 +259,14 @@ def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
         return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
 
     kept = [form(why, f"{mean}{capacities}") for capacities in _capacities(pick) for why in (reasons, "")]
-    return [*kept, form(reasons, mean), form("", mean), form("", "")]
+    forms = [*kept, form(reasons, mean), form("", mean), form("", "")]
+    return [*(_uncut(one, 4) for one in forms), *forms]
 
 
 def _looks_slower(findings: Findings, pick: Pick) -> str:
     """A warning that another tied layout looks much faster, though that may be chance."""
     sample = None if pick.faster_looking is None else compared.judged(findings, findings.cell(pick.faster_looking))
-    return "" if sample is None else f"; another looks faster, {_figure(findings, Estimate(value=sample.mean.value))}"
+    return "" if sample is None else f"; faster-looking: {_figure(findings, Estimate(value=sample.mean.value))}"
 
 
 def _capacities(pick: Pick) -> list[str]:
@@ -315,7 +316,7 @@ def _lead(choice: Choice) -> str:
         saves = [percent(1 - 1 / one.value).removesuffix(" %") for one in choice.leads]
         return f"; {' to '.join(dict.fromkeys(saves))} % less time than {than}"
     times = [_two_digits(one.value) for one in choice.leads]
-    return f"; {than} takes {' to '.join(dict.fromkeys(times))} times as long"
+    return f"; {than}: {' to '.join(dict.fromkeys(times))} times as long"
 
 
 def _loads(findings: Findings, choice: Choice, names: Names) -> str:

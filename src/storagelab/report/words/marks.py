@@ -37,7 +37,7 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """For a narrow column: "best", "best of block", "tied", "slower; best -18 %", "not judged"; "" for a single cell."""
+    """For a narrow column: "best", "best of block", "tied", "slower (18 %)" (the best takes 18 % less), "not judged"; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
@@ -53,7 +53,7 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     if not found.distinguishable:
         return "tied"
     against = against_slower(found.ratio).split(" (")[0]
-    return f"slower {against}" if against.startswith("x") else f"slower; best {against}"
+    return f"slower {against}" if against.startswith("x") else f"slower ({against.removeprefix('-')})"
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:

@@ -190,7 +190,7 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
     parts = [_saved_against(findings, item) for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"{_cell_name(findings, best)} is faster than the others: {'; '.join(parts)}."
+    return f"{_cell_name(findings, best)} against the slower: {'; '.join(parts)}."
 
 
 def _saved_against(findings: Findings, slower: Comparison) -> str:
