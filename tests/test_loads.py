@@ -98,7 +98,10 @@ def test_of_many_different_verdicts_five_are_given_and_the_table_has_the_rest():
 def test_where_nothing_is_told_apart_under_any_load_no_layout_is_called_equal():
     findings = analysed(THREE, small_batches_take_longer)
     assert headline(findings).startswith("Under all 3 loads use any of the 3 layouts: none can be told apart from the ")
-    assert any("need not be equal: " in line and " slower than the truly fastest (95 %)" in line for line in sentences(findings))
+    assert any(
+        "need not be equal: " in line and " slower than the truly fastest (95 %)" in line
+        for line in sentences(findings)
+    )
 
 
 def test_loads_alone_have_no_fastest_and_the_cost_of_each():

@@ -50,7 +50,9 @@ def test_cells_as_good_as_the_best_are_named_in_one_breath():
         {FILES: [1, 4, 8, 16]}, {1: 2.94, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="best-set", tied=[8, 16]
     )
     assert headline(findings).startswith("Use 4 to 16 data files. Those 3 layouts take 2.41 to 2.43 s, tied; ")
-    assert "4 data files against the slower: 18 % less time (joint 95 % CI 16 to 20 %) than 1 data file." in sentences(findings)
+    assert "4 data files against the slower: 18 % less time (joint 95 % CI 16 to 20 %) than 1 data file." in sentences(
+        findings
+    )
 
 
 def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_equal():

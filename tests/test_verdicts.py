@@ -20,8 +20,8 @@ from storagelab.report.charts import effects, speed_ups
 from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
-from storagelab.words.numbers import at_most_slower
 from storagelab.spec.matrix import expand
+from storagelab.words.numbers import at_most_slower
 
 FILES, LOG, BATCH, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "workload.connections",

@@ -259,7 +259,7 @@ def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
         return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
 
     kept = [form(why, f"{mean}{capacities}") for capacities in _capacities(pick) for why in (reasons, "")]
-    forms = [*kept, form(reasons, mean), form("", mean), form("", "")]
+    forms = [*kept, form(reasons, mean), form("", mean), form("", _looks_slower(findings, pick))]
     return [*(_uncut(one, 4) for one in forms), *forms]
 
 

@@ -37,7 +37,9 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """For a narrow column: "best", "best of block", "tied", "slower (18 %)" (the best takes 18 % less), "not judged"; "" for a single cell."""
+    """For a narrow column: "best", "best of block", "tied", "not judged"; "slower (18 %)" if the best takes 18 % less
+    time; "" for a single cell.
+    """
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.latencies import Disagreement, disagreement
-from storagelab.findings.model import Comparison, Effect, Findings, LoadVerdict
+from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About, in_full
 from storagelab.report.words.caution_texts import caution_sentences
@@ -27,6 +27,10 @@ _LOADS_SHOWN = 5
 _SLOWER_SHOWN = 3
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2
+_ADJUSTED_LEAST = 0.0005
+"""A smaller adjustment, as a share, is not told."""
+_UNEVEN = 1.25
+"""An interval of a mean looks uneven if one half is so many times as wide as the other."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
@@ -50,6 +54,8 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
             *_on_what_is_compared(findings),
             *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
             *_what_may_hide(findings),
+            *_on_adjusted_means(findings),
+            *_on_uneven_intervals(findings),
             *([] if findings.loads else _on_the_slower(findings)),
             *_on_latency(findings),
             *found_sentences(findings, "use"),
@@ -165,6 +171,42 @@ def _what_may_hide(findings: Findings) -> list[str]:
     return [
         f"Layouts that are not told apart need not be equal: {_cell_name(findings, cell_id)} is {at_most_slower(bound)} than "
         f"the truly fastest (95 %). {more}"
+    ]
+
+
+def _on_adjusted_means(findings: Findings) -> list[str]:
+    """That comparisons use adjusted means, with the cell that shows it most; [] where they are the means of the runs."""
+    samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
+    apart = [
+        (abs(math.log(one.judged.value / one.mean.value)), cell, one) for cell, one in samples if one.mean.value > 0
+    ]
+    size, cell, sample = max(apart, key=lambda found: found[0], default=(0.0, None, None))
+    if cell is None or sample is None or size < _ADJUSTED_LEAST:
+        return []
+    rate = compared.by_rate(findings)
+    mean, adjusted = (
+        compared.estimate_text(findings, Estimate(value=one.value), rate=rate).partition(" (")[0]
+        for one in (sample.mean, sample.judged)
+    )
+    return [
+        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed did to "
+        f"the others, or what the run before left behind, is taken out. Most so for {_cell_name(findings, cell.cell_id)}: "
+        f"mean {mean}, adjusted {adjusted}."
+    ]
+
+
+def _on_uneven_intervals(findings: Findings) -> list[str]:
+    """Why the interval of the fastest reaches further to one side."""
+    best = next((findings.cell(cell_id) for cell_id in findings.best[:1]), None)
+    sample = None if best is None else compared.judged(findings, best)
+    if sample is None or sample.mean.low is None or sample.mean.high is None:
+        return []
+    down, up = (abs(math.log(end / sample.mean.value)) for end in (sample.mean.low, sample.mean.high))
+    if max(down, up) < _UNEVEN * min(down, up):
+        return []
+    return [
+        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which chance makes "
+        "look too fast, or where a few runs differ much from the rest and others may yet."
     ]
 
 
