@@ -205,8 +205,8 @@ def _on_uneven_intervals(findings: Findings) -> list[str]:
     if max(down, up) < _UNEVEN * min(down, up):
         return []
     return [
-        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which chance makes "
-        "look too fast, or where a few runs differ much from the rest and others may yet."
+        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which chance "
+        "makes look too fast, or where a few runs differ much from the rest and others may yet."
     ]
 
 
