@@ -77,7 +77,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
         *_factor_columns(findings),
         *_provenance_column(findings),
         *_time_columns(findings, cells),
-        Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
+        Column(Heading("the best against it", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
         *_capacity_columns(runs),
         *(_raw_io_columns() if raw_io else []),
