@@ -147,6 +147,7 @@ def make_findings(
             "verdict": verdict,
             "best": (best,) if best and judged else (),
             "tied": tuple(tied_ids) if judged else (),
+            "at_most_slower": 1.01 if tied_ids and judged else None,
             "worst": measured[-1].cell_id if judged and len(measured) > 1 else None,
             "cells": tuple(cell for _, cell in cells),
             "comparisons": tuple(comparisons),
@@ -167,6 +168,7 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
         ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach),
         p_value=0.001 if distinguishable else 0.6,
         distinguishable=distinguishable,
+        at_most_slower=None if distinguishable else ratio + reach,
     )
 
 

@@ -24,6 +24,7 @@ from storagelab.findings.model import Findings
 from storagelab.machine.devices import DeviceCounters, difference, parse_stat
 from storagelab.machine.disks import device_numbers_of
 from storagelab.machine.host import describe_volume
+from storagelab.model.plan import Factor, Level
 from storagelab.report.words.answer import answer_lines
 
 MB = 2**20
@@ -212,6 +213,22 @@ def test_partitions_of_a_throttled_disk_are_on_one_device_and_loops_of_their_own
 def test_whatever_is_moved_between_volumes_of_one_device_makes_the_first_line_say_so(factor):
     one = {"device": "sda", "device_numbers": "8:0", "device_stack": ["sda"], "virtual": False}
     assert "volumes a, b are on one device" in answer_lines(findings_on({"a": one, "b": one}, factor))[0].text
+
+
+def test_a_volume_whose_path_is_varied_on_one_device_makes_the_first_line_say_so():
+    factor = Factor(
+        name="place", levels=tuple(Level(value=one, sets={"volumes.a.path": f"/data/{one}"}) for one in ("x", "y"))
+    )
+    experiment = make_experiment({}).model_copy(update={"factors": (factor,)})
+    plan = make_plan(experiment)
+    device = {"device": "sda", "device_numbers": "8:0", "device_stack": ["sda"], "virtual": False}
+    runs = [
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"environment": {
+            **make_environment(), "volumes": {"a": {**device, "path": f"/data/{run.levels['place']}"}}}})})
+        for run in make_runs(experiment, plan)
+    ]  # fmt: skip
+    first = answer_lines(analyse(experiment, plan, runs))[0].text
+    assert "volumes a at /data/x, a at /data/y are on one device" in first
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
+from storagelab.words.numbers import at_most_slower
 
 FILES, LOG, BATCH, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "workload.connections",
@@ -305,8 +306,9 @@ def test_beside_the_nominally_fastest_stands_how_much_slower_it_may_be():
     assert 1 <= findings.at_most_slower < 1.05
     fastest, hidden = sentences(findings)[:2]
     assert fastest.startswith("Nominally fastest: ")
-    assert " may take up to " in hidden
-    assert "each at most " in answer_lines(findings)[2].text
+    bound = f"{at_most_slower(max(row.at_most_slower for row in findings.comparisons))} than the "
+    assert f"{bound}truly fastest (95 %)" in hidden
+    assert f"each {bound}best (95 %)" in answer_lines(findings)[2].text
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Pick
-from storagelab.findings.limits import volume_at_limit
-from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Pick, SlowestAtLimit
+from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
+from storagelab.findings.model import (
+    Caution,
+    CellSummary,
+    Comparison,
+    Effect,
+    Estimate,
+    Findings,
+    LoadVerdict,
+    Sample,
+    Verdict,
+)
 from storagelab.findings.pattern import pattern_of
 from storagelab.findings.why import legs
 from storagelab.model.plan import Factor, Preference
@@ -25,6 +35,8 @@ DEPENDS_LEAST = 0.02
 time.
 """
 FACTORS_EXPLAINED = 2
+LOOKS_SLOWER = 1.10
+"""A layout picked among tied ones is told apart in words, though not in tests, from one that looks so much faster."""
 NOT_COMPARED_WEIGHT = 205
 """The place among the cautions: after runs that are still to be made, which explain this one."""
 
@@ -32,6 +44,7 @@ NOT_COMPARED_WEIGHT = 205
 def answer(findings: Findings) -> Answer:
     choices = tuple(_choices(findings))
     gains = tuple(_gains(findings, choices))
+    causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
     return Answer(
         provenance=findings.provenance,
@@ -42,7 +55,8 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor)),
+        causes=causes,
+        slowest_at_limit=_slowest_at_limit(findings, causes),
         cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings, choices) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
@@ -132,12 +146,20 @@ def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate |
 
 
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
-    """The quantity by which a cell is judged: its time, or its rate if cells do different amounts of work."""
-    if findings.compared.startswith("latency-"):
-        sample = cell.judged
-    else:
-        sample = cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
+    """The mean of the quantity by which a cell is judged: its time, or its rate if cells do different amounts of work."""
+    sample = _sample_of(findings, cell)
     return None if sample is None else sample.mean
+
+
+def _sample_of(findings: Findings, cell: CellSummary) -> Sample | None:
+    if findings.compared.startswith("latency-"):
+        return cell.judged
+    return cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
+
+
+def _time_of(findings: Findings, figure: Estimate) -> float:
+    """A figure as a time: the time of a unit of work, if it is a rate."""
+    return 1 / figure.value if findings.compared.startswith("time-per-") else figure.value
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
@@ -179,16 +201,33 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
     layout = _key(_layout(findings, cell))
-    keeps, capacities = _keeps(findings, [loads[0].cells[one] for one in tied])
+    among = [loads[0].cells[one] for one in tied]
+    keeps, capacities = _keeps(findings, among)
+    looks_slower, faster_looking = _looks_slower(findings, cell, among)
     return Pick(
         cell_id=cell.cell_id,
         levels=_layout(findings, cell),
         decided_by=tuple(decided),
         at_most_slower=_most(findings, loads, [layout]),
+        looks_slower=looks_slower,
+        faster_looking=faster_looking,
         capacity_bytes=cell.capacity_bytes,
         keeps=keeps,
         capacities=capacities,
     )
+
+
+def _looks_slower(
+    findings: Findings, pick: CellSummary, among: Sequence[CellSummary]
+) -> tuple[float, str] | tuple[None, None]:
+    """How many times as long the picked layout took as the one of the shortest mean, if that is much longer."""
+    times = {
+        cell.cell_id: _time_of(findings, figure) for cell in among if (figure := figure_of(findings, cell)) is not None
+    }
+    fastest = min(times, key=lambda one: times[one], default=None)
+    if fastest is None or pick.cell_id not in times or times[pick.cell_id] < LOOKS_SLOWER * times[fastest]:
+        return None, None
+    return times[pick.cell_id] / times[fastest], fastest
 
 
 def _places(findings: Findings, cell: CellSummary) -> list[int]:
@@ -204,10 +243,8 @@ def _places(findings: Findings, cell: CellSummary) -> list[int]:
 
 
 def _speed(findings: Findings, cell: CellSummary) -> float:
-    figure = figure_of(findings, cell)
-    if figure is None:
-        return math.inf
-    return -figure.value if findings.compared.startswith("time-per-") else figure.value
+    sample = _sample_of(findings, cell)
+    return math.inf if sample is None else _time_of(findings, sample.judged)
 
 
 _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
@@ -325,11 +362,22 @@ def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
             yield Cause(
                 factor=factor, before=(leg.baseline,), after=(leg.level,),
                 wait=leg.main.thing.name if limit is None and leg.main is not None else None,
-                limit=None if limit is None
-                else Limit(volume=limit.volume, rate=limit.rate, limit=limit.limit, share=limit.share),
+                limit=None if limit is None else _limit(limit),
                 from_s=cause.before_s, to_s=cause.after_s,
                 total_from_s=leg.waterfall.before_s, total_to_s=leg.waterfall.after_s,
             )  # fmt: skip
+
+
+def _limit(found: AtLimit) -> Limit:
+    return Limit(volume=found.volume, rate=found.rate, limit=found.limit, share=found.share)
+
+
+def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtLimit | None:
+    """What the evidence says of the slowest layout, where no cause says that a volume was at its limit."""
+    found = between_ends(findings)
+    if found is None or findings.worst is None or any(cause.limit is not None for cause in causes):
+        return None
+    return SlowestAtLimit(cell_id=findings.worst, limit=_limit(found))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -36,6 +36,12 @@ class Pick(Frozen):
     levels: dict[str, JsonValue] = Field(description="Its levels.")
     decided_by: tuple[Preference, ...] = Field(description="The preferences that left others out, in their order.")
     at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
+    looks_slower: float | None = Field(
+        None,
+        description="Its mean time over the shortest among `meant`, where the two are tied and yet so far apart that one "
+        "may want more runs; else `null`.",
+    )
+    faster_looking: str | None = Field(None, description="The cell with that shortest mean time.")
     capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
     keeps: str | None = Field(None, description="The factor on which that capacity depends.")
     capacities: tuple[tuple[JsonValue, float], ...] = Field(
@@ -63,7 +69,8 @@ class Choice(Frozen):
     highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
     at_most_slower: float | None = Field(
         None,
-        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 %.",
+        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 %; "
+        "`null` where it may be more than 2, or is not known.",
     )
     same: bool = Field(False, description="Whether that is within `indifferent`.")
     next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
@@ -118,6 +125,13 @@ class Cause(Frozen):
     total_to_s: float = Field(description="Seconds in all after.")
 
 
+class SlowestAtLimit(Frozen):
+    """The slowest layout, if a volume's limit sets its pace and surely explains most of its time beyond the fastest."""
+
+    cell_id: str = Field(description="The slowest cell.")
+    limit: Limit = Field(description="The volume that was at its limit there.")
+
+
 Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
 """Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""
 
@@ -137,5 +151,6 @@ class Answer(Frozen):
     choices: tuple[Choice, ...]
     gains: tuple[Gain, ...]
     causes: tuple[Cause, ...]
+    slowest_at_limit: SlowestAtLimit | None = None
     cautions: tuple[str, ...]
     indifferent: float | None = None

@@ -9,6 +9,7 @@ limit.
 
 bounds(runs)                      each limit of a cell's volumes, with the time of its requests
 volume_at_limit(pairs, change_s)  the volume whose limit explains a change of time
+between_ends(findings)            the same for the fastest and the slowest cell
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
 from storagelab.findings.evidence import table_in, volumes_of
-from storagelab.findings.model import CellSummary, Estimate
+from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.spending import Bound, LimitedRate
 from storagelab.model.measurement import Measurement
@@ -109,6 +110,19 @@ def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
     return AtLimit(volume, rate, limit, min(1.0, share), *mean(rows), moved)
 
 
+def between_ends(findings: Findings) -> AtLimit | None:
+    """The volume whose limit explains why the slowest cell surely takes longer than the fastest."""
+    apart = any(
+        row.distinguishable and (row.cell_id, row.best_cell_id) == (findings.worst, findings.fastest)
+        for row in findings.comparisons
+    )
+    if not apart or findings.fastest is None or findings.worst is None:
+        return None
+    pair = findings.cell(findings.fastest), findings.cell(findings.worst)
+    best_s, worst_s = map(_compared_s, pair)
+    return None if best_s is None or worst_s is None else volume_at_limit([pair], worst_s - best_s)
+
+
 def _hardest(cell: CellSummary) -> Bound | None:
     return max(cell.bounds, key=lambda one: sum(one.by_run_s), default=None)
 
@@ -135,6 +149,12 @@ def _least_s(cell: CellSummary) -> tuple[float, ...]:
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs
     spent_s = sum(sum(one.by_run_s) for one in cell.spent) / runs
-    compared_s = cell.elapsed_s.mean.value if cell.each_s is None else cell.each_s
-    scale = compared_s / spent_s if spent_s else 1.0
+    scale = (_compared_s(cell) or 0.0) / spent_s if spent_s else 1.0
     return tuple(scale * max(of_run) for of_run in zip(*(one.by_run_s for one in cell.bounds), strict=True))
+
+
+def _compared_s(cell: CellSummary) -> float | None:
+    """The mean time of a run, or of a transaction if runs have a set time."""
+    if cell.each_s is not None:
+        return cell.each_s
+    return None if cell.elapsed_s is None else cell.elapsed_s.mean.value

@@ -17,12 +17,13 @@ says how often the fastest is lost, and how many runs races take.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from storagelab.findings import stats
 from storagelab.findings.differences import Difference
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, KNOWN
 from storagelab.findings.stats import Fit
 
 FIRST_LOOK = 2
@@ -93,7 +94,8 @@ class Standing:
         bound.
         """
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
-        return max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else None
+        most = max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else math.inf
+        return most if most <= KNOWN else None
 
 
 def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:

@@ -17,6 +17,9 @@ VALUES_LEAST = 3
 wide.
 """
 
+KNOWN = 2.0
+"""A bound above this factor says no more than that it is not known how much longer one takes than the other."""
+
 FURTHEST = 5 * math.log(MOST)
 """No sure difference of log times has an interval that reaches so far, as figures are below `MOST`."""
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from storagelab.findings.differences import Difference, between, by_ticks
 from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
-from storagelab.findings.samples import ALPHA, FURTHEST, from_logs
+from storagelab.findings.samples import ALPHA, KNOWN, from_logs
 from storagelab.findings.strata import Strata
 from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, t_tail, tukey
 
@@ -302,7 +302,8 @@ def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], 
     """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
     The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
-    of Statistics 12). A cell that can't be compared with all of `among`, or whose runs don't bound it, has none.
+    of Statistics 12). A cell that can't be compared with all of `among`, or may take more than
+    `KNOWN` times as long, has none.
     """
     asked = tuple(cells), tuple(sorted(among)), families
     if asked not in fitted.bounds:
@@ -330,7 +331,7 @@ def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: i
     half = np.maximum(moderated * against.moderated_errors[others], alone * against.own_errors[others])
     half = np.maximum(half, fitted.tick)
     log_bound = max(0.0, float((half - against.log_ratios[others]).max()))
-    return math.exp(log_bound) if log_bound <= FURTHEST else None
+    return math.exp(log_bound) if log_bound <= math.log(KNOWN) else None
 
 
 def _points(df: Matrix, point: Callable[[float], float]) -> Matrix:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, stats, steady
+import numpy as np
+
+from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, steady
 from storagelab.findings.basis import Basis
 from storagelab.findings.kinds import found_in_cell
 from storagelab.findings.means import mean_time
@@ -232,36 +234,67 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def with_fitted_means(
-    cells: Sequence[CellSummary], fitted: stats.Fit, judged: JudgedByLoad, compared: Compared
+    cells: Sequence[CellSummary], basis: Basis, judged: JudgedByLoad, compared: Compared
 ) -> tuple[CellSummary, ...]:
-    """The cells with the means that comparisons use, instead of arithmetic means, which one odd run can reverse."""
+    """The cells with geometric means of the runs that count, and with the adjusted means that comparisons use, instead
+    of arithmetic means, which one odd run can reverse.
+    """
+    fitted = basis.fitted
     picked_from = {load.fastest: len(load.cells) for load in judged.loads} or {
         judged.fastest: max(1, sum(cell.elapsed_s is not None for cell in cells))
     }
     return tuple(
         # A cell may have run only on hosts that take no part in the fit.
         cell if cell.rows_per_s is None or math.isnan(fitted.cells[index])
-        else _fitted(cell, mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
+        else _fitted(
+            cell, _mean_of_runs(cell, basis, index), mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared
+        )
         for index, cell in enumerate(cells)
     )  # fmt: skip
 
 
-def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
-    """A cell by its mean `time`: of a run, of a unit of its work, or a latency."""
-    work, latency = cell.work or 1.0, latency_of(compared)
-    # If the spec says how long runs last, their work shows the speed.
-    set_time = compared in ("time-per-request", "time-per-transaction")
-    of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
-    means = {"judged": time} if latency else {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}
-    if not latency and not set_time:
-        means["elapsed_s"] = of_run
+def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
+    """The geometric mean time of a cell's runs that count, or of its hosts, as it is compared but not adjusted."""
+    if basis.fleet is not None:
+        return math.exp(float(np.nanmean(basis.fitted.log_s[index])))
+    by_rate = basis.compared != "elapsed" and not latency_of(basis.compared)
+    sample = cell.rows_per_s if by_rate else cell.judged if latency_of(basis.compared) else cell.elapsed_s
+    points = () if sample is None else sample.points
+    logs = [
+        math.log(one.value) for one in points if one.value > 0 and (cell.cell_id, one.repetition) not in basis.left_out
+    ]
+    mean = math.fsum(logs) / len(logs) if logs else float(basis.fitted.cells[index])
+    return math.exp(-mean if by_rate and logs else mean)
+
+
+def _fitted(cell: CellSummary, mean: float, adjusted: Estimate, compared: Compared) -> CellSummary:
+    """A cell by its mean time, plain and `adjusted`: of a run, of a unit of its work, or a latency."""
+    # Where nothing had to be adjusted, both are one figure.
+    mean = adjusted.value if math.isclose(mean, adjusted.value, rel_tol=1e-9) else mean
+    time = _mapped(adjusted, lambda seconds: seconds * mean / adjusted.value)
+    shown, compared_by = _figures(cell, time, compared), _figures(cell, adjusted, compared)
     update: dict[str, Any] = {
-        name: sample.model_copy(update={"mean": mean, "arithmetic": sample.mean})
-        for name, mean in means.items() if (sample := getattr(cell, name)) is not None
+        name: sample.model_copy(update={"mean": shown[name], "adjusted": compared_by[name]})
+        for name in shown if (sample := getattr(cell, name)) is not None
     }  # fmt: skip
-    if cell.each_s is not None and (latency or set_time):
-        update["each_s"] = time.value if latency else time.value * cell.connections
+    if cell.each_s is not None and (latency_of(compared) or _of_set_time(compared)):
+        update["each_s"] = time.value if latency_of(compared) else time.value * cell.connections
     return cell.model_copy(update=update)
+
+
+def _of_set_time(compared: Compared) -> bool:
+    """Whether the spec says how long runs last, so that their work shows the speed."""
+    return compared in ("time-per-request", "time-per-transaction")
+
+
+def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str, Estimate]:
+    """The samples of a cell whose means follow from its `time`."""
+    if latency_of(compared):
+        return {"judged": time}
+    work = cell.work or 1.0
+    of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
+    rate = {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}
+    return rate if _of_set_time(compared) else {**rate, "elapsed_s": of_run}
 
 
 def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:

@@ -20,6 +20,8 @@ _TOO_WIDE = 100
 _FAR_TOO_WIDE = 1e6
 MANY_TIMES = 9.0
 """From this ratio on, a change of a time reads as a multiple."""
+_LEAST_BOUND = 1.0011
+"""A bound closer to 1 is shown as this, which is true and has a figure: "at most 0.1 % slower"."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -140,6 +142,18 @@ def signed_estimate(ratio: Estimate | None) -> str:
     return signed_percent(ratio.value, ratio.half_width) + (f" ({interval})" if interval else "")
 
 
+def against_slower(ratio: Estimate) -> str:
+    """The time of the faster against the slower, which takes `ratio` times as long: "-18 % (15 to 21 %)", "x 2.4 (2.1 to
+    2.6)". Per cent are always of the time of what one would replace.
+    """
+    return signed_estimate(ratio.inverse if ratio.value < 2 else ratio)
+
+
+def at_most_slower(bound: float) -> str:
+    """The bound of how much longer one may take than the truly fastest: "at most 6.2 % slower"."""
+    return f"at most {percent(max(bound, _LEAST_BOUND) - 1)} slower"
+
+
 def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
     """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` is added,
     such as " per row".
@@ -153,8 +167,8 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
     return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time{per}"
 
 
-def slower_by(ratio: Estimate) -> str:
-    """How much slower, to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+def differs_by(ratio: Estimate) -> str:
+    """How much two changes differ, to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = (
         f"a factor of {significant(ratio.value, 2)}"

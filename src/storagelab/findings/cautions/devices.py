@@ -51,7 +51,14 @@ class SharedDevice(Caution):
         return f"volumes {', '.join(self.volumes)} are on one device"
 
     def is_unable(self, findings: Findings) -> bool:
-        return any(not PLACES.isdisjoint(level.sets) for factor in findings.factors for level in factor.levels)
+        return any(
+            map(_is_place, (path for factor in findings.factors for level in factor.levels for path in level.sets))
+        )
+
+
+def _is_place(path: str) -> bool:
+    """Whether a key of a spec says where something lies."""
+    return path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
 
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:
@@ -59,20 +66,25 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
     whatever is below them.
     """
     virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
-    shared: dict[tuple[str, str], set[str]] = defaultdict(set)
+    shared: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    seen: dict[str, set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
         for name, volume in volumes_of(m):
+            place = text_in(volume, "path")
+            seen[name].add(place)
             made = text_in(table_in(volume, "made"), "device")  # the kernel numbers such drives anew in each run
             if volume.get("virtual") is True:
                 reason = text_in(volume, "virtual_reason").removeprefix(f"{made}: ")
                 virtual[reason, text_in(volume, "device_model")].add(name)
             if (device := text_in(volume, "device")) and device != made:
                 apart = (name if made else _throttled_disk(volume)) if table_in(volume, "throttle") else ""
-                shared[device, apart].add(name)
+                shared[device, apart].add((name, place))
     for (reason, model), names in virtual.items():
         yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
-    for (device, _), names in shared.items():
-        if len(names) > 1:
+    for (device, _), places in shared.items():
+        if len(places) > 1:
+            # A volume whose path varies is several places.
+            names = {f"{name} at {path}" if len(seen[name]) > 1 else name for name, path in places}
             yield SharedDevice(volumes=tuple(sorted(names)), device=device)
 
 

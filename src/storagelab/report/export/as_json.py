@@ -207,7 +207,7 @@ def _interval(estimate: Estimate | None) -> list[float] | None:
 def _summary(summary: CellSummary | None) -> Json:
     """Figures of elapsed time; null while nothing is measured; `ci95_s` is null if there are too few runs."""
     sample = summary.elapsed_s if summary else None
-    fitted, mean = (sample.mean, sample.arithmetic or sample.mean) if sample else (None, None)
+    fitted, mean = (sample.judged, sample.mean) if sample else (None, None)
     latency = summary.latency.items() if summary else ()
     return {
         "mean_s": mean and mean.value,
@@ -231,9 +231,9 @@ def _summary(summary: CellSummary | None) -> Json:
 def _rate(sample: Sample | None) -> Json | None:
     if sample is None:
         return None
-    mean = sample.arithmetic or sample.mean
+    mean, fitted = sample.mean, sample.judged
     return {
-        "mean": mean.value, "ci95": _interval(mean), "fitted": sample.mean.value, "fitted_ci95": _interval(sample.mean),
+        "mean": mean.value, "ci95": _interval(mean), "fitted": fitted.value, "fitted_ci95": _interval(fitted),
     }  # fmt: skip
 
 

@@ -233,28 +233,29 @@ class LatencyForm(Form):
 
 class Rate(Form):
     mean: float
-    """The arithmetic mean of the runs."""
+    """The mean of the runs: see `mean_s` of a summary."""
     ci95: Interval
     """Its 95 % interval."""
     fitted: NotRequired[float]
-    """The mean by which cells are compared."""
+    """The adjusted mean, by which cells are compared."""
     fitted_ci95: NotRequired[Interval]
     """Its 95 % interval."""
 
 
 class Summary(Form):
     mean_s: Amount
-    """The arithmetic mean of the completion times; `null` without a usable run."""
+    """The mean of the completion times, as reports show it: the geometric mean of the runs that count where cells are
+    compared by their times, else the arithmetic mean of all; `null` without a usable run."""
     median_s: Amount
     """Their median."""
     ci95_s: Interval
-    """The 95 % interval of the mean: a t interval on the log scale, so it stays above 0. `null` if there are too few runs."""
+    """The 95 % interval of the mean, which stays above 0. That of a cell that was picked as the fastest reaches further up
+    ([why](../explanation/statistics.md#means-and-their-intervals)). `null` if there are too few runs."""
     fitted_s: NotRequired[Amount]
-    """The mean in reports, by which cells are compared: the geometric mean of the runs on which verdicts rest, adjusted for
+    """The adjusted mean, by which cells are compared: the geometric mean of the runs on which verdicts rest, adjusted for
     the rounds that the cell missed."""
     fitted_ci95_s: NotRequired[Interval]
-    """Its 95 % interval. That of a cell that was picked as the fastest reaches further up
-    ([why](../explanation/statistics.md#means-and-their-intervals))."""
+    """Its 95 % interval."""
     sd_s: Amount
     """The standard deviation of the completion times; `null` for a single run."""
     min_s: Amount

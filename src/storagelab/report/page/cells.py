@@ -160,15 +160,23 @@ def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
         return None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
     ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
-    headings = [Heading("waiting for", "prose"), Heading("WaitType", "text"), Heading("moments"), Heading("of them"),
-               Heading("sessions, mean"), Heading("most"), Heading("held by", "prose")]  # fmt: skip
+    headings = [Heading("waiting for", "prose"), Heading("WaitType", "text"), Heading("moments"), Heading("of all moments"),
+               Heading("sessions then, mean"), Heading("most"), Heading("held by", "prose")]  # fmt: skip
     rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
     rest = (
         f"; {numbers.plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
     )
     sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(len(runs), 'run')}"
-    caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
+    kept = ", of each only the things with most sessions" if _is_simulated(runs) else ""
+    caption = f"Who waited for what: the largest crowds of {sampled}{kept}{rest}"
     return crowd_sentence(*_most_crowded(kinds), moments), PageTable(caption, headings, rows)
+
+
+def _is_simulated(runs: Sequence[Run]) -> bool:
+    """Whether a moment has only its largest crowds: the simulator keeps no more, so that sessions with a page of their own
+    each are counted in part.
+    """
+    return any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs)
 
 
 def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:

@@ -16,7 +16,7 @@ from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
 from storagelab.report.words import compared
-from storagelab.report.words.marks import first_factor, verdict_mark
+from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.table import Heading
 from storagelab.spec.axis import in_order as levels_in_order
 from storagelab.words import numbers
@@ -77,7 +77,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
         *_factor_columns(findings),
         *_provenance_column(findings),
         *_time_columns(findings, cells),
-        Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
+        Column(Heading("the best against it", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
         *_capacity_columns(runs),
         *(_raw_io_columns() if raw_io else []),
@@ -287,10 +287,8 @@ def _ratio(findings: Findings, cell: CellSummary) -> Key:
 
 def _against(findings: Findings, cell: CellSummary) -> Content:
     mark = verdict_mark(findings, cell.cell_id)
-    found = next((item for item in findings.comparisons if item.cell_id == cell.cell_id), None)
-    if found is None or found.ratio.low is None or found.ratio.high is None:
-        return Mark(mark)
-    return Mark(mark, f"{numbers.signed_percent(found.ratio.low)} to {numbers.signed_percent(found.ratio.high)}")
+    difference = difference_text(findings, cell.cell_id)
+    return Mark(mark, difference) if difference else Mark(mark)
 
 
 def checkpoint_view(findings: Findings) -> View | None:

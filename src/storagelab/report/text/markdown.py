@@ -12,7 +12,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
-from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.text.tables import AGAINST, CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
@@ -77,7 +77,7 @@ def _table_lines(table: Table) -> list[str]:
 
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
-    left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
+    left = (CELL_ID, "verdict", AGAINST)
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
     return [*markdown_table(cell_columns(findings, cells), left), "", note]
 

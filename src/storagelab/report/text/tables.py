@@ -19,11 +19,12 @@ TextColumn = tuple[str, list[str]]
 NINE_COLUMNS = (
     "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
 )  # fmt: skip
+AGAINST = "the best against it (joint 95 % CI)"
 CELL_ID = "cell"
 """The heading of the column of ids, by which other verbs take cells."""
 # Which columns a narrow terminal drops, the highest first; unnamed ones always stay.
 CELL_RANKS = {
-    "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
+    AGAINST: 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
     "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1, "max ms": 4,
 }  # fmt: skip
 WAIT_RANKS = {
@@ -131,7 +132,7 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
     return [
         ("runs", [runs_text(cell) for cell in cells]),
         ("verdict", [verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
-        ("against the best (joint 95 % CI)", [difference_text(findings, cell.cell_id) for cell in cells]),
+        (AGAINST, [difference_text(findings, cell.cell_id) for cell in cells]),
     ]
 
 

@@ -12,6 +12,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.waits import TableRow
 from storagelab.report.text.columns import Column, are_numbers, blank, emit, narrow, print_paragraph, print_table
 from storagelab.report.text.tables import (
+    AGAINST,
     CELL_ID,
     CELL_RANKS,
     WAIT_RANKS,
@@ -32,7 +33,7 @@ from storagelab.words.names import level_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
-_LEFT = (CELL_ID, "verdict", "against the best (joint 95 % CI)", "WaitType", "In SQL Server")
+_LEFT = (CELL_ID, "verdict", AGAINST, "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer_kinds import Answer, Cause, Gain
+from storagelab.findings.answer_kinds import Answer, Cause, Gain, Limit
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.report.words import compared
@@ -177,6 +177,7 @@ def _reach(gain: Gain) -> str:
 
 
 def _why(findings: Findings, found: Answer) -> Iterator[list[Form]]:
+    yield from _slowest_at_limit(findings, found)
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
         of_factor.setdefault(cause.factor, []).append(cause)
@@ -188,15 +189,27 @@ def _why(findings: Findings, found: Answer) -> Iterator[list[Form]]:
         yield [partial(_because, start, factor, those, unit) for those, unit in some]
 
 
+def _slowest_at_limit(findings: Findings, found: Answer) -> Iterator[list[Form]]:
+    if (slowest := found.slowest_at_limit) is not None:
+        levels, limit = findings.cell(slowest.cell_id).levels, slowest.limit
+        yield [
+            lambda names: f"The slowest, {names.layout(levels)}: {_at_limit(limit, names)}.",
+            lambda names: f"The slowest: {_at_limit(limit, names)}.",
+        ]
+
+
+def _at_limit(limit: Limit, names: Names) -> str:
+    at = f"volume {names.cut(limit.volume)} stood at its limit, {limit_text(limit.rate, limit.limit)}"
+    return f"{at}, {percent(limit.share)} of the time"
+
+
 def _because(start: str, factor: str, causes: Sequence[Cause], per: str, names: Names) -> str:
     return f"{start}{names.factor(factor)}: {'; '.join(_step(cause, names) for cause in causes)}{per}."
 
 
 def _step(cause: Cause, names: Names) -> str:
     if cause.limit is not None:
-        limit = cause.limit
-        at = f"volume {names.cut(limit.volume)} stood at its limit, {limit_text(limit.rate, limit.limit)}"
-        return f"{at}, {percent(limit.share)} of the time"
+        return _at_limit(cause.limit, names)
     decimals = decimals_for([cause.from_s, cause.to_s], None)
     moved = f"{names.cut(cause.wait or '')} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):

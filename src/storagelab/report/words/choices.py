@@ -12,6 +12,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.short import Form, Names, listed_or, plain
 from storagelab.words.names import is_counted, noun
 from storagelab.words.numbers import (
+    at_most_slower,
     capacity,
     percent,
     rows_per_s,
@@ -22,10 +23,6 @@ from storagelab.words.numbers import (
     significant,
 )
 
-_LEAST = 1.0011
-"""A bound closer to 1 is reported as this, which is true and has a figure: "at most 0.1 % slower"."""
-_KNOWN = 2.0
-"""A bound above this factor says only that it is not known how much slower a layout is."""
 _MUCH_MORE = 2.0
 """The slowest layout is told if it takes so many times as long as the answer lets expect."""
 _REASONS = {
@@ -155,7 +152,7 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
     ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
     saved = f"{signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
-    if ratio.value >= _KNOWN:
+    if ratio.value >= 2:
         known = (
             ""
             if ratio.low is None or ratio.high is None
@@ -213,18 +210,13 @@ def _sure(findings: Findings, choice: Choice, indifferent: float | None) -> list
 
 def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
     most = choice.at_most_slower
-    if most is None or most > _KNOWN:
+    if most is None:
         return "how much slower than the best is not known"
-    slower = f"{each} at most {_more(most)} than the best (95 %)"
+    slower = f"{each} {at_most_slower(most)} than the best (95 %)"
     if indifferent is None:
         return slower
     within = percent(indifferent)
     return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
-
-
-def _more(ratio: float) -> str:
-    """ "8 % slower"; a bound too small to show is rounded up."""
-    return f"{percent(max(ratio, _LEAST) - 1)} slower"
 
 
 def _saved(ratio: float) -> str:
@@ -258,14 +250,23 @@ def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
     reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
     sample = compared.judged(findings, findings.cell(pick.cell_id))
     mean = (
-        "" if sample is None or len(choice.loads) > 1 else f" ({_figure(findings, Estimate(value=sample.mean.value))})"
+        ""
+        if sample is None or len(choice.loads) > 1
+        else f" ({_figure(findings, Estimate(value=sample.mean.value))}{_looks_slower(findings, pick)})"
     )
 
     def form(why: str, rest: str) -> Form:
         return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
 
     kept = [form(why, f"{mean}{capacities}") for capacities in _capacities(pick) for why in (reasons, "")]
-    return [*kept, form(reasons, mean), form("", mean), form("", "")]
+    forms = [*kept, form(reasons, mean), form("", mean), form("", _looks_slower(findings, pick))]
+    return [*(_uncut(one, 4) for one in forms), *forms]
+
+
+def _looks_slower(findings: Findings, pick: Pick) -> str:
+    """A warning that another tied layout looks much faster, though that may be chance."""
+    sample = None if pick.faster_looking is None else compared.judged(findings, findings.cell(pick.faster_looking))
+    return "" if sample is None else f"; faster-looking: {_figure(findings, Estimate(value=sample.mean.value))}"
 
 
 def _capacities(pick: Pick) -> list[str]:
@@ -287,11 +288,9 @@ def _capacities(pick: Pick) -> list[str]:
 
 
 def _under(findings: Findings, choice: Choice) -> list[Form]:
-    pick, most, lead = choice.pick, choice.at_most_slower, _lead(choice)
+    pick, lead = choice.pick, _lead(choice)
     wins = choice.verdict == "winner"
-    sure = "" if most is None or wins else f", at most {_more(most)} than the best (95 %)"
-    if most is not None and most > _KNOWN and not wins:
-        sure = ", how much slower than the best is not known"
+    sure = "" if wins else f", {_slower(choice, None, '').strip()}"
 
     def start(names: Names) -> str:
         used = _pattern(choice, names) if choice.pattern.needed else _any(choice)
@@ -312,13 +311,12 @@ def _lead(choice: Choice) -> str:
     """How far behind the next layout is that can be told apart."""
     if not choice.leads:
         return ""
+    than = "the other" if choice.layouts == 2 else "the next"
     if choice.leads[-1].value < 2:
-        unit, texts = "%", [percent(one.value - 1).removesuffix(" %") for one in choice.leads]
-    else:
-        unit, texts = "times", [significant(one.value, 2) for one in choice.leads]
-    return (
-        f"; {'the other' if choice.layouts == 2 else 'the next'} is {' to '.join(dict.fromkeys(texts))} {unit} slower"
-    )
+        saves = [percent(1 - 1 / one.value).removesuffix(" %") for one in choice.leads]
+        return f"; {' to '.join(dict.fromkeys(saves))} % less time than {than}"
+    times = [_two_digits(one.value) for one in choice.leads]
+    return f"; {than}: {' to '.join(dict.fromkeys(times))} times as long"
 
 
 def _loads(findings: Findings, choice: Choice, names: Names) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings
 from storagelab.report.words import compared
 from storagelab.words.names import DATA_FILES
-from storagelab.words.numbers import change, change_estimate, signed_estimate
+from storagelab.words.numbers import against_slower, at_most_slower, change, change_estimate
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
@@ -40,7 +40,9 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """For a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
+    """For a narrow column: "best", "best of block", "tied", "not judged"; "slower (18 %)" if the best takes 18 % less
+    time; "" for a single cell.
+    """
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
@@ -54,15 +56,23 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
         return "best" if judged.verdict == "winner" else "tied"
     if found is None:
         return ""
-    return f"slower {signed_estimate(found.ratio).split(' (')[0]}" if found.distinguishable else "tied"
+    if not found.distinguishable:
+        return "tied"
+    against = against_slower(found.ratio).split(" (")[0]
+    return f"slower {against}" if against.startswith("x") else f"slower ({against.removeprefix('-')})"
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:
-    """The cell's ratio to the best with its interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
-    found = _comparison(findings, cell_id)
-    if found is None:
+    """The best against the cell, for a table: "-18 % (15 to 21 %)", and "at most 6.2 % slower" for a tied cell, as in the
+    answer; "" for a winner.
+    """
+    judged, found = findings.load_of(cell_id) or findings, _comparison(findings, cell_id)
+    if found is not None and (found.distinguishable or found.p_value is None):
+        return against_slower(found.ratio) + ("" if found.p_value is not None else " (not tested)")
+    if found is None and (cell_id not in judged.best[:1] or not judged.tied):
         return ""
-    return signed_estimate(found.ratio) + ("" if found.p_value is not None else " (not tested)")
+    bound = judged.at_most_slower if found is None else found.at_most_slower
+    return "not known" if bound is None else at_most_slower(bound)
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.latencies import Disagreement, disagreement
-from storagelab.findings.model import Comparison, Effect, Findings, LoadVerdict
+from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About, in_full
 from storagelab.report.words.caution_texts import caution_sentences
@@ -21,14 +21,16 @@ from storagelab.report.words.marks import change_text, in_blocks, untested_text
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
 from storagelab.words.names import cell_text, group_text, listed, noun, phrase
-from storagelab.words.numbers import change, plural, rows_per_s_estimate, slower_by
+from storagelab.words.numbers import at_most_slower, plural, rows_per_s_estimate
 
 _LOADS_SHOWN = 5
 _SLOWER_SHOWN = 3
 _EFFECTS_SHOWN = 8
 _DISAGREEMENTS_SHOWN = 2
-_LEAST = 1.0011
-"""A bound closer to 1 is reported as this, which is true and has a figure: "at most 0.1 % more time"."""
+_ADJUSTED_LEAST = 0.0005
+"""A smaller adjustment, as a share, is not told."""
+_UNEVEN = 1.25
+"""An interval of a mean looks uneven if one half is so many times as wide as the other."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
@@ -52,6 +54,8 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
             *_on_what_is_compared(findings),
             *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
             *_what_may_hide(findings),
+            *_on_adjusted_means(findings),
+            *_on_uneven_intervals(findings),
             *([] if findings.loads else _on_the_slower(findings)),
             *_on_latency(findings),
             *found_sentences(findings, "use"),
@@ -133,7 +137,7 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     name = cell_text({name: value for name, value in best.levels.items() if name not in load.load})
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
     slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
-    lead = f"; the slowest takes {change_text(findings, slower[-1].ratio)}" if slower else ""
+    lead = f"; against the slowest: {_saved_against(findings, slower[-1])}" if slower else ""
     under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
@@ -155,17 +159,54 @@ def _what_may_hide(findings: Findings) -> list[str]:
     if findings.loads and findings.verdict != "by-load":
         return []
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
-    highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
-    if not highs:
+    bounds = [(row.cell_id, row.at_most_slower) for row in tied]
+    bounds += [(load.best[0], load.at_most_slower) for load in findings.by_load if load.tied and load.best]
+    if not tied:
         return []
-    high, comparison = max(highs, key=lambda pair: pair[0])
-    per = compared.per(findings)
-    most = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
-    more = "repetitions" if findings.fleet is None else "hosts"
+    more = f"More {'repetitions' if findings.fleet is None else 'hosts'} narrow this."
+    known = [(bound, cell_id) for cell_id, bound in bounds if bound is not None]
+    if len(known) < len(bounds):
+        return [f"Layouts that are not told apart need not be equal: how much slower they may be is not known. {more}"]
+    bound, cell_id = max(known)
     return [
-        f"Layouts that are not told apart need not be equal: {_cell_name(findings, comparison.cell_id)} may take {most} "
-        f"{'as' if high >= 2 else 'than'} {_cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). "
-        f"More {more} narrow this."
+        f"Layouts that are not told apart need not be equal: {_cell_name(findings, cell_id)} is {at_most_slower(bound)} than "
+        f"the truly fastest (95 %). {more}"
+    ]
+
+
+def _on_adjusted_means(findings: Findings) -> list[str]:
+    """That comparisons use adjusted means, with the cell that shows it most; [] where they are the means of the runs."""
+    samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
+    apart = [
+        (abs(math.log(one.judged.value / one.mean.value)), cell, one) for cell, one in samples if one.mean.value > 0
+    ]
+    size, cell, sample = max(apart, key=lambda found: found[0], default=(0.0, None, None))
+    if cell is None or sample is None or size < _ADJUSTED_LEAST:
+        return []
+    rate = compared.by_rate(findings)
+    mean, adjusted = (
+        compared.estimate_text(findings, Estimate(value=one.value), rate=rate).partition(" (")[0]
+        for one in (sample.mean, sample.judged)
+    )
+    return [
+        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed did to "
+        f"the others, or what the run before left behind, is taken out. Most so for {_cell_name(findings, cell.cell_id)}: "
+        f"mean {mean}, adjusted {adjusted}."
+    ]
+
+
+def _on_uneven_intervals(findings: Findings) -> list[str]:
+    """Why the interval of the fastest reaches further to one side."""
+    best = next((findings.cell(cell_id) for cell_id in findings.best[:1]), None)
+    sample = None if best is None else compared.judged(findings, best)
+    if sample is None or sample.mean.low is None or sample.mean.high is None:
+        return []
+    down, up = (abs(math.log(end / sample.mean.value)) for end in (sample.mean.low, sample.mean.high))
+    if max(down, up) < _UNEVEN * min(down, up):
+        return []
+    return [
+        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which chance "
+        "makes look too fast, or where a few runs differ much from the rest and others may yet."
     ]
 
 
@@ -188,10 +229,18 @@ def _cell_name(findings: Findings, cell_id: str) -> str:
 
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
     shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
-    parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
+    parts = [_saved_against(findings, item) for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"Slower than {_cell_name(findings, best)}: {'; '.join(parts)}."
+    return f"{_cell_name(findings, best)} against the slower: {'; '.join(parts)}."
+
+
+def _saved_against(findings: Findings, slower: Comparison) -> str:
+    """Such as "18 % less time (joint 95 % CI 15 to 21 %) than 1 data file"; "1 data file takes 2.4 times as long (...)"."""
+    name = _cell_name(findings, slower.cell_id)
+    if slower.ratio.value >= 2:
+        return f"{name} takes {change_text(findings, slower.ratio)}"
+    return f"{change_text(findings, slower.ratio.inverse)} than {name}"
 
 
 def _on_effects(findings: Findings) -> list[str]:

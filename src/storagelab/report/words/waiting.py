@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.limits import AtLimit, volume_at_limit
+from storagelab.findings.limits import AtLimit, between_ends
 from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange, WaitTrend
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.values import JsonValue
@@ -74,7 +74,7 @@ def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
     parts = [_grown(item, named) for item in grown]
     share = sum(item.worst_s - item.best_s for item in grown) / extra_s
     covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
-    limit = volume_at_limit([(best, worst)], worst.elapsed_s.mean.value - best.elapsed_s.mean.value)
+    limit = between_ends(findings)
     pace = "" if limit is None else limit_sentence(limit, cell_text(worst.levels))
     return [
         f"{pace}Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "

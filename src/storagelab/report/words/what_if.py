@@ -15,7 +15,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.compared import load_noun
 from storagelab.report.words.found import found_sentences
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
-from storagelab.words.numbers import change_estimate, slower_by
+from storagelab.words.numbers import change_estimate, differs_by
 
 SENTENCES_MAX = 3
 _LEVELS_SHOWN = 5
@@ -151,5 +151,5 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
         f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "
-        f"the {factor_noun(found.within)}, by {slower_by(step.difference)}."
+        f"the {factor_noun(found.within)}, by {differs_by(step.difference)}."
     )

@@ -109,7 +109,7 @@ def _along(reason: Reason) -> str:
         }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
-        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of the waits seen)"
+        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of the sessions seen waiting)"
     return ""
 
 
@@ -199,7 +199,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
         f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
-    return [f"Of the waits seen at {slower}, most were {listed(parts)}."] if parts else []
+    return [f"Of the sessions seen waiting at {slower}, most waited for {listed(parts)}."] if parts else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""No figure contradicts another: of drawn campaigns of every kind, the answer, the table of cells, the evidence and the
+export say the same of the same thing. Figures are taken from the values that the words are made of.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from drawn_campaigns import Campaign, Shape, drawn, shapes
+from hypothesis import given, settings
+
+from storagelab.findings.analysis import analyse
+from storagelab.findings.answer import answer, figure_of
+from storagelab.findings.answer_kinds import Answer, Choice
+from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.samples import KNOWN
+from storagelab.report.export.as_json import to_json
+from storagelab.report.words import compared
+from storagelab.report.words.marks import difference_text, verdict_mark
+from storagelab.report.words.sentences import sentences
+from storagelab.words.numbers import at_most_slower
+
+NEARLY = {"rel_tol": 1e-9}
+
+
+def check(campaign: Campaign) -> None:
+    findings = analyse(campaign.experiment, campaign.plan, campaign.runs)
+    found = answer(findings)
+    for cell in findings.cells:
+        check_the_means_of(findings, cell)
+    for choice in found.choices:
+        check_what_is_chosen(findings, choice)
+    check_the_bounds(findings, found)
+    check_who_is_faster(findings, found)
+    check_the_export(findings, found, json.loads(to_json(campaign.experiment, campaign.plan, campaign.runs, findings)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the figures of one thing are to each other
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
+    """What stands beside runs is their mean, within its interval; time, rate and work agree."""
+    for sample in (cell.elapsed_s, cell.rows_per_s, cell.judged):
+        if sample is not None:
+            assert sample.minimum * (1 - 1e-9) <= sample.mean.value <= sample.maximum * (1 + 1e-9)
+            assert sample.mean.low is None or sample.mean.low <= sample.mean.value <= sample.mean.high
+            assert same_interval(sample)
+    if compared.set_time(findings) and cell.each_s is not None and cell.rows_per_s is not None:
+        assert math.isclose(cell.each_s, cell.connections / cell.rows_per_s.mean.value, **NEARLY)
+    if findings.compared in ("elapsed", "time-per-row") and cell.elapsed_s is not None and cell.elapsed_s.adjusted:
+        assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.rows_per_s.mean.value, **NEARLY)
+
+
+def same_interval(sample: Sample) -> bool:
+    """Whether both means have the same interval, as a share."""
+    both = [(one.low, one.value, one.high) for one in (sample.mean, sample.judged)]
+    if None in both[0]:
+        return None in both[1]
+    return all(math.isclose(one / both[0][1], other / both[1][1], **NEARLY) for one, other in zip(*both, strict=True))
+
+
+def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
+    """The answer's figures are those of the cells' rows, and the pick's warning is true."""
+    figures = {cell_id: figure_of(findings, findings.cell(cell_id)) for cell_id in choice.meant}
+    if choice.lowest is not None and choice.highest is not None:
+        values = [one.value for one in figures.values() if one is not None]
+        assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
+    pick = choice.pick
+    assert pick is not None
+    assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
+    if pick.faster_looking is not None:
+        slow, fast = (
+            compared.judged(findings, findings.cell(one)).mean.value for one in (pick.cell_id, pick.faster_looking)
+        )
+        assert pick.looks_slower == pytest.approx(fast / slow if compared.by_rate(findings) else slow / fast)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds and verdicts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def bounds(findings: Findings) -> dict[str, float | None]:
+    """How much slower than the truly fastest each tied cell may be: of its row in the table."""
+    own = {load.best[0]: load.at_most_slower for load in findings.by_load if load.tied and load.best}
+    tied = {cell_id for load in findings.by_load for cell_id in load.tied}
+    return own | {row.cell_id: row.at_most_slower for row in findings.comparisons if row.cell_id in tied}
+
+
+def check_the_bounds(findings: Findings, found: Answer) -> None:
+    """One risk has one bound: in the answer, in the table and in the evidence."""
+    table = bounds(findings)
+    assert all(bound is None or 1 <= bound <= KNOWN for bound in table.values())
+    for choice in found.choices:
+        if choice.verdict != "winner":
+            of_choice = [table.get(cell_id) for cell_id in choice.meant if cell_id in table]
+            assert choice.at_most_slower == (None if None in of_choice else max(of_choice, default=1.0))
+            assert choice.pick.at_most_slower is None or choice.pick.at_most_slower in (1.0, *of_choice)
+    for cell_id, bound in table.items():
+        row = next((one for one in findings.comparisons if one.cell_id == cell_id), None)
+        if row is None or row.p_value is not None:
+            assert difference_text(findings, cell_id) == ("not known" if bound is None else at_most_slower(bound))
+    said = [line for line in sentences(findings) if line.startswith("Layouts that are not told apart need not")]
+    for line in said:
+        known = [bound for bound in table.values() if bound is not None]
+        assert at_most_slower(max(known)) in line if len(known) == len(table) else "is not known" in line
+
+
+def check_who_is_faster(findings: Findings, found: Answer) -> None:
+    """No cell to use is called slower, and no sure gain or comparison of the same two contradicts another."""
+    meant = {cell_id for choice in found.choices for cell_id in choice.meant}
+    for row in findings.comparisons:
+        assert not (row.distinguishable and row.cell_id in meant), "a layout to use is slower"
+        assert verdict_mark(findings, row.cell_id).startswith("slower") == row.distinguishable
+        for effect in same_pair(findings, row.cell_id, row.best_cell_id):
+            assert not (row.distinguishable and effect.distinguishable) or effect.ratio.value > 1
+    for gain in found.gains:
+        rows = {repr(one.level): one.ratio for one in findings.effects if one.factor == gain.factor and not one.at}
+        known = {value for ratio in rows.values() for value in (ratio.value, 1 / ratio.value)}
+        assert any(math.isclose(gain.best.value, one, **NEARLY) for one in known)
+        assert any(math.isclose(gain.worst.value, one, **NEARLY) for one in known)
+
+
+def same_pair(findings: Findings, cell_id: str, best: str) -> Iterator[Any]:
+    """The effect, cell against best, where one factor alone is varied."""
+    if len(findings.factors) == 1:
+        (factor,) = findings.factors
+        one, other = (findings.cell(each).levels[factor.name] for each in (cell_id, best))
+        for effect in findings.effects:
+            if (repr(effect.level), repr(effect.baseline)) == (repr(one), repr(other)):
+                yield effect
+            if (repr(effect.level), repr(effect.baseline)) == (repr(other), repr(one)):
+                yield effect.model_copy(update={"ratio": effect.ratio.inverse})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The export
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]) -> None:
+    for of_cell in document["cells"]:
+        cell, summary = findings.cell(of_cell["cell_id"]), of_cell["summary"]
+        if cell.elapsed_s is not None:
+            assert summary["mean_s"] == cell.elapsed_s.mean.value
+            assert summary["fitted_s"] == cell.elapsed_s.judged.value
+    written = document["findings"]
+    for row, of_row in zip(findings.comparisons, written["comparisons"], strict=True):
+        assert (of_row["cell_id"], of_row["ratio"]) == (row.cell_id, row.ratio.value)
+        assert of_row.get("at_most_slower") == row.at_most_slower
+    for choice, of_choice in zip(found.choices, written["answer"]["choices"], strict=True):
+        assert of_choice["at_most_slower"] == choice.at_most_slower
+        assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stories
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes(most_runs=60))
+def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None:
+    check(drawn(shape))
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@settings(max_examples=400, deadline=None)
+@given(shapes(most_runs=120))
+def test_nor_does_any_of_many_more(shape: Shape) -> None:
+    check(drawn(shape))
