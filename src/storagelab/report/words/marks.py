@@ -5,6 +5,7 @@ An untested cell is never called tied: it is "not judged", with the reason.
 
 from __future__ import annotations
 
+from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings
 from storagelab.report.words import compared
 from storagelab.words.names import DATA_FILES
@@ -37,7 +38,14 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """For a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
+    """For a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell. After a race
+    for a good layout: "good", or "in front" if it is not surely within the margin, and which others are surely slower.
+    """
+    if goods := GoodLayout.of(findings):
+        row = _comparison(findings, cell_id)
+        slower = f"slower {signed_estimate(row.ratio).split(' (')[0]}" if row and row.distinguishable else ""
+        named = {one.cell_id: "good" if one.reached else "in front" for one in goods}
+        return named.get(cell_id, slower)
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
