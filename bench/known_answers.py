@@ -1,9 +1,9 @@
 """`--only known-answers`: real servers on volumes of known speed, so that the gain of a layout can be computed.
 
-Each volume is throttled to a number of requests a second (`throttled`). A run can't be shorter than its requests on a
-volume take at that limit, and if nothing else slows the server down, it is hardly longer. So the least time of every
-layout is known, and with it which layouts are fastest, by which ratio, and which volume slows the others down. A
-campaign is right if storagelab says the same three things.
+Each volume is made for each run and limited to a number of requests a second, by keys of the spec. A run can't be
+shorter than its requests on a volume take at that limit, and if nothing else slows the server down, it is hardly longer.
+So the least time of every layout is known, and with it which layouts are fastest, by which ratio, and which volume slows
+the others down. A campaign is right if storagelab says the same three things.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +20,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from bench import throttled
 from bench.figures import Figure
-from bench.throttled import Speed, iops
+from storagelab.errors import PreflightError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign as Compared
 from storagelab.findings.campaigns import compare
 from storagelab.findings.model import Estimate
+from storagelab.model.config import VolumeConfig
+from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Run
+from storagelab.provisioning import volumes
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.campaigns import environment_differences
 from storagelab.run import stored
@@ -42,7 +45,27 @@ SLICE_S = 0.1
 """The kernel admits requests in time slices of this length: a run may begin with the rest of one, or wait for the
 next.
 """
-_COUNTED = {"read_iops": "reads", "write_iops": "writes", "read_bps": "read_bytes", "write_bps": "write_bytes"}
+_COUNTED = {"read_iops": "reads", "write_iops": "writes"}
+VOLUME_BYTES = 768 * 2**20
+_MEMORY = Path("/dev/shm")
+"""The files of the drives are in memory if there is room: then only the limit holds a volume back, whoever uses the disk."""
+
+Speed = Mapping[str, int]
+"""The limits of a volume, by the spec's keys; without one, requests of that kind are not limited."""
+
+
+def iops(number: int) -> Speed:
+    """A limit of this many reads and as many writes a second."""
+    return {"read_iops": number, "write_iops": number}
+
+
+def why_not() -> str:
+    """Why no volume of known speed can be made here; "" if one can."""
+    try:
+        volumes.check("a", VolumeConfig(path=".", file_bytes=VOLUME_BYTES, limit=LimitConfig(write_iops=1)))
+    except PreflightError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -146,11 +169,11 @@ KINDS = {
     "pgbench": (
         Kind(
             "data on volumes of unequal speed",
-            {"a": Speed(read_iops=400), "b": Speed(read_iops=200), "c": Speed()},
+            {"a": {"read_iops": 400}, "b": {"read_iops": 200}, "c": {}},
             (Layout("on a", ("a",), "c"), Layout("on b", ("b",), "c"), Layout("on both", ("a", "b"), "c")),
         ),
         Kind(
-            "log apart from data that writes hold back", {"a": Speed(write_iops=200), "b": Speed(write_iops=200)},
+            "log apart from data that writes hold back", {"a": {"write_iops": 200}, "b": {"write_iops": 200}},
             (_ALL_ON_A, Layout("log on b", ("a",), "b")),
         ),
     ),
@@ -188,23 +211,20 @@ def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 
     connection, if not the usual one.
     """
     size = Size(repetitions, amount or LOADS[load].amount)
-    with throttled.volumes(kind.speeds, folder / "volumes") as volumes:
-        first = _run(load, kind, seed, volumes, folder / "first", size)
-        if not kind.then:
-            return _judge_layouts(load, kind, seed, first)
-        for name, speed in kind.then.items():
-            volumes.limit(name, speed)
-        second = _run(load, kind, seed, volumes, folder / "second", size)
+    first = _run(load, kind, kind.speeds, seed, folder / "first", size)
+    if not kind.then:
+        return _judge_layouts(load, kind, seed, first)
+    second = _run(load, kind, kind.then, seed, folder / "second", size)
     return _judge_change(load, kind, seed, first, second)
 
 
-def _run(load: str, kind: Kind, seed: int, volumes: throttled.Throttled, folder: Path, size: Size) -> Stored:
+def _run(load: str, kind: Kind, speeds: Mapping[str, Speed], seed: int, folder: Path, size: Size) -> Stored:
     folder.mkdir(parents=True)
     spec = folder / "known.toml"
-    spec.write_text(_spec(LOADS[load], kind, seed, volumes.paths, size), encoding="utf-8")
+    spec.write_text(_spec(LOADS[load], kind, speeds, seed, size), encoding="utf-8")
     words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder)]
     done = subprocess.run(
-        volumes.command(words), cwd=folder, capture_output=True, text=True, check=False,
+        words, cwd=folder, capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     if done.returncode != 0:
@@ -212,8 +232,10 @@ def _run(load: str, kind: Kind, seed: int, volumes: throttled.Throttled, folder:
     return stored.read("known", folder)
 
 
-def _spec(load: Load, kind: Kind, seed: int, paths: Mapping[str, Path], size: Size) -> str:
-    volumes = ", ".join(f'{name} = {{ path = "{path}" }}' for name, path in paths.items())
+def _spec(load: Load, kind: Kind, speeds: Mapping[str, Speed], seed: int, size: Size) -> str:
+    room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * len(speeds) * VOLUME_BYTES
+    made = f'path = "{_MEMORY if room else "."}", file_bytes = {VOLUME_BYTES}, mount_options = "noatime"'
+    places = ", ".join(f"{name} = {{ {made}{_limit(speed)} }}" for name, speed in speeds.items())
     levels = ", ".join(
         f'{{ label = "{one.label}", "layout.data" = {json.dumps(one.data)}, "layout.log" = "{one.log}" }}'
         for one in kind.layouts
@@ -222,11 +244,15 @@ def _spec(load: Load, kind: Kind, seed: int, paths: Mapping[str, Path], size: Si
     place = f', data = {json.dumps(only.data)}, log = "{only.log}"' if len(kind.layouts) == 1 else ""
     return (
         f'question = "Is the known answer found: {kind.name}?"\nrepetitions = {size.repetitions}\nseed = {seed}\n'
-        f'target = {{ engine = "{load.engine}", settings = {{ {load.settings} }} }}\nvolumes = {{ {volumes} }}\n'
+        f'target = {{ engine = "{load.engine}", settings = {{ {load.settings} }} }}\nvolumes = {{ {places} }}\n'
         f"layout = {{ data_files = {kind.data_files}{place} }}\n"
         f"workload = {{ {load.workload}, {load.each} = {size.amount} }}\n"
         + (f"[factors]\nplace = [{levels}]\n" if not place else "")
     )
+
+
+def _limit(speed: Speed) -> str:
+    return f", limit = {{ {', '.join(f'{key} = {value}' for key, value in speed.items())} }}" if speed else ""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -263,7 +289,7 @@ def _least(run: Run, speeds: Mapping[str, Speed]) -> Known:
     assert run.measurement is not None
     counted = run.measurement.counters["volumes"]
     return max(
-        Known(counted[f"volume.{name}.throttled_{_COUNTED[limit]}"] / most, name)
+        Known(counted.get(f"volume.{name}.throttled_{_COUNTED[limit]}", 0.0) / most, name)  # a cell need not use it
         for name, speed in speeds.items()
         for limit, most in speed.items()
     )
@@ -341,7 +367,7 @@ def figures(folder: Path, campaigns: int, kept: Path | None, loads: Sequence[str
     """This many campaigns of each load, each reported as soon as it is judged; those in the file `kept` are not
     repeated.
     """
-    if reason := throttled.why_not():
+    if reason := why_not():
         print(f"known answers are left out: {reason}")
         return
     judged = _read(kept)

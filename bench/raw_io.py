@@ -5,19 +5,16 @@ needs root.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import throttled
 from bench.figures import Figure, paired_ratios, ratio_figure
+from bench.known_answers import why_not
 from storagelab.findings.steady import is_steady
-from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Measurement
+from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.model.plan import PlannedBlock
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
@@ -31,7 +28,7 @@ _SPEC = """
 name = "raw"
 repetitions = 1
 target = {{ engine = "raw-io" }}
-volumes = {{ a = {{ path = "{path}" }} }}
+volumes = {{ a = {{ path = "{path}"{made} }} }}
 layout = {{ data_size_bytes = {size} }}
 [workload]
 operation = "read"
@@ -44,7 +41,7 @@ duration_s = {seconds}
 
 def figures(folder: Path, pairs: int) -> Iterator[Figure]:
     yield _against_fio(folder, pairs)
-    if reason := throttled.why_not():
+    if reason := why_not():
         yield Figure("raw I/O on a throttled volume", 0, "", f"left out: {reason}", None)
     else:
         yield from _of_known_speed(folder)
@@ -55,7 +52,7 @@ def _against_fio(folder: Path, pairs: int) -> Figure:
     """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio
     alone.
     """
-    block = _block(folder, _SPEC.format(path=folder, size=_SIZE, seconds=_SECONDS))
+    block = _block(folder, _SPEC.format(path=folder, made="", size=_SIZE, seconds=_SECONDS))
     with open_block(block, _site(folder), InFile(folder / "state")) as opened:
 
         def ours() -> float:
@@ -83,8 +80,10 @@ def _by_hand(file: Path) -> float:
 def _of_known_speed(folder: Path) -> Iterator[Figure]:
     place = folder / "known"
     place.mkdir()
-    with throttled.volumes({"a": throttled.Speed(read_iops=KNOWN_IOPS)}, place, 128 * 2**20) as made:
-        measured = _throttled(made, place, _SPEC.format(path=made.paths["a"], size=32 * 2**20, seconds=10))
+    made = f", file_bytes = {128 * 2**20}, limit = {{ read_iops = {KNOWN_IOPS} }}"
+    block = _block(place, _SPEC.format(path=place, made=made, size=32 * 2**20, seconds=10))
+    with open_block(block, _site(place), InFile(place / "state")) as opened, opened.open(block.runs[0]) as target:
+        measured = target.run(block.first_cell, 1, 1, lambda _done: None)
     rate, at_drive = measured.counters[RAW_IO]["ios_per_s"], measured.counters[RAW_IO_AT_DRIVE]
     off = 100 * abs(rate / KNOWN_IOPS - 1)
     yield Figure(f"raw I/O: IO/s of a volume throttled to {KNOWN_IOPS}", rate, "IO/s", "within 1 %", off <= 1)
@@ -92,27 +91,6 @@ def _of_known_speed(folder: Path) -> Iterator[Figure]:
     yield Figure("raw I/O: requests by fio against /proc/diskstats", counted, "% apart", "at most 2 %", counted <= 2)
     steady = bool(is_steady([measured]))
     yield Figure("raw I/O: steady state of a throttled volume", float(steady), "found", "1", steady)
-
-
-def _throttled(made: throttled.Throttled, folder: Path, text: str) -> Measurement:
-    """Only fio is throttled: a program of that name joins the group and then becomes the real one."""
-    with tempfile.TemporaryDirectory() as programs:
-        wrapper = Path(programs) / "fio"
-        real = shutil.which("fio")
-        join = made.command([])[2]
-        wrapper.write_text(f"#!/bin/sh\n{join.replace('exec', f'exec {real}')}\n")
-        wrapper.chmod(0o755)
-        before = os.environ["PATH"]
-        os.environ["PATH"] = f"{programs}:{before}"
-        try:
-            block = _block(folder, text)
-            with (
-                open_block(block, _site(folder), InFile(folder / "state")) as opened,
-                opened.open(block.runs[0]) as target,
-            ):
-                return target.run(block.first_cell, 1, 1, lambda _done: None)
-        finally:
-            os.environ["PATH"] = before
 
 
 def _fourth_article(folder: Path) -> Figure:

@@ -412,6 +412,16 @@ def test_volumes_on_one_device_that_are_throttled_apart_are_no_caution():
     assert same.figures == {"volumes": "a, b", "device": "sda"}
 
 
+def test_drives_that_were_made_for_a_run_are_told_apart_by_their_volumes_as_the_kernel_numbers_them_anew():
+    made = {"device": "loop0", "device_stack": ["loop0"], "made": {"device": "loop0"}, "virtual": False}
+    assert cautions_of(environment=environment(volumes={"a": made, "b": made})) == ()  # in memory
+    on_disk = {**made, "device": "sda", "device_stack": ["loop0", "sda"]}
+    same = only(cautions_of(environment=environment(volumes={"a": on_disk, "b": on_disk})))
+    assert same.figures == {"volumes": "a, b", "device": "sda"}
+    limited = {**on_disk, "throttle": {"write_iops": 600}}
+    assert cautions_of(environment=environment(volumes={"a": limited, "b": limited})) == ()
+
+
 def test_a_factor_that_sets_layout_and_load_at_once_makes_the_lighter_load_win():
     levels = (
         Level(value="few", sets={"layout.data_files": 1, "workload.read_fraction": 0}),

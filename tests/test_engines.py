@@ -59,3 +59,11 @@ def test_every_engine_that_a_spec_may_name_stands_behind_the_seam(name):
     engine, kind = engine_in(ENGINES[name].folder), ENGINES[name]
     assert (engine.open is None) == kind.drives_remember, "either each run is opened, or whole blocks are"
     assert (engine.durability is None) == (kind.provenance == "simulated")
+
+
+def test_a_plan_that_moves_files_between_volumes_of_one_device_says_that_it_separates_nothing(scratch):
+    moved = plan_of(small(scratch, volumes=["a", "b"], log="a"), small(scratch, volumes=["a", "b"], log="b"))
+    notes = preflight(None, moved, site_at(scratch)).notes  # type: ignore[arg-type]
+    assert any(f"volumes a ({scratch / 'a'}), b ({scratch / 'b'}) are on one device" in note for note in notes)
+    stays = plan_of(small(scratch, volumes=["a", "b"]), small(scratch, volumes=["a", "b"], data_files=2))
+    assert not any("on one device" in note for note in preflight(None, stays, site_at(scratch)).notes)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
 from real_servers import until
 
-from bench import throttled
+from bench.known_answers import why_not
 from storagelab.findings.steady import is_steady
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.spec.matrix import expand
@@ -18,7 +18,12 @@ from storagelab.targets import sweep
 from storagelab.targets.raw import block, fio
 
 pytestmark = [needs_fio, pytest.mark.slow]
-on_throttled_volumes = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() or "they work here")
+on_limited_volumes = pytest.mark.skipif(bool(why_not()), reason=why_not() or "they work here")
+
+
+def on_a_drive(size: str, keys: str = "") -> str:
+    """The spec on a drive that is made for each run."""
+    return SPEC.replace('path = "."', f'path = "."\nfile = "{size}"\n{keys}')
 
 
 def test_the_runs_of_a_block_share_one_file_which_is_removed_at_last(scratch, monkeypatch):
@@ -39,21 +44,12 @@ def test_the_runs_of_a_block_share_one_file_which_is_removed_at_last(scratch, mo
     assert {"reads_per_s", "writes_per_s"} <= runs[2].measurement.counters[RAW_IO].keys()
 
 
-@on_throttled_volumes
-def test_a_volume_throttled_to_500_requests_a_second_does_500_and_the_kernel_counts_them(scratch, monkeypatch):
-    with throttled.volumes({"a": throttled.Speed(read_iops=500)}, scratch, 96 * 2**20) as made:
-        inside = scratch / "bin" / "fio"
-        inside.parent.mkdir()
-        # Only fio is throttled: a program of that name that joins the group and becomes the real one.
-        joining = made.command([fio.find().program])
-        inside.write_text(f"#!/bin/sh\n{joining[2].replace('exec', 'exec ' + joining[4])}\n")
-        inside.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{inside.parent}:{os.environ['PATH']}")
-        text = SPEC.replace('path = "."', f'path = "{made.paths["a"]}"').replace('"1s"', '"7.5s"\nwarm_up = "1s"')
-        (run,) = runs_of(scratch, text.replace("outstanding = 2", "outstanding = 16"))
-        left = [path.name for path in made.paths["a"].iterdir()]
+@on_limited_volumes
+def test_a_volume_limited_to_500_requests_a_second_does_500_and_the_kernel_counts_them(scratch):
+    text = on_a_drive("96MiB", "limit = { read_iops = 500 }").replace('"1s"', '"7.5s"\nwarm_up = "1s"')
+    (run,) = runs_of(scratch, text.replace("outstanding = 2", "outstanding = 16"))
+    assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir()), "nothing is left behind"
     assert (run.status, run.reason) == ("ok", "")
-    assert left == ["lost+found"], "nothing is left behind"
     # The warm-up of 1 s is in the duration of 7.5 s, and in no figure.
     assert run.measurement.elapsed_s == pytest.approx(6.5, abs=0.1)
     figures, at_drive = (run.measurement.counters[group] for group in (RAW_IO, RAW_IO_AT_DRIVE))
@@ -69,27 +65,25 @@ def test_a_volume_throttled_to_500_requests_a_second_does_500_and_the_kernel_cou
     assert list(rates) == pytest.approx([500] * len(rates), rel=0.15), "as the kernel deals out slices"
 
 
-@on_throttled_volumes
+@on_limited_volumes
 def test_a_drive_that_fills_while_the_file_is_written_fails_the_run_and_leaves_nothing(scratch):
-    with throttled.volumes({"a": throttled.Speed()}, scratch, 24 * 2**20) as made:
-        text = SPEC.replace('path = "."', f'path = "{made.paths["a"]}"').replace("8MiB", "64MiB")
-        (run,) = runs_of(scratch, text)
-        assert [path.name for path in made.paths["a"].iterdir()] == ["lost+found"]
+    (run,) = runs_of(scratch, on_a_drive("24MiB").replace("8MiB", "64MiB"))
+    assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
     assert (run.status, run.measurement) == ("failed", None)
     assert "No space left on device" in run.reason
 
 
-@on_throttled_volumes
+@on_limited_volumes
 def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, monkeypatch):
-    with throttled.volumes({"a": throttled.Speed()}, scratch, 48 * 2**20) as made:
-        whole = fio.make
+    whole = fio.make
 
-        def make(*given, **more):
-            os.truncate(made.images["a"], 0)  # what is below the file system is gone
-            return whole(*given, **more)
+    def make(*given, **more):
+        (image,) = scratch.glob("storagelab-*/drive")
+        os.truncate(image, 0)  # what is below the file system is gone
+        return whole(*given, **more)
 
-        monkeypatch.setattr(block.fio, "make", make)
-        (run,) = runs_of(scratch, SPEC.replace('path = "."', f'path = "{made.paths["a"]}"'))
+    monkeypatch.setattr(block.fio, "make", make)
+    (run,) = runs_of(scratch, on_a_drive("48MiB"))
     assert run.status == "failed"
     assert "fio failed: " in run.reason
     assert "Input/output error" in run.reason

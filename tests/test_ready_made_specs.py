@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
 from storagelab import cli
+from storagelab.provisioning import limits
 from storagelab.verbs import run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +41,8 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
     if work.get("kind") in GENERATED:
-        work |= {"duration": "1s", "warm_up": "0s", **({"table_size": 500} if "table_size" in work else {})}
+        least = {"table_size": 500, "scale": 1}
+        work |= {"duration": "1s", "warm_up": "0s", **{key: size for key, size in least.items() if key in work}}
         factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
     elif "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
@@ -67,10 +70,17 @@ def asked(monkeypatch, *words: object) -> None:
         cli.main()
 
 
+makes_drives = pytest.mark.skipif(os.geteuid() != 0 or limits.groups() is None, reason="makes drives, and limits them")
+
+
 def marks(file: Path) -> list[pytest.MarkDecorator]:
     """What must be on this machine besides PostgreSQL, and whether it is left to `make validate`."""
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
-    needed = {"engines": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio}
+    zfs = pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS")
+    needed = {
+        "engines": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "zfs": zfs,
+        "file-systems": makes_drives, "cloud-disks": makes_drives,
+    }  # fmt: skip
     later = [pytest.mark.campaign] if file.stem in OF_A_KIND_WITH_ANOTHER else []
     return [*later, *(mark for part, mark in needed.items() if part in file.stem)]
 

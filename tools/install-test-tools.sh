@@ -1,7 +1,8 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, MariaDB's server with its client, fio for raw I/O, sysbench, and an SSH server. They come from Debian's own packages, where this may
-# install them. Where it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
+# measure, MariaDB's server with its client, fio for raw I/O, sysbench, an SSH server, and the programs that make XFS and
+# btrfs. They come from Debian's own packages, where this may install them. Where it may not, the tests that need them are
+# skipped and say so: nothing here ever fails a build.
 set -u
 
 postgres_is_here() {
@@ -29,6 +30,8 @@ command -v fio >/dev/null || wanted="${wanted:+$wanted }fio"
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
 command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
 PATH="$PATH:/usr/sbin" command -v sshd >/dev/null || wanted="${wanted:+$wanted }openssh-server"
+PATH="$PATH:/usr/sbin" command -v mkfs.xfs >/dev/null || wanted="${wanted:+$wanted }xfsprogs"
+PATH="$PATH:/usr/sbin" command -v mkfs.btrfs >/dev/null || wanted="${wanted:+$wanted }btrfs-progs"
 [ -n "$wanted" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

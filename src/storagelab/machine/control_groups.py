@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
 
-_V1 = {
+V1_LIMITS = {
     "read_iops": "blkio.throttle.read_iops_device", "write_iops": "blkio.throttle.write_iops_device",
     "read_bytes_per_s": "blkio.throttle.read_bps_device", "write_bytes_per_s": "blkio.throttle.write_bps_device",
 }  # fmt: skip
-_V2 = {"riops": "read_iops", "wiops": "write_iops", "rbps": "read_bytes_per_s", "wbps": "write_bytes_per_s"}
+V2_LIMITS = {"riops": "read_iops", "wiops": "write_iops", "rbps": "read_bytes_per_s", "wbps": "write_bytes_per_s"}
 
 
 _V1_COUNTS = {
@@ -80,20 +80,25 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
     disk = node.resolve().parent.name if (node / "partition").exists() else own[0]
     number = read_text(node_of(disk, kernel) / "dev")
     for group in control_groups("blkio", kernel, process) if number else ():
-        if limits := dict(_limits(number, group)):
+        if limits := limits_of(number, group):
             return Throttle(group, number, limits)
     return None
 
 
+def limits_of(number: str, group: Path) -> dict[str, int]:
+    """What a control group allows on the disk with this number ("major:minor") in a second."""
+    return dict(_limits(number, group))
+
+
 def _limits(number: str, group: Path) -> Iterator[tuple[str, int]]:
-    for key, file in _V1.items():
+    for key, file in V1_LIMITS.items():
         for words in _lines(group / file):
             if len(words) == 2 and words[0] == number and words[1].isdigit():
                 yield key, int(words[1])
     for words in _lines(group / "io.max"):
         for name, _, value in (word.partition("=") for word in words[1:] if words[0] == number):
-            if name in _V2 and value.isdigit():
-                yield _V2[name], int(value)
+            if name in V2_LIMITS and value.isdigit():
+                yield V2_LIMITS[name], int(value)
 
 
 def _lines(path: Path) -> list[list[str]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
+from storagelab.model.limits import LimitConfig
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
@@ -145,6 +146,13 @@ class LinkConfig(Described):
     """Time that a request needs in one direction."""
 
 
+MADE_KEYS = frozenset(
+    {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
+     "prepare", "check", "variables"}
+)  # fmt: skip
+"""The keys of volumes that are made before each run."""
+
+
 class VolumeConfig(Described):
     """A place on a file system, where storagelab makes its own folder and removes it later; or simulated drives; or
     a whole device.
@@ -177,6 +185,38 @@ class VolumeConfig(Described):
     """Simulated: a network between host and array. `link = {}` is iSCSI over one port of 1 Gbit/s."""
     lost: tuple[str, ...] = ()
     """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
+    file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
+    """storagelab makes the volume anew before each run: a file of this size in `path`, used as a drive (a loop
+    device) with a file system of its own. It is removed after the run. Needs root."""
+    sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512")] = None
+    """Volumes made of a file: the sector size of the drive."""
+    filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
+    """Volumes made of a file: the file system."""
+    mkfs_options: Annotated[str | None, LeftOut("those of mkfs")] = None
+    """Volumes made of a file: options of `mkfs`, such as `"-m 0"`."""
+    mount_options: Annotated[str | None, LeftOut("those of mount")] = None
+    """Volumes made of a file: options of `mount -o`, such as `"noatime"`."""
+    read_ahead_bytes: Annotated[int | None, LeftOut("the kernel's")] = Field(None, ge=0, lt=2**31)
+    """Volumes made of a file: how far the kernel reads ahead on the drive."""
+    scheduler: Annotated[str | None, LeftOut("the kernel's")] = None
+    """Volumes made of a file: the drive's I/O scheduler, such as `"none"` or `"mq-deadline"`."""
+    limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
+    """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
+    prepare: Annotated[str | None, LeftOut("nothing")] = None
+    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder, where `path` must
+    exist. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
+    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
+    check: Annotated[str | None, LeftOut("nothing")] = None
+    """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
+    run, which is `unverified` if the command fails. Needs `--allow-commands`."""
+    variables: dict[str, Scalar] = Field(default_factory=dict)
+    """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
+    STORAGELAB_RECORDSIZE. Each can be a factor."""
+
+    @property
+    def made(self) -> bool:
+        """Whether storagelab makes the volume before each run, or has it prepared."""
+        return self.file_bytes is not None or self.prepare is not None or self.check is not None
 
     @property
     def real(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import OPERATING_SYSTEM, Config, VolumeConfig
+from storagelab.model.config import MADE_KEYS, OPERATING_SYSTEM, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
@@ -45,14 +45,14 @@ _OF_REAL_SERVERS = (
 _ONLY_SIMULATED = Foreign(
     (
         "target.scale", "server", "drives", "layout.data_size_bytes", "layout.log_size_bytes",
-        *(f"volumes.*.{key}" for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote"})),
+        *(f"volumes.*.{key}" for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote"} - MADE_KEYS)),
         "between_runs.format_drives", "between_runs.move_files",
     ),
     "is for simulated servers, and target.engine is {config.target.engine}",
     'Leave it out, or simulate all of it: engine = "simulated" in [target].',
 )  # fmt: skip
 _ONLY_REAL = Foreign(
-    (*_OF_REAL_SERVERS, "volumes.*.remote", "between_runs.pause_s"),
+    (*_OF_REAL_SERVERS, "volumes.*.remote", "between_runs.pause_s", *(f"volumes.*.{key}" for key in sorted(MADE_KEYS))),
     "is for real servers, and target.engine is {config.target.engine}",
 )
 _PLACES = _ONLY_REAL._replace(keys=("volumes.*.path", "volumes.*.device"))
@@ -108,6 +108,21 @@ _OF_SERVERS = (
          lambda config: config.target.attached and not config.kind.log_per_database and config.layout.log is not None,
          "the log of a running server can't be moved",
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
+)  # fmt: skip
+_OF_MADE_VOLUMES = (
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.file_bytes is None and getattr(volume, key) is not None,
+           "is for a volume that storagelab makes, and this one is a folder that others may use",
+           'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
+      for key in sorted(MADE_KEYS - {"file_bytes", "prepare", "check", "variables"})),
+    Rule("volumes.*.file", lambda config, volume: volume.file_bytes is not None and config.target.attached,
+         "makes a drive for each run, and a server that runs already can't move there",
+         "Leave the DSN out, and storagelab starts a private server on it; or leave file out."),
+    Rule("volumes.*.file",
+         lambda config, volume: volume.file_bytes is not None and config.between_runs.data == "template",
+         'conflicts with between_runs.data = "template"',
+         "A template is kept on the volume, and the volume is made anew for each run: leave one of them out."),
+    Rule("volumes.*.device", lambda _, volume: volume.made and volume.device is not None,
+         "conflicts with file, prepare and check", "storagelab only reads whole devices, as they are."),
 )  # fmt: skip
 _OF_RUNNING_SERVERS = (
     Rule("target.dsn_env", lambda config: not config.target.attached,
@@ -206,6 +221,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
         yield from broken(
             config, (*_OF_VOLUMES, *_OF_SERVERS, *(_OF_STARTED_SERVERS if started else _OF_RUNNING_SERVERS))
         )
+    yield from broken(config, _OF_MADE_VOLUMES)
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
     yield from broken(config, _OF_EVERY_CELL)
@@ -283,7 +299,7 @@ def _raw_conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
 
 def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
     volume, key = config.volumes[name], f"volumes.{name}"
-    for other in sorted(volume.model_fields_set - {"path", "device"}):
+    for other in sorted(volume.model_fields_set - {"path", "device"} - MADE_KEYS):
         hint = "Leave it out, or give the volume drives instead of a place."
         problem = "is for simulated or remote volumes, and this one is a drive of this machine"
         yield SpecError(problem, key=f"{key}.{other}", hint=hint)

@@ -76,6 +76,8 @@ class Preflight(Frozen):
     volumes: tuple[VolumeNeed, ...]
     notes: tuple[str, ...] = ()
     durability: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """What is done to volumes before each run."""
     blocks_at_once: int | None = None
 
 
@@ -125,15 +127,17 @@ def preflight(
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
-    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it. `tell`
+    """Make each kind of volume and start each kind of server that the plan needs for a moment, and remove it. `tell`
     receives the progress.
 
     Raises PreflightError with the server's own message for one that does not start.
     """
     from storagelab.targets.engines import kinds
+    from storagelab.targets.made_volumes import try_making
     from storagelab.targets.starting import try_kinds
 
     with reporting_to(tell):
+        try_making(plan, site)
         try_kinds(kinds(plan, site))
 
 
@@ -193,10 +197,11 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 
 def server_abilities() -> tuple[Ability, ...]:
-    """The servers that this machine could start, for the doctor."""
+    """The servers that this machine could start and the volumes that it could make, for the doctor."""
     from storagelab.targets.engines import every_engine
+    from storagelab.targets.made_volumes import abilities
 
-    return tuple(ability for engine in every_engine() for ability in engine.abilities())
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *abilities())
 
 
 __all__ = [

@@ -25,8 +25,10 @@ from storagelab.targets import (
     State,
     Target,
     VolumeNeed,
+    made_volumes,
     marks,
     open_target,
+    placement,
     templates,
     temporary,
 )
@@ -51,7 +53,7 @@ class Independent:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return open_target(self._block.cell_of(planned).config, self._site)
+        return made_volumes.opened(self._block.cell_of(planned), self._site, open_target)
 
 
 @contextmanager
@@ -118,9 +120,10 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     from storagelab.targets.raw import beside  # its results are based on what this module provides
 
     beside.check(plan, site)
-    beyond = privileged_settings(plan, lambda config: engine_of(config).privilege)
+    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
     if not allow_commands:
         refuse(beyond)
+    steps, unsafe = made_volumes.check(plan)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     lacking = [need.lacks for one in found for need in one.volumes if need.lacks]
     promises, warnings = compared(plan, lambda config: engine_of(config).durability)
@@ -131,8 +134,11 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *(privilege.text for privilege in beyond),
             *dict.fromkeys(lacking),
             *(note for one in found for note in one.notes),
+            *placement.notes([cell.config for cell in plan.cells], site),
             *warnings,
+            *unsafe,
         ),
+        steps=tuple(steps),
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
     )
@@ -184,6 +190,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     removed = []
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
+        removed += made_volumes.sweep(config, site, _stop_orphan)
         volumes = site.volume_paths(config)
         folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
         left = [*folders.leftovers(), *kept.leftovers()]

@@ -27,14 +27,12 @@ PrivilegeOf = Callable[[str, Scalar], str | None]
 """What a setting with this name and value makes its server do, as the engine knows it; None = nothing special."""
 
 
-class PrivilegedSetting(Frozen):
-    setting: str
+class Privilege(Frozen):
+    """A key of the spec whose value does more than configure: `does` says what."""
+
+    key: str
     value: Scalar
     does: str
-
-    @property
-    def key(self) -> str:
-        return f"target.settings.{self.setting}"
 
     @property
     def text(self) -> str:
@@ -46,18 +44,18 @@ def by_value(value: Scalar) -> str | None:
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
-def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[PrivilegedSetting, ...]:
+def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[Privilege, ...]:
     """The privileged settings of all cells, each once."""
-    found: dict[PrivilegedSetting, None] = {}
+    found: dict[Privilege, None] = {}
     for config in (cell.config for cell in plan.cells):
         for name, value in config.target.settings.items():
             does = of_engine(config)(name, value) if value != "" else None
             if does is not None:
-                found[PrivilegedSetting(setting=name, value=value, does=does)] = None
+                found[Privilege(key=f"target.settings.{name}", value=value, does=does)] = None
     return tuple(found)
 
 
-def refuse(found: tuple[PrivilegedSetting, ...]) -> None:
+def refuse(found: tuple[Privilege, ...]) -> None:
     """Refuses privileged settings. Raises a PreflightError that lists all of them."""
     if not found:
         return
@@ -66,6 +64,6 @@ def refuse(found: tuple[PrivilegedSetting, ...]) -> None:
     raise PreflightError(
         f"{shown(first.value)} {first.does}{also}",
         key=first.key,
-        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What it asks for is then done "
+        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What its settings ask for is then done "
         f"{unprivileged().how}, or by the account of a server that runs already.",
     )

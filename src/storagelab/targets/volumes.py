@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model import prepared
-from storagelab.model.config import Config
+from storagelab.model.config import Config, VolumeConfig
 from storagelab.targets import Site, VolumeNeed, templates
 from storagelab.targets.folders import Folders
 from storagelab.targets.templates import BytesOn
@@ -24,6 +25,11 @@ def volume_needs(
 ) -> tuple[VolumeNeed, ...]:
     """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for one that
     can't be used."""
+
+    def on_path(config: Config, name: str) -> int:
+        made = config.volumes[name].file_bytes
+        return bytes_on(config, name) if made is None else made
+
     paths: dict[str, Path] = {}
     needed: dict[str, int] = {}
     for config in configs:
@@ -34,9 +40,11 @@ def volume_needs(
             if name not in paths:
                 _check_usable(path, key)
             paths[name] = path
-            needed[name] = max(needed.get(name, 0), bytes_on(config, name.split(" (")[0]))
+            own = name.split(" (")[0]
+            _check_holds(config.volumes[own], own, bytes_on(config, own))
+            needed[name] = max(needed.get(name, 0), on_path(config, own))
     leftover_bytes = _leftover_bytes(configs, site)
-    lacking = {error.key: error for error in _lacking(configs, site, leftover_bytes, bytes_on, size_key)}
+    lacking = {error.key: error for error in _lacking(configs, site, leftover_bytes, on_path, size_key)}
     if lacking and not site.despite_space:
         raise next(iter(lacking.values()))
     return tuple(
@@ -56,6 +64,21 @@ def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
     held = Counter(Folders(site, volumes).leftover_bytes())
     held.update(templates.folders_of(site, volumes).leftover_bytes())
     return held
+
+
+_OF_FILE_SYSTEM = 0.93
+"""The share of a small drive that a file system leaves for files; ext4 takes most, 5 % of it for root."""
+
+
+def _check_holds(volume: VolumeConfig, name: str, needed_bytes: int) -> None:
+    """Raises PreflightError if a drive that is made for each run is too small for it."""
+    room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or math.inf)
+    if needed_bytes > room_bytes:
+        raise PreflightError(
+            f"is too small: about {needed_bytes / 2**30:.2f} GiB needed, and its file system has room for "
+            f"{room_bytes / 2**30:.2f} GiB",
+            key=f"volumes.{name}.file", hint="make the drive larger, or the load smaller",
+        )  # fmt: skip
 
 
 def _check_usable(path: Path, key: str) -> None:

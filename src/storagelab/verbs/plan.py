@@ -104,6 +104,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         runs_stored=len(expanded.runs) - len(pending),
         warnings=tuple(warnings),
         durability=found.durability,
+        steps=found.steps,
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from storagelab import profiles, screen
+from storagelab.provisioning import cloud_disks
 from storagelab.report import writing
-from storagelab.report.text.profiles import print_figures, print_profiles, print_sizing, print_title
+from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
 from storagelab.targets.simulated.sizing import sizing
 
 
 def list_all() -> None:
     print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+    print_cloud_disks(screen.out(), cloud_disks.disks())
 
 
 def show(name: str, *, sources: bool) -> None:

@@ -62,10 +62,13 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
     shared: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
         for name, volume in volumes_of(m):
+            made = text_in(table_in(volume, "made"), "device")  # the kernel numbers such drives anew in each run
             if volume.get("virtual") is True:
-                virtual[text_in(volume, "virtual_reason"), text_in(volume, "device_model")].add(name)
-            if device := text_in(volume, "device"):
-                shared[device, _throttled_disk(volume) if table_in(volume, "throttle") else ""].add(name)
+                reason = text_in(volume, "virtual_reason").removeprefix(f"{made}: ")
+                virtual[reason, text_in(volume, "device_model")].add(name)
+            if (device := text_in(volume, "device")) and device != made:
+                apart = (name if made else _throttled_disk(volume)) if table_in(volume, "throttle") else ""
+                shared[device, apart].add(name)
     for (reason, model), names in virtual.items():
         yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
     for (device, _), names in shared.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
 from storagelab.profiles import Profile
+from storagelab.provisioning.cloud_disks import CloudDisk
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.report.words.quantities import quantity_text
 from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
@@ -21,6 +22,18 @@ def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
         Column("formats", [", ".join(profile.formats) for profile in profiles], right=False, wraps=True),
         Column("drivers", [", ".join(profile.drivers) for profile in profiles], right=False, wraps=True, rank=2),
         Column("sectors, bytes", [", ".join(map(str, profile.sectors)) for profile in profiles], right=False, rank=1),
+    ]
+    print_table(console, columns, indent=0)
+
+
+def print_cloud_disks(console: Console, disks: Mapping[str, CloudDisk]) -> None:
+    """One line a disk whose limits a spec can name."""
+    console.print()
+    print_paragraph(console, 'Limits of cloud disks, for volumes with limit = { like = "NAME" }', style="bold")
+    columns = [
+        Column("name", list(disks), right=False),
+        Column("disk", [disk.title for disk in disks.values()], right=False, wraps=True),
+        Column("source", [disk.source for disk in disks.values()], right=False, wraps=True, rank=1),
     ]
     print_table(console, columns, indent=0)
 

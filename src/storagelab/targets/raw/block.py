@@ -18,7 +18,7 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress, Site, State, Target
+from storagelab.targets import Progress, Site, State, Target, made_volumes
 from storagelab.targets.folders import Folders
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Direction, Fio, Job, Outcome, Place
@@ -48,8 +48,25 @@ class RawBlock:
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
         """Writes the file before the first run on a volume. Raises RunFailed."""
+        cell = self._block.cell_of(planned)
+        opening = self._alone if made_volumes.wanted(cell.config) else self._shared
+        with made_volumes.opened(cell, self._site, opening) as target:
+            yield target
+
+    @contextmanager
+    def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
+        """The target of a run whose volume was made for it, and so has a file of its own."""
+        block = RawBlock(self._block, self._site)
+        try:
+            with block._shared(config, self._site) as target:
+                yield target
+        finally:
+            with uninterrupted():
+                block.close()
+
+    @contextmanager
+    def _shared(self, config: Config, _site: Site) -> Iterator[Target]:
         began = time.perf_counter()
-        config = self._block.cell_of(planned).config
         place = self._place(config)
         key = (place.folder, place.name)
         if key not in self._io_engines:

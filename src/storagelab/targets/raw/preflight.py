@@ -31,8 +31,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     for config in on_files:
         name = config.data_volumes[0]
         path = site.volume_paths(config)[name]
-        check_direct(path, f"volumes.{name}.path")
-        _check_block(config, path)
+        made = config.volumes[name].file_bytes is not None
+        if not made:  # the drive is made for each run; it takes direct I/O
+            check_direct(path, f"volumes.{name}.path")
+        _check_block(config, (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path), path)
     devices = dict.fromkeys(_devices(configs))
     for config in configs:
         if config.volumes[config.data_volumes[0]].device is not None:
@@ -66,9 +68,8 @@ def check_direct(path: Path, key: str) -> None:
             ) from error  # fmt: skip
 
 
-def _check_block(config: Config, path: Path) -> None:
+def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
-    sector = sector_bytes(path)
     if sector is not None and work.block_bytes % sector:
         raise PreflightError(
             f"{work.block_bytes} B is no whole number of {sector} B sectors, and {path} takes direct I/O only in these",
@@ -123,7 +124,7 @@ def _check_device(config: Config) -> None:
             f"{wanted / 2**30:.2f} GiB is more than {path} has: {size / 2**30:.2f} GiB", key="layout.data_size_bytes",
             hint="lower it, or leave it out to read the whole device",
         )  # fmt: skip
-    _check_block(config, path)
+    _check_block(config, sector_bytes(path), path)
 
 
 def device_bytes(path: Path) -> int:

@@ -1,0 +1,41 @@
+"""The keys of a limited volume."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from storagelab.model.values import Described, LeftOut
+
+LIMITS = ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
+"""What control groups can limit on a device, by the names of the keys."""
+Rate = Annotated[int | None, LeftOut("that of `like`, or no limit")]
+
+
+class BurstConfig(Described):
+    """A bucket of credits: while it holds any, the volume does more than its limit allows. One credit is one request."""
+
+    iops: int = Field(ge=1, lt=2**32)
+    """Reads, and as many writes, a second while there are credits."""
+    credits: int = Field(ge=1, lt=2**63)
+    """How many credits the bucket holds. It is refilled with as many a second as the limit allows requests."""
+    start: Literal["full", "empty"] = "full"
+    """The bucket when a run begins."""
+
+
+class LimitConfig(Described):
+    """The most that a volume does in a second. Reads and writes are limited separately, and latency is not imitated."""
+
+    like: Annotated[str | None, LeftOut("none")] = None
+    """The name of a cloud disk whose limits apply: `storagelab profiles` lists them. Other keys replace its figures."""
+    read_iops: Rate = Field(None, ge=1, lt=2**32)
+    """Reads a second."""
+    write_iops: Rate = Field(None, ge=1, lt=2**32)
+    """Writes a second."""
+    read_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63)
+    """Bytes read a second."""
+    write_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63)
+    """Bytes written a second."""
+    burst: Annotated[BurstConfig | None, LeftOut("that of `like`, or none")] = None
+    """Credits with which the volume exceeds its limit on requests for a while."""

@@ -1,0 +1,111 @@
+"""Limits of a drive that belongs to the experiment, set through the kernel's control groups.
+
+In version 1 the root group's limit holds everything that reaches the device back: what servers request themselves, and
+what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every
+group at the top gets the same; there, each process's writes belong to its own group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, limits_of
+from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
+from storagelab.model.limits import LIMITS
+from storagelab.model.measurement import Check
+
+Rates = Mapping[str, int]
+"""The keys of `LIMITS` that are limited, each a second."""
+_V2_WORDS = {name: word for word, name in V2_LIMITS.items()}
+
+
+class Groups(NamedTuple):
+    """The control groups that can hold I/O back: their version, and the folder where they are mounted."""
+
+    version: int
+    root: Path
+
+
+def groups(kernel: Kernel = HERE) -> Groups | None:
+    """None if no control groups that limit I/O are mounted here."""
+    for mount in mounts_here(kernel):
+        root = Path(mount.mount_point)
+        if mount.filesystem == "cgroup" and (root / V1_LIMITS["write_iops"]).exists():
+            return Groups(1, root)
+        if mount.filesystem == "cgroup2" and "io" in read_text(root / "cgroup.controllers").split():
+            return Groups(2, root)
+    return None
+
+
+def check(key: str, kernel: Kernel = HERE) -> None:
+    """Raises PreflightError if this machine can't limit I/O."""
+    if groups(kernel) is None:
+        raise PreflightError(
+            "needs the kernel's control groups: blkio of version 1, or io of version 2", key=key,
+            hint="mount one of them where storagelab runs (in a container: give it the host's /sys/fs/cgroup)",
+        )  # fmt: skip
+
+
+class Limited:
+    """A drive whose limits can be set."""
+
+    def __init__(self, device: str, kernel: Kernel = HERE) -> None:
+        found = groups(kernel)
+        if found is None:
+            raise RunFailed("no control groups that limit I/O are mounted here any more")
+        self._version, self._root = found
+        self.number = read_text(node_of(device, kernel) / "dev")
+
+    def set(self, rates: Rates) -> None:
+        """From now on, the drive does no more than this in a second; what is not in `rates` is not limited. Raises
+        RunFailed.
+        """
+        try:
+            if self._version == 1:
+                for name, file in V1_LIMITS.items():
+                    (self._root / file).write_text(f"{self.number} {rates.get(name, 0)}")
+                return
+            (self._root / "cgroup.subtree_control").write_text("+io")
+            words = " ".join(f"{_V2_WORDS[name]}={rates.get(name, 'max')}" for name in LIMITS)
+            for group in self._limiting():
+                (group / "io.max").write_text(f"{self.number} {words}")
+        except OSError as error:
+            raise RunFailed(f"can't set the limits of a volume: {error.filename}: {error.strerror}") from error
+
+    def read(self) -> dict[str, int]:
+        """The limits that hold now, as the kernel shows them."""
+        return limits_of(self.number, next(self._limiting()))
+
+    def requests(self) -> float:
+        """How many requests the drive has done, as limits count them."""
+        counted = [Throttle(group, self.number, {}).counted() for group in self._limiting()]
+        return sum(one.get("reads", 0.0) + one.get("writes", 0.0) for one in counted)
+
+    def _limiting(self) -> Iterator[Path]:
+        if self._version == 1:
+            yield self._root
+            return
+        yield from sorted(group.parent for group in self._root.glob("*/io.max"))
+
+
+@contextlib.contextmanager
+def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limited]:
+    """Takes the limits back at the end, whatever happens: the kernel would keep them for the device's next user."""
+    drive = Limited(device, kernel)
+    try:
+        yield drive
+    finally:
+        drive.set({})
+
+
+def checks(name: str, asked: Rates, got: Rates) -> Iterator[Check]:
+    """Compares the limits with what was asked for."""
+    for key, value in asked.items():
+        yield Check(
+            name=f"{key} of volume {name}", asked=str(value), got=str(got.get(key, "no limit")), ok=got.get(key) == value,
+            read_from="the kernel's control groups",
+        )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Commands of the user's own that prepare a volume, and that show how it was prepared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from storagelab.errors import RunFailed
+
+PREFIX = "STORAGELAB_"
+_PATIENCE_S = 3600.0
+_LONGEST_OUTPUT = 10_000
+
+
+def environment(name: str, keys: Mapping[str, object], levels: Mapping[str, object]) -> dict[str, str]:
+    """The variables that a command finds: the volume's name, its keys and own variables, and the levels of the cell.
+
+    The level of the factor "layout.data_files" is in STORAGELAB_LEVEL_LAYOUT_DATA_FILES.
+    """
+    found = {"VOLUME": name} | {_variable(key): str(value) for key, value in keys.items()}
+    found |= {f"LEVEL_{_variable(factor)}": str(level) for factor, level in levels.items()}
+    return {f"{PREFIX}{variable}": value for variable, value in found.items()}
+
+
+def _variable(factor: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", factor.upper()).strip("_")
+
+
+def run(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
+    """What the command printed, both streams. It runs in `folder` by the shell. Raises RunFailed that names the key if
+    it fails or has not ended after an hour; then everything that it started in its process group is killed.
+    """
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", env={**os.environ, **variables}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=_PATIENCE_S)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise RunFailed(f"{key}: the command has not ended after {_PATIENCE_S / 60:g} min") from None
+        raise
+    if process.returncode != 0:
+        words = " ".join(output.split())[-400:] or "it printed nothing"
+        raise RunFailed(f"{key}: the command failed with exit code {process.returncode}: {words}")
+    return output.strip()[-_LONGEST_OUTPUT:]

@@ -1,0 +1,56 @@
+"""Runs the system's own programs that make volumes, and names the package of one that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+
+from storagelab.errors import PreflightError, RunFailed
+
+_PACKAGES = {
+    "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+    "mkfs.btrfs": "btrfs-progs",
+}  # fmt: skip
+_SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/local/sbin"
+"""Where systems keep these programs; an ordinary user's PATH may lack them."""
+_PATIENCE_S = 120.0
+_LONGEST_WORDS = 400
+
+
+def path_of(program: str) -> str | None:
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}")
+
+
+def check(programs: Iterable[str], key: str) -> None:
+    """Raises PreflightError that names the packages of the programs that are missing."""
+    missing = [program for program in dict.fromkeys(programs) if path_of(program) is None]
+    if missing:
+        packages = " ".join(dict.fromkeys(_PACKAGES[program] for program in missing))
+        raise PreflightError(
+            f"needs {' and '.join(missing)}, which this machine lacks", key=key,
+            hint=f"Debian and Ubuntu: apt-get install {packages}",
+        )  # fmt: skip
+
+
+def said(program: str, *arguments: str) -> str:
+    """What a program prints on stdout. Raises RunFailed with its own words."""
+    words = [path_of(program) or program, *arguments]
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+            timeout=_PATIENCE_S, env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"{program} has not ended after {_PATIENCE_S:g} s") from None
+    except OSError as error:
+        raise RunFailed(f"{program} can't be started: {error.strerror}") from error
+    if done.returncode != 0:
+        raise RunFailed(f"{' '.join([program, *arguments])}: {_last_words(done.stderr or done.stdout)}")
+    return done.stdout.strip()
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines)[-_LONGEST_WORDS:] or "it failed, and said nothing"

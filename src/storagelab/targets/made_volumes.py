@@ -1,0 +1,214 @@
+"""Volumes that are made for each run: what they need of this machine, the target of a run on them, and what a killed run
+left of them.
+
+A spec that declares none of them never loads the code that makes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.doctor import Ability, ability
+from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, Plan
+from storagelab.stopping import uninterrupted
+from storagelab.targets import Progress, Site, Target
+from storagelab.targets.folders import Folders
+from storagelab.targets.privileged import Privilege
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storagelab.provisioning.volumes import MadeVolume
+
+_RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
+
+
+def wanted(config: Config) -> dict[str, VolumeConfig]:
+    """The cell's volumes that are made before each of its runs."""
+    return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
+
+
+def check(plan: Plan) -> tuple[list[str], list[str]]:
+    """What is done before each run, each step once, and warnings. Raises PreflightError."""
+    steps: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            from storagelab.provisioning import file_systems, volumes
+
+            volumes.check(name, volume)
+            steps.update(dict.fromkeys(volumes.steps(name, volume)))
+            warnings.update(dict.fromkeys(file_systems.warnings(name, volume.mount_options)))
+    return list(steps), list(warnings)
+
+
+def commands(plan: Plan) -> tuple[Privilege, ...]:
+    """The commands that volumes run, each once."""
+    found: dict[Privilege, None] = {}
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            for key, command in (("prepare", volume.prepare), ("check", volume.check)):
+                if command is not None:
+                    found[Privilege(key=f"volumes.{name}.{key}", value=command, does=_RUNS_A_COMMAND)] = None
+    return tuple(found)
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Whether this machine can make volumes and limit them, for the doctor."""
+    from storagelab.provisioning import limits, volumes
+
+    small = VolumeConfig(path=".", file_bytes=2**30)
+    return (
+        ability("volumes made for each run", partial(volumes.check, "a", small), lambda _: "drives from files, ext4"),
+        ability(
+            "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
+        ),
+    )
+
+
+def try_making(plan: Plan, site: Site) -> None:
+    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run. Raises
+    PreflightError with the message of the program that refuses.
+    """
+    tried: set[str] = set()
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            plain = volume.model_copy(update={"prepare": None, "check": None})
+            keys = plain.model_dump_json()
+            if plain.file_bytes is None or keys in tried:
+                continue
+            tried.add(keys)
+            try:
+                with _made({name: plain}, config, site, {}) as made:
+                    refused = [one for one in made[0].checks if one.ok is not True]
+            except RunFailed as error:
+                raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
+            for one in refused:
+                raise PreflightError(f"{one.name}: asked {one.asked}, got {one.got}", key=f"volumes.{name}")
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(
+    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]]
+) -> Iterator[Target]:
+    """The target of a run of the cell, on volumes that are made for it. Raises RunFailed."""
+    volumes = wanted(cell.config)
+    if not volumes:
+        with opening(cell.config, site) as target:
+            yield target
+        return
+    began = time.perf_counter()
+    with _made(volumes, cell.config, site, cell.levels) as made:
+        took_s = time.perf_counter() - began
+        with opening(_placed(cell.config, made), site) as target:
+            yield _OnMadeVolumes(target, made, took_s)
+
+
+@contextlib.contextmanager
+def _made(
+    volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
+) -> Iterator[list[MadeVolume]]:
+    """Leaves nothing behind. If another error is under way, a failure to remove something goes to the log instead."""
+    from storagelab.provisioning import volumes as making
+
+    undo = contextlib.ExitStack()
+    try:
+        made = []
+        for name, volume in volumes.items():
+            folders = _folders(site, config, name)
+            undo.callback(partial(_remove, folders))
+            folders.make()
+            made.append(undo.enter_context(making.made(name, volume, folders[name], site.spec_folder, levels)))
+        yield made
+    except BaseException:
+        with uninterrupted():
+            try:
+                undo.close()
+            except RunFailed as failure:
+                logging.getLogger("storagelab").info("not all was removed: %s", failure)
+        raise
+    with uninterrupted():
+        undo.close()
+
+
+def _folders(site: Site, config: Config, name: str) -> Folders:
+    """The experiment's own folder for one volume, below the volume's path."""
+    return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
+
+
+def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
+    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are not
+    there.
+    """
+    places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
+    others = {name: volume for name, volume in config.volumes.items() if not volume.made}
+    in_order = {name: (places | others)[name] for name in config.volumes if name in places | others}
+    return config.model_copy(update={"volumes": in_order})
+
+
+class _OnMadeVolumes:
+    """A target whose volumes were made for its run."""
+
+    def __init__(self, target: Target, made: Sequence[MadeVolume], took_s: float) -> None:
+        self._target, self._made, self._took_s = target, made, took_s
+
+    def describe(self) -> dict[str, object]:
+        return self._with_facts(self._target.describe())
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        with contextlib.ExitStack() as limits:
+            for one in self._made:
+                limits.enter_context(one.loaded())
+            measured = self._target.run(cell, repetition, seed, progress)
+        return measured.model_copy(
+            update={
+                "environment": self._with_facts(measured.environment),
+                "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
+                "setup_s": (measured.setup_s or 0.0) + self._took_s,
+            }
+        )
+
+    def _with_facts(self, environment: dict[str, object]) -> dict[str, object]:
+        described = environment.get("volumes")
+        volumes = dict(described) if isinstance(described, dict) else {}
+        for one in self._made:
+            volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
+        return {**environment, "volumes": volumes}
+
+
+# --- what a killed run left -------------------------------------------------------------------------------------------
+
+
+def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> list[str]:
+    """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
+    removed = []
+    for name in wanted(config):
+        folders = _folders(site, config, name)
+        for folder in folders.leftovers():
+            stopped = [place for place in folder.glob("*/storagelab-*") if stop_orphan(place / "server")]
+            removed += [f"stopped the server left running in {place}" for place in stopped]
+            try:
+                _remove(folders)
+            except RunFailed as error:
+                raise PreflightError(f"what an earlier run left is still there: {error}") from error
+            removed.append(f"removed {folder}, left behind by a killed run")
+    return removed
+
+
+def _remove(folders: Folders) -> None:
+    from storagelab.provisioning import volumes
+
+    volumes.remove_left(folders.paths)
+    folders.remove()

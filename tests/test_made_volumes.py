@@ -1,0 +1,288 @@
+"""Volumes that are made before each run: drives from files, file systems, limits, commands; and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_io_specs import needs_fio, parsed, runs_of, site_at
+
+from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.machine.disks import HERE
+from storagelab.model.config import VolumeConfig
+from storagelab.model.limits import BurstConfig, LimitConfig
+from storagelab.model.measurement import RAW_IO
+from storagelab.provisioning import cloud_disks, file_systems, limits, loop_devices, own_commands, programs, volumes
+from storagelab.provisioning.bursts import Bucket
+from storagelab.spec.matrix import expand
+from storagelab.targets import preflight, sweep
+
+MIB = 2**20
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make drives")
+limited = pytest.mark.skipif(limits.groups() is None, reason="no control groups that limit I/O are mounted here")
+
+
+def lacks(filesystem: str) -> pytest.MarkDecorator:
+    missing = programs.path_of(file_systems.maker(filesystem)) is None
+    return pytest.mark.skipif(missing, reason=f"no {file_systems.maker(filesystem)}")
+
+
+def volume(scratch: Path, **keys: object) -> VolumeConfig:
+    return VolumeConfig.model_validate({"path": str(scratch), "file_bytes": 320 * MIB, **keys})
+
+
+def left_of(folder: Path) -> list[object]:
+    return [*file_systems.left_in(folder), *loop_devices.left_in(folder), *folder.rglob("drive")]
+
+
+# --- made and read back ----------------------------------------------------------------------------------------------
+
+
+@as_root
+@pytest.mark.slow
+@pytest.mark.parametrize("filesystem", [pytest.param(name, marks=lacks(name)) for name in ("ext4", "xfs", "btrfs")])
+def test_each_file_system_is_made_mounted_and_read_back_and_nothing_is_left(tmp_path, filesystem):
+    asked = volume(
+        tmp_path,
+        filesystem=filesystem,
+        mount_options="noatime",
+        sector_bytes=4096,
+        read_ahead_bytes=MIB,
+        scheduler="none",
+    )
+    with volumes.made("a", asked, tmp_path, tmp_path, {}) as made:
+        (made.path / "file").write_bytes(b"kept on the drive")
+        assert [one for one in made.checks if not one.ok] == []
+        assert {one.name.split(" of ")[0] for one in made.checks} == {
+            "size", "direct I/O", "sector", "scheduler", "read-ahead", "file system", "mount option",
+        }  # fmt: skip
+        assert left_of(tmp_path) != []
+    assert left_of(tmp_path) == []
+
+
+@as_root
+@pytest.mark.slow
+def test_what_a_killed_run_left_is_removed_before_the_next_campaign(scratch):
+    spec = raw_spec(scratch, 'file = "64MiB"\nlimit = { read_iops = 100 }')
+    code = (
+        "import os, sys; sys.path[:0] = sys.argv[2:]\n"
+        "from raw_io_specs import parsed, site_at; from pathlib import Path\n"
+        "from storagelab.spec.matrix import expand; from storagelab.targets import made_volumes\n"
+        "scratch = Path(sys.argv[1]); cell = expand(parsed(scratch, (scratch / 'raw.toml').read_text())).cells[0]\n"
+        "with made_volumes._made(made_volumes.wanted(cell.config), cell.config, site_at(scratch), {}) as made:\n"
+        "    made[0].loaded().__enter__(); os.kill(os.getpid(), 9)\n"
+    )
+    (scratch / "raw.toml").write_text(spec)
+    subprocess.run([sys.executable, "-c", code, str(scratch), *sys.path], check=False)
+    assert len(left_of(scratch)) == 3  # a mount, a loop device, and its file
+    assert any("left behind by a killed run" in line for line in sweep(expand(parsed(scratch, spec)), site_at(scratch)))
+    assert left_of(scratch) == []
+    assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
+
+
+def raw_spec(scratch: Path, keys: str, seconds: str = "1s") -> str:
+    return (
+        f'repetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "{scratch}"\n{keys}\n'
+        '[layout]\ndata_size = "8MiB"\n[workload]\n'
+        f'operation = "read"\npattern = "random"\nblock = "8KiB"\noutstanding = 8\nduration = "{seconds}"\nwarm_up = "0s"\n'
+    )
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@as_root
+@limited
+@needs_fio
+@pytest.mark.slow
+def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up(scratch):
+    # 400 requests/s and 1,200 credits: bursts of 800/s end after 1,200 / (800 - 400) = 3 s, so 6 s make 3 x 800 + 3 x 400.
+    burst = "burst = { iops = 800, credits = 1200 }"
+    spec = raw_spec(scratch, f'file = "64MiB"\nlimit = {{ read_iops = 400, {burst} }}', "6s")
+    (run,) = runs_of(scratch, spec)
+    assert (run.status, run.reason) == ("ok", "")
+    assert run.measurement.counters[RAW_IO]["ios_per_s"] == pytest.approx(600, rel=0.05)
+    made = run.measurement.environment["volumes"]["a"]["made"]
+    assert made["burst"]["empty_after_s"] == pytest.approx(3, abs=0.6)  # and fio takes a moment to begin
+    assert run.measurement.environment["volumes"]["a"]["throttle"]["read_iops"] in (400, 800)
+    assert left_of(scratch) == []
+
+
+@as_root
+@limited
+@pytest.mark.slow
+def test_writes_that_the_kernel_makes_later_are_limited_too(tmp_path):
+    asked = volume(tmp_path, file_bytes=64 * MIB, limit=LimitConfig(write_bytes_per_s=8 * MIB))
+    with volumes.made("a", asked, tmp_path, tmp_path, {}) as made, made.loaded():
+        began = time.monotonic()
+        with (made.path / "file").open("wb") as file:
+            file.write(os.urandom(16 * MIB))
+            file.flush()
+            os.fsync(file.fileno())
+        assert 1.6 < time.monotonic() - began < 6
+
+
+class Drive:
+    """A drive whose requests the test counts, in place of the kernel's."""
+
+    def set(self, rates: limits.Rates) -> None: ...
+
+
+@given(st.integers(1, 10**6), st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 10)), max_size=20))
+def test_a_bucket_holds_at_most_its_credits_and_at_least_none(most, spent):
+    bucket = Bucket(Drive(), {"read_iops": 100}, BurstConfig(iops=1000, credits=most))
+    for requests, seconds in spent:
+        bucket.spend(requests, seconds)
+        assert 0 <= bucket.credits <= most
+    bucket.spend(0, most / 100)
+    assert bucket.credits == pytest.approx(most)
+
+
+def test_every_cloud_disk_has_a_source_and_a_disk_of_a_growing_kind_grows_up_to_its_most():
+    assert all(disk.source and disk.title for disk in cloud_disks.disks().values())
+    gp2 = cloud_disks.disks()["gp2"]
+    sizes = [gp2.limit(gib * 2**30) for gib in (1, 100, 1000, 10_000)]
+    assert [one.read_iops for one in sizes] == [100, 300, 3000, 16_000]
+    assert [one.burst is not None for one in sizes] == [True, True, False, False]
+
+
+def test_keys_of_a_limit_replace_the_figures_of_the_disk_that_it_is_like():
+    found = cloud_disks.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")
+    assert cloud_disks.rates(found) == {
+        "read_iops": 9, "write_iops": 3000, "read_bytes_per_s": 125 * MIB, "write_bytes_per_s": 125 * MIB,
+    }  # fmt: skip
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_commands_find_keys_variables_and_levels_in_their_environment(tmp_path):
+    asked = VolumeConfig(
+        path=str(tmp_path), prepare="echo $STORAGELAB_VOLUME $STORAGELAB_RECORDSIZE $STORAGELAB_LEVEL_LAYOUT_DATA_FILES",
+        check="echo at $STORAGELAB_PATH", variables={"recordsize": "16K"},
+    )  # fmt: skip
+    with volumes.made("zfs", asked, tmp_path, tmp_path, {"layout.data_files": 4}) as made:
+        assert made.facts == {"prepare": "zfs 16K 4", "check": f"at {tmp_path}"}
+        assert [one.ok for one in made.checks] == [True]
+
+
+def test_a_prepare_that_fails_fails_the_run_and_a_check_that_fails_leaves_it_unverified(tmp_path):
+    refuses = VolumeConfig(path=str(tmp_path), prepare="echo no pool >&2; exit 3")
+    with pytest.raises(RunFailed, match=r"volumes\.a\.prepare: .*exit code 3: no pool"):
+        volumes.made("a", refuses, tmp_path, tmp_path, {}).__enter__()
+    with volumes.made("a", VolumeConfig(path=str(tmp_path), check="false"), tmp_path, tmp_path, {}) as made:
+        assert [one.ok for one in made.checks] == [False]
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_commands, "_PATIENCE_S", 0.2)
+    with pytest.raises(RunFailed, match="has not ended"):
+        own_commands.run("sleep 600 & echo $! > child; wait", tmp_path, {}, "volumes.a.prepare")
+    child = (tmp_path / "child").read_text().strip()
+    assert not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text()
+
+
+def test_commands_need_the_users_word(scratch):
+    spec = raw_spec(scratch, 'check = "true"')
+    experiment = parsed(scratch, spec)
+    with pytest.raises(PreflightError, match="--allow-commands"):
+        preflight(experiment, expand(experiment), site_at(scratch))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"filesystem": "xfs", "file_bytes": 64 * MIB}, 'volumes.a.file: is too small for xfs\n  at least "300MiB"'),
+        ({"limit": LimitConfig(like="gp4")}, r'no cloud disk is named "gp4"\n  .*gp3'),
+    ],
+)
+def test_what_a_file_system_or_a_limit_can_not_be_is_said_before_anything_is_made(tmp_path, keys, words):
+    with pytest.raises(PreflightError, match=words):
+        volumes.check("a", volume(tmp_path, **keys))
+
+
+def test_a_missing_program_is_named_with_its_package(monkeypatch):
+    monkeypatch.setattr(programs, "path_of", lambda _: None)
+    with pytest.raises(PreflightError, match=r"needs mkfs\.xfs and losetup.*\n.*apt-get install xfsprogs mount"):
+        programs.check(("mkfs.xfs", "losetup"), "volumes.a")
+
+
+def test_only_root_may_make_a_drive(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(PreflightError, match=r"volumes\.a\.file: only root"):
+        volumes.check("a", volume(tmp_path))
+
+
+@as_root
+@pytest.mark.slow
+def test_a_mount_option_that_the_file_system_refuses_leaves_nothing(tmp_path):
+    with pytest.raises(RunFailed, match="nonsense"):
+        volumes.made("a", volume(tmp_path, mount_options="nonsense"), tmp_path, tmp_path, {}).__enter__()
+    assert left_of(tmp_path) == []
+
+
+@as_root
+@pytest.mark.slow
+def test_a_drive_too_large_for_its_folder_is_refused_in_plain_words(tmp_path):
+    with pytest.raises(RunFailed, match="lacks space"):
+        volumes.made("a", volume(tmp_path, file_bytes=2**43), tmp_path, tmp_path, {}).__enter__()
+    assert left_of(tmp_path) == []
+
+
+def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp_path):
+    from storagelab.machine.disks import Kernel
+    from storagelab.provisioning import queues
+
+    queue = tmp_path / "class" / "block" / "loop9" / "queue"
+    queue.mkdir(parents=True)
+    (queue / "scheduler").write_text("[none] mq-deadline\n")
+    with queues.set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
+        assert (queue / "scheduler").read_text() == "mq-deadline"
+    assert (queue / "scheduler").read_text() == "none"
+
+
+POSTGRES = '[target]\nengine = "postgres"\n[volumes.a]\npath = "/x"\n'
+TEMPLATE = '[between_runs]\ndata = "template"\n[workload]\nkind = "pgbench"\nduration = "5s"\n'
+SIMULATED = '[target]\nengine = "simulated"\n[server]\ncores = 2\nmemory = "1GB"\n[drives.d]\nprofile = "iodrive-320"\n'
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        (POSTGRES + 'file = "1GiB"\n' + TEMPLATE, "conflicts with between_runs.data"),
+        (
+            POSTGRES.replace("[volumes", 'dsn = "postgresql://x@h/d"\n[volumes') + 'file = "1GiB"\n',
+            "a server that runs already",
+        ),
+        (SIMULATED + '[volumes.a]\ndrives = ["d"]\nfile = "1GiB"\n', "is for real servers"),
+        (POSTGRES + 'filesystem = "xfs"\n', "volumes.a.filesystem: is for a volume that storagelab makes"),
+        (POSTGRES + "limit = { read_iops = 5 }\n", "volumes.a.limit: is for a volume that storagelab makes"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_refused_with_a_way_out(scratch, tables, words):
+    with pytest.raises(SpecError, match=words):
+        expand(parsed(scratch, tables))
+
+
+def test_a_spec_without_such_volumes_never_loads_what_makes_them(scratch):
+    code = (
+        "import sys; from storagelab.targets import engines, made_volumes\n"
+        "assert not any(name.startswith('storagelab.provisioning') for name in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_mount_options_that_give_up_safety_are_warned_of():
+    assert list(file_systems.warnings("a", "noatime,nobarrier")) == [
+        "volumes.a.mount_options: with nobarrier, no write is flushed to the drive"
+    ]
