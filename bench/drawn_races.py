@@ -1,7 +1,7 @@
 """Draws races with a known truth, to check which layouts are lost, how many runs they take, and who wins.
 
-A race is made as `run --find-best` makes it, in rounds of a random order, and evaluated by the same code. Noise applies
-to the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
+A race is made as `run --find-best` or `--find-good` makes it, in rounds of a random order, and evaluated by the same
+code. Noise applies to the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.drawn import NOISE, Matrix, Rng
-from storagelab.findings import irregular, racing
+from bench.figures import Figure
+from bench.statistics import Share
+from storagelab.findings import halving, irregular, racing
+from storagelab.findings.halving import Halving
 from storagelab.findings.racing import Standing
+from storagelab.findings.stats import Fit
+from storagelab.model.plan import RACES_LOOK_FROM, Goal
 
 ARTICLES = ("multiple-data-files", "random-inserts", "sequential-inserts")
 CLIFF, DRIFT = math.log(1.20), math.log(1.10)
@@ -46,6 +52,11 @@ class Truth:
 
 def equal(layouts: int, repetitions: int = 5) -> Truth:
     return Truth(np.zeros(layouts), np.full(layouts, NOISE), repetitions)
+
+
+def apart(step: float, layouts: int = 16) -> Truth:
+    """Layouts that each take longer than the one before, by `step` of the fastest's time."""
+    return Truth(np.log1p(np.arange(layouts) * step), np.full(layouts, NOISE))
 
 
 def article(name: str, *, own_noise: bool) -> Truth:
@@ -100,7 +111,19 @@ class Race:
     runs: int
 
 
-def race(truth: Truth, kind: str, rng: Rng, *, within: float = 0.0, runs: int | None = None) -> Race:
+@dataclass(frozen=True)
+class Rules:
+    """How races are made: what they look for, from which look on, and with which margin. The best layout takes longer in its
+    first two rounds by `slow_at_first`, on the log scale.
+    """
+
+    goal: Goal = "best"
+    first_look: int = RACES_LOOK_FROM
+    within: float = 0.0
+    slow_at_first: float = 0.0
+
+
+def race(truth: Truth, kind: str, rng: Rng, rules: Rules = Rules(), runs: int | None = None) -> Race:
     """A race over the full design's rounds or, given a number of runs, until these are made."""
     sds = truth.sds.copy()
     if kind == NOISY:
@@ -109,14 +132,45 @@ def race(truth: Truth, kind: str, rng: Rng, *, within: float = 0.0, runs: int | 
         sds[(truth.best + 1) % len(sds)] *= _TIMES_NOISIER
     rounds = truth.repetitions if runs is None else _MOST_ROUNDS
     log_s: Matrix = np.full((len(sds), rounds), np.nan)
-    standing, made = Standing(tuple(range(len(sds)))), 0
+    every = tuple(range(len(sds)))
+    standing, made = Halving(every) if rules.goal == "good" else Standing(every), 0
     while standing.running and standing.rounds < rounds:
         if runs is not None and made + len(standing.running) > runs:
             break
         cells = rng.permutation(standing.running)
         at = (made + np.arange(len(cells))) / truth.full_runs
         log_s[cells, standing.rounds] = truth.levels[cells] + KINDS[kind](rng, sds[cells], at)
+        if standing.rounds < 2:
+            log_s[truth.best, standing.rounds] += rules.slow_at_first
         made += len(cells)
         fit = irregular.fit(log_s[:, : standing.rounds + 1], [0] * len(sds))
-        standing = racing.look(standing, fit, within=within)
+        standing = _after(standing, fit, rules, truth.repetitions)
     return Race(standing, made)
+
+
+def _after(standing: Standing, fit: Fit, rules: Rules, repetitions: int) -> Standing:
+    if isinstance(standing, Halving):
+        return halving.look(standing, fit, 1, rules.within, repetitions)
+    return racing.look(standing, fit, 1, rules.within, rules.first_look)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Figures of drawn races
+# ---------------------------------------------------------------------------------------------------------------------
+
+_LIMIT_SE = 2.0
+
+
+class Tables(NamedTuple):
+    """Tables for the records' page by name, and the figures with a goal."""
+
+    tables: dict[str, str]
+    figures: tuple[Figure, ...]
+
+
+def at_most(name: str, share: Share, most: float) -> Figure:
+    met = share.percent <= most + _LIMIT_SE * share.error
+    return Figure(
+        name, share.percent, "%", f"at most {most:g} %", met, share.percent - share.error,
+        share.percent + share.error, "± one SE",
+    )  # fmt: skip

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import drawn
-from bench.drawn import NOISE
-from bench.drawn_races import ARTICLES, KINDS, Race, Truth, article, equal, race
+from bench import disturbed_races, drawn, good_races
+from bench.drawn_races import ARTICLES, KINDS, Race, Rules, Truth, apart, article, at_most, equal, race
 from bench.figures import Figure
 from bench.statistics import Share, markdown, processes, put_into_the_page
 
@@ -22,12 +21,6 @@ RACES = 1000
 LOST_MOST, LOST_MOST_NOISY = 5.0, 6.0
 RUNS_MOST, RUNS_MOST_WITHIN, NAMED_LEAST = 75.0, 50.0, 5.0
 WITHIN = 0.03
-_LIMIT_SE = 2.0
-
-
-def apart(step: float, layouts: int = 16) -> Truth:
-    """Layouts that each take longer than the one before, by `step` of the fastest's time."""
-    return Truth(np.log1p(np.arange(layouts) * step), np.full(layouts, NOISE))
 
 
 class _Row(NamedTuple):
@@ -46,7 +39,7 @@ class _Asked(NamedTuple):
     truth: Truth
     kind: str = "normal"
     races: int = RACES
-    within: float = 0.0
+    rules: Rules = Rules()
     runs: int | None = None
 
 
@@ -56,7 +49,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     worlds = {"16 equal": equal(16), "5 equal": equal(5), "16, each 1 % slower": apart(0.01)}
     lost = {(kind, name): _Asked(truth, kind, races) for kind in KINDS for name, truth in worlds.items()}
     cost = {
-        (name, own, within): _Asked(article(name, own_noise=own), races=races // 5, within=within)
+        (name, own, within): _Asked(article(name, own_noise=own), races=races // 5, rules=Rules(within=within))
         for name in ARTICLES
         for own in (True, False)
         for within in (0.0, WITHIN)
@@ -66,6 +59,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     with processes() as pool:
         rows = dict(zip(asked, pool.map(_draw, asked.values()), strict=True))
         full = dict(zip(named, pool.map(_full, named.values()), strict=True))
+        good, disturbed = good_races.drawn(races, pool), disturbed_races.drawn(races, pool)
     tables = {
         "races-lost": markdown(
             ["noise", *worlds], [[kind, *(str(rows[kind, name].lost) for name in worlds)] for kind in KINDS]
@@ -83,30 +77,24 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
             [[f"{100 * step:g} %", str(full[step]), str(rows[step].named), str(rows[step].wrong)] for step in named],
         ),
     }  # fmt: skip
+    tables |= {**good.tables, **disturbed.tables}
     for name, text in tables.items():
         print(f"\n{name}\n{text}", flush=True)
     if write:
         put_into_the_page(tables)
     for kind, name in lost:
         most = LOST_MOST_NOISY if "noisy" in kind else LOST_MOST
-        yield _at_most(f"one of the fastest is lost: {kind}, {name}", rows[kind, name].lost, most)
+        yield at_most(f"one of the fastest is lost: {kind}, {name}", rows[kind, name].lost, most)
     for name, own, within in cost:
         most = RUNS_MOST_WITHIN if within else RUNS_MOST
         share = rows[name, own, within].runs
         text = f"{name}, {'its own noise' if own else '3 % noise'}{', within 3 %' if within else ''}"
         yield Figure(f"runs: {text}", share, "%", f"at most {most:g} %", share <= most)
+    yield from (*good.figures, *disturbed.figures)
     for step, share in full.items():
         times = rows[step].named.percent / max(share.percent, 0.1)
         yield Figure(f"the best of 16 is named, {100 * step:g} % apart: race over all repetitions", times, "times",
                      f"at least {NAMED_LEAST:g}", times >= NAMED_LEAST)  # fmt: skip
-
-
-def _at_most(name: str, share: Share, most: float) -> Figure:
-    met = share.percent <= most + _LIMIT_SE * share.error
-    return Figure(
-        name, share.percent, "%", f"at most {most:g} %", met, share.percent - share.error,
-        share.percent + share.error, "± one SE",
-    )  # fmt: skip
 
 
 def _draw(asked: _Asked) -> _Row:
@@ -124,7 +112,7 @@ def _draw(asked: _Asked) -> _Row:
 
     def ends_beyond(one: Race) -> bool:
         short = truth.levels[one.standing.racing[0]] - truth.levels[truth.best]
-        return not one.standing.running and short > np.log1p(asked.within)
+        return not one.standing.running and short > np.log1p(asked.rules.within)
 
     return _Row(
         share(loses), share(lambda one: names(one, True)), share(lambda one: names(one, False)), share(ends_beyond),
@@ -134,7 +122,7 @@ def _draw(asked: _Asked) -> _Row:
 
 def _races(asked: _Asked) -> Iterator[Race]:
     for number in range(asked.races):
-        yield race(asked.truth, asked.kind, np.random.default_rng(number), within=asked.within, runs=asked.runs)
+        yield race(asked.truth, asked.kind, np.random.default_rng(number), asked.rules, asked.runs)
 
 
 def _full(asked: _Asked) -> Share:

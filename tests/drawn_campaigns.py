@@ -93,7 +93,7 @@ TIMES = ("a little noise", "all equal", "anything", "a steep trend", "odd runs",
 @dataclass(frozen=True)
 class Shape:
     """What a campaign is like. `made` of its planned runs were made before it stopped; `troubles` is the share of runs that
-    failed, are unverified or are missing; `hosts` made its rounds in turn. `race` = its margin, None for no race."""
+    failed, are unverified or are missing; `hosts` made its rounds in turn. `race` = the rules of its race, None for none."""
 
     of: str
     factors: int
@@ -104,7 +104,7 @@ class Shape:
     times: str
     troubles: float
     hosts: int
-    race: float | None
+    race: Race | None
     waits: bool
     seed: int
 
@@ -121,7 +121,7 @@ def shapes(most_runs: int) -> st.SearchStrategy[Shape]:
         times=st.sampled_from(TIMES),
         troubles=st.sampled_from((0.0, 0.0, 0.2, 0.6)),
         hosts=st.sampled_from((1, 1, 2, 3)),
-        race=st.sampled_from((None, None, 0.0, 0.03)),
+        race=st.sampled_from((None, None, Race(first_look=3), Race(within=0.03), Race(within=0.03, goal="good"))),
         waits=st.booleans(),
         seed=st.integers(0, 2**16),
     )
@@ -142,7 +142,7 @@ def drawn(shape: Shape, seed: int | None = None) -> Campaign:
     noise = _Noise(shape, plan, random.Random(shape.seed if seed is None else seed))
     simulated = all(cell.config.simulated for cell in plan.cells)
     if shape.race is not None and (shape.order == "randomised" or (shape.order == "as-listed" and simulated)):
-        experiment = experiment.model_copy(update={"race": Race(within=shape.race)})
+        experiment = experiment.model_copy(update={"race": shape.race})
         runs = _raced(experiment, noise)
     else:
         runs = [

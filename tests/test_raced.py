@@ -195,6 +195,25 @@ def test_a_race_without_a_difference_states_none():
     assert not any(effect.distinguishable for effect in findings.effects)
 
 
+def test_a_race_tells_what_runs_leave_behind_and_is_not_corrected_for_it():
+    spec = make_experiment({FILES: list(SLOW)}, race=Race(first_look=3))
+    of = Racing(spec, [])
+    runs: list[Run] = []
+    while of.state.possible:
+        for planned in of.state.plan.runs[len(runs) :]:
+            cell = of.state.plan.cell(planned.cell_id)
+            longer = 1.2 if runs and runs[-1].cell_id == of.state.plan.cells[0].cell_id else 1.0
+            time_s = longer * (10 + random.Random(planned.seed).gauss(0, 0.05))
+            runs.append(make_run(planned, cell, make_measurement(cell.config, time_s, None, None)))
+            of.note_finished(runs[-1])
+        of.further()
+    findings = analyse(spec, of.state.plan, runs)
+    (told,) = (one for one in findings.cautions if one.kind == "carry-over")
+    assert (told.levels, told.corrected) == ({FILES: 1}, False)
+    assert told.change == pytest.approx(0.2, abs=0.05)
+    assert findings.verdict == "indistinguishable"
+
+
 def test_an_experiment_that_is_no_race_says_nothing_of_one():
     spec = make_experiment({FILES: [1, 2]})
     assert RaceSummary.sentences(analyse(spec, plan_of(spec, []), [])) == []

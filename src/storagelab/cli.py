@@ -65,6 +65,12 @@ DespiteSpaceOption = Annotated[
     bool,
     typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
 ]
+FindGoodOption = Annotated[
+    bool,
+    typer.Option(
+        "--find-good", help="A race for a good layout, in fewer runs: each round repeats half as many. Needs --within."
+    ),
+]
 DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -86,6 +92,9 @@ def plan_(
             help="Say how small a difference can be found, judging by this experiment's runs.",
         ),
     ] = None,
+    find_good: Annotated[
+        bool, typer.Option("--find-good", help="Say how many runs a race for a good layout takes.")
+    ] = False,
 ) -> None:
     """Show cells, runs, order, disk space and time of an experiment.
 
@@ -95,7 +104,7 @@ def plan_(
 
     plan.show(
         spec_file, results, every_run=all_, allow_commands=allow_commands, despite_space=despite_space, pilot=pilot,
-        second=against,
+        second=against, find_good=find_good,
     )  # fmt: skip
 
 
@@ -114,10 +123,13 @@ def run_(
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
+    find_good: FindGoodOption = False,
     within: Annotated[
         str | None,
         typer.Option(
-            "--within", metavar="3%", help="End the race when one is at most this much slower than the fastest."
+            "--within",
+            metavar="3%",
+            help="End the race when one is surely at most this much slower than the fastest.",
         ),
     ] = None,
     budget: Annotated[
@@ -158,7 +170,7 @@ def run_(
     from storagelab.verbs import elsewhere, run
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
-    raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
+    raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
     asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space)
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)

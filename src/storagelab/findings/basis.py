@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
@@ -65,9 +65,11 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     levels = [cell.levels for cell in plan.cells]
     fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds, levels)
     carried = None
-    if provenance == "measured" and fleet is None and experiment.race is None and not in_stretches:
+    if provenance == "measured" and fleet is None and not in_stretches:
         before = carry_over.cells_before(plan, used, runs, rounds)
         carried = carry_over.carried_over(plan.cells, kept, before, blocks)
+        if carried is not None and experiment.race is not None:
+            carried = replace(carried, corrected=False)  # the race was decided by the times as they are
     together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
     kept = carried.without if carried is not None and carried.corrected else kept
     fitted = resolved(together, _tick(used, compared), experiment.margin)

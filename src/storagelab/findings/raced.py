@@ -2,8 +2,8 @@
 
 The layouts under one load are a group, raced against each other. Groups whose runs alternate make a stretch. On a real
 server a block is a stretch, so that costly factors still change as rarely as possible; simulated blocks make one
-stretch together, as no time passes between them. All groups share the error. A layout leaves at the end of a round, and
-for all later ones, so that the drives have the same history for all layouts that are compared in a round.
+stretch together, as no time passes between them. All groups share the error. A layout leaves or pauses at the end of a
+round, so that the drives have the same history for all layouts that are compared in a round.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import irregular, racing
+from storagelab.findings import halving, irregular, racing
 from storagelab.findings.differences import Difference
+from storagelab.findings.halving import Halving
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Fit, Matrix
 from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, wall_time_s
 from storagelab.findings.verdicts import loads_of
-from storagelab.model.plan import Experiment, Plan, PlannedRun
+from storagelab.model.plan import Experiment, Plan, PlannedRun, Race
 
 ROUNDS_OF_A_BUDGET = 20
 """With a budget, layouts may be repeated up to this many times as often as the spec says."""
@@ -80,7 +81,7 @@ def race_state(
             begin = len(decided)
             decided += [run.model_copy(update={"sequence": begin + at}) for at, run in enumerate(wanted)]
             if missing := [run for run in decided if (run.cell_id, run.repetition) not in race.made]:
-                possible = (*missing, *_later(race, stretch, number, running, ahead))
+                possible = (*missing, *_later(race, stretch, number, running, groups, ahead))
                 others = [group for later in ahead.values() for group in later]
                 return RaceState(_so_far(race, decided), (*behind, *groups, *others), possible, short)
             groups = _looked(race, groups, number, families)
@@ -90,11 +91,12 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """What determines a race. `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in as round 0;
-    `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
+    """All that determines a race. `rules` are its own; `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in
+    as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
     """
 
     experiment: Experiment
+    rules: Race
     whole: Plan
     attempts: Sequence[TimedRun]
     made: Mapping[tuple[str, int], TimedRun]
@@ -111,10 +113,9 @@ def _race(experiment: Experiment, whole: Plan, runs: Iterable[TimedRun], budget_
     for planned in whole.runs:
         of_stretch = rounds.setdefault(0 if simulated else planned.block, {})
         of_stretch.setdefault(max(planned.repetition, 0), []).append(planned)
-    return _Race(
-        experiment, whole, attempts, {(run.cell_id, run.repetition): run for run in attempts}, budget_s, simulated,
-        blocks_judged(whole, in_stretches=False, simulated=simulated), rounds,
-    )  # fmt: skip
+    made = {(run.cell_id, run.repetition): run for run in attempts}
+    blocks = blocks_judged(whole, in_stretches=False, simulated=simulated)
+    return _Race(experiment, experiment.race or Race(), whole, attempts, made, budget_s, simulated, blocks, rounds)
 
 
 def _so_far(race: _Race, decided: Sequence[PlannedRun]) -> Plan:
@@ -130,7 +131,7 @@ def _groups(race: _Race, stretch: int) -> list[Group]:
     for _, cells in loads_of(race.experiment.factors, race.whole.cells):
         inside = tuple(cell for cell in cells if race.whole.cells[cell].cell_id in there)
         if inside:
-            found.append(Group(inside, Standing(inside)))
+            found.append(Group(inside, Halving(inside) if race.rules.goal == "good" else Standing(inside)))
     return found
 
 
@@ -154,11 +155,29 @@ def _wanted(
     return [*(run for run in of_stretch.get(0, ()) if run.block in fresh), *runs]
 
 
-def _later(race: _Race, stretch: int, number: int, running: set[str], others: Iterable[int]) -> Iterator[PlannedRun]:
-    """The runs that there may be after this round."""
-    of_stretch = race.rounds[stretch]
-    yield from (run for later, runs in of_stretch.items() if later > number for run in runs if run.cell_id in running)
-    yield from (run for other in others for runs in race.rounds[other].values() for run in runs)
+def _later(
+    race: _Race,
+    stretch: int,
+    number: int,
+    running: set[str],
+    groups: Sequence[Group],
+    ahead: Mapping[int, Sequence[Group]],
+) -> Iterator[PlannedRun]:
+    """As many runs as there may be after this round."""
+    for later, runs in race.rounds[stretch].items():
+        if later > number:
+            yield from _at_most(race, groups, later, [run for run in runs if run.cell_id in running])
+    for other, of_other in ahead.items():
+        for later, runs in race.rounds[other].items():
+            yield from _at_most(race, of_other, later, runs)
+
+
+def _at_most(race: _Race, groups: Sequence[Group], number: int, runs: Sequence[PlannedRun]) -> Sequence[PlannedRun]:
+    """As many of a round's runs as its race can make."""
+    if race.rules.goal == "best" or number < 1:
+        return runs
+    sizes = (halving.size_of(number, len(group.cells), race.experiment.repetitions) for group in groups)
+    return runs[: sum(min(size, len(group.cells)) for size, group in zip(sizes, groups, strict=True))]
 
 
 def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
@@ -191,11 +210,17 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
     runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
     _, log_s = log_times(race.whole, runs, compared_of(race.whole))
     fit = irregular.fit(log_s, race.blocks)
-    within = race.experiment.race.within if race.experiment.race else 0.0
     return [
-        Group(group.cells, racing.look(group.standing, fit, families, within)) if group.standing.running else group
+        Group(group.cells, _after(race, group.standing, fit, families)) if group.standing.running else group
         for group in groups
     ]
+
+
+def _after(race: _Race, standing: Standing, fit: Fit, families: int) -> Standing:
+    rules = race.rules
+    if isinstance(standing, Halving):
+        return halving.look(standing, fit, families, rules.within, race.experiment.repetitions)
+    return racing.look(standing, fit, families, rules.within, rules.first_look)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -251,9 +276,11 @@ def raced(
     last = max((rounds[column] for column in complete), default=0)
     simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
+    rules = experiment.race or Race()
+    first_look = halving.FIRST_LOOK if rules.goal == "good" else rules.first_look
     return Raced(
         judging=ByRace(so_far.groups, fitted),
         complete=replace(irregular.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),
-        share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
+        share=racing.error_of(max(last, first_look), first_look) / (ALPHA * racing.SHARE),
         groups=so_far.groups,
     )

@@ -1,6 +1,6 @@
 """A race: after each complete round, layouts that are surely slower leave. Pure.
 
-Every layout still in the race runs once in each round. From the second round on, the race is evaluated after each round
+Every layout still in the race runs once in each round. From the third round on, the race is evaluated after each round
 (a look). Each layout is compared with the one in front by the test of the verdicts (`stats.compare_with_best`), with
 the number of comparisons as if none had left, since the one in front was picked by looking. A look may err with a small
 probability, `error_of`. These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is left for
@@ -10,8 +10,9 @@ front may be slower than the fastest.
 
 A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
 
-After two rounds, two runs of a layout say nothing about its own scatter. So any layout is allowed to be five times as
-noisy as the typical one there (`NOISIEST`). docs/records/monte-carlo.md, simulated by `make bench ARGS="--only races"`,
+Two runs of a layout say nothing about its own scatter, nor whether both were slow only because they were its first. In
+races that earlier versions began, the first look is after the second round. There, any layout is allowed to be five times as
+noisy as the typical one (`NOISIEST`). docs/records/monte-carlo.md, simulated by `make bench ARGS="--only races"`,
 says how often the fastest is lost, and how many runs races take.
 """
 
@@ -25,8 +26,10 @@ from storagelab.findings import stats
 from storagelab.findings.differences import Difference
 from storagelab.findings.samples import ALPHA, KNOWN
 from storagelab.findings.stats import Fit
+from storagelab.model.plan import RACES_LOOK_FROM
 
-FIRST_LOOK = 2
+EARLIER_FIRST_LOOK = 2
+"""Of races that earlier versions began."""
 NOISIEST = 5.0
 CAUTION = 0.3
 """How fast the level of a layout's own test falls with the number of layouts: more slowly than in a verdict, whose
@@ -34,17 +37,18 @@ error is not divided among looks.
 """
 SHARE = 0.8
 """The share of the report's 5 % that all looks have together, the same as for the verdict of any other experiment."""
-_EARLY = {2: 0.15, 3: 0.25, 4: 0.15, 5: 0.15}
-"""The shares of the first looks, which decide most."""
+_EARLY = {3: {3: 0.4, 4: 0.15, 5: 0.15}, 2: {2: 0.15, 3: 0.25, 4: 0.15, 5: 0.15}}
+"""By the first look, the shares of the first looks, which decide most."""
 _LATE = 0.3
 """The share of all later looks together."""
 
 
-def error_of(look: int) -> float:
+def error_of(look: int, first_look: int = RACES_LOOK_FROM) -> float:
     """The error probability of the look after this round. All of them add up to 4 %."""
-    if look in _EARLY:
-        return ALPHA * SHARE * _EARLY[look]
-    last = max(_EARLY)
+    early = _EARLY[first_look]
+    if look in early:
+        return ALPHA * SHARE * early[look]
+    last = max(early)
     return (
         ALPHA * SHARE * _LATE * last / (look * (look - 1))
     )  # 1 / (n (n - 1)) from n = last + 1 on adds up to 1 / last
@@ -98,14 +102,16 @@ class Standing:
         return most if most <= KNOWN else None
 
 
-def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:
+def look(
+    standing: Standing, fit: Fit, families: int = 1, within: float = 0.0, first_look: int = RACES_LOOK_FROM
+) -> Standing:
     """The standing after one more round. `fit` is that of all rounds up to it; `families` counts the races that
     share the error.
 
     The test is `stats.compare_with_best`, at the level of this look.
     """
     rounds = standing.rounds + 1
-    if rounds < FIRST_LOOK:
+    if rounds < first_look:
         return replace(standing, rounds=rounds)
     ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
     racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
@@ -113,7 +119,7 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
     if not racing:
         return now
     first = next((cell for cell in racing if cell in ran), racing[0])
-    differences = _differences(now, first, fit, families)
+    differences = _differences(now, first, fit, families, first_look)
     slower = {cell: one for cell, one in differences.items() if one.distinguishable and one.ratio.value > 1}
     staying = {cell: one for cell, one in differences.items() if cell not in slower}
     return replace(
@@ -125,10 +131,10 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
     )
 
 
-def _differences(standing: Standing, first: int, fit: Fit, families: int) -> dict[int, Difference]:
+def _differences(standing: Standing, first: int, fit: Fit, families: int, first_look: int) -> dict[int, Difference]:
     """Of each cell in the race to the first."""
-    error = error_of(standing.rounds)
-    if standing.rounds == FIRST_LOOK:  # two runs of a layout are judged differently
+    error = error_of(standing.rounds, first_look)
+    if standing.rounds == EARLIER_FIRST_LOOK:  # two runs of a layout are judged differently
         compared = stats.far_from_best(fit, first, error / families, NOISIEST)
     else:
         compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)

@@ -28,14 +28,14 @@ class Racing:
                 "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind",
                 file=experiment.source,
                 key="order",
-                hint='Set order = "randomised", or run it without --find-best.',
+                hint='Set order = "randomised", or run it without a race.',
             )
         if experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
             raise SpecError(
                 "can't be raced: measured layouts that run in the same order in every round are not judged",
                 file=experiment.source,
                 key="order",
-                hint='Set order = "randomised", or run it without --find-best.',
+                hint='Set order = "randomised", or run it without a race.',
             )
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)

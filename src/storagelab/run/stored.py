@@ -59,13 +59,16 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
-    """The experiment of a spec, in the order in which its stored campaign began: one of an earlier version keeps its own.
-    A store that can't be read is told of by those who use it."""
+    """The experiment of a spec, with the order and the looks of a race with which its stored campaign began: one of an
+    earlier version keeps its own. A store that can't be read is told of by those who use it."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()
         if begun.sha256 == experiment.sha256:
-            return experiment.model_copy(update={"balanced": begun.balanced})
+            race = experiment.race
+            if race is not None and begun.race is not None and race.goal == begun.race.goal:
+                race = race.model_copy(update={"first_look": begun.race.first_look})
+            return experiment.model_copy(update={"balanced": begun.balanced, "race": race})
     return experiment
 
 

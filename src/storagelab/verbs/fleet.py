@@ -51,7 +51,7 @@ def asked(experiment: Experiment, plan: Plan, elsewhere: Elsewhere | None) -> El
     if any(config.kind.raw_io for config in configs):
         raise _refused("raw I/O can't be made run by run on hosts: it prepares a volume for many runs", here)
     if experiment.race is not None:
-        raise _refused("a race is decided round by round on one host", "leave --find-best out")
+        raise _refused("a race is decided round by round on one host", f"leave --find-{experiment.race.goal} out")
     if experiment.order == "cell-by-cell":
         raise _refused("hosts make whole rounds, and this order has none", 'set it to "randomised"', "order")
     if any(config.between_runs.burn_in for config in configs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import StoreError
-from storagelab.model.plan import Experiment, Plan
+from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
@@ -27,6 +27,7 @@ def show(
     despite_space: bool = False,
     pilot: str | None = None,
     second: Path | None = None,
+    find_good: bool = False,
 ) -> None:
     experiment = stored.as_begun(against.load(spec_file, second), results)
     expanded = matrix.expand(experiment)
@@ -40,7 +41,19 @@ def show(
     short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
     facts = replace(facts, warnings=(*facts.warnings, *short))
     smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
-    print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest), every_run)
+    good = _runs_of_a_good_race(experiment, expanded) if find_good else None
+    print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest, good=good), every_run)
+
+
+def _runs_of_a_good_race(experiment: Experiment, expanded: Plan) -> tuple[int, int]:
+    """The fewest and the most runs that a race for a good layout takes. Raises SpecError if it can't be raced."""
+    from storagelab.findings import halving  # statistics load slowly
+    from storagelab.run.race import Racing
+
+    raced = Racing(experiment.model_copy(update={"race": Race(goal="good")}), ())
+    of_each = [halving.runs_of(len(group.cells), experiment.repetitions) for group in raced.state.groups]
+    burn_in = sum(run.burn_in for run in expanded.runs)
+    return burn_in + sum(least for least, _ in of_each), burn_in + sum(most for _, most in of_each)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
@@ -78,9 +91,10 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         with Store.reading(folder) as store:
             if store.experiment().sha256 == experiment.sha256:
                 attempts, durations, set_up = store.attempts(), store.durations(), store.set_up_share()
-                if store.experiment().race is not None:
+                if (race := store.experiment().race) is not None:
                     warnings.append(
-                        f"{folder} holds a race: this is the plan if no layout leaves; continue with `run --find-best`"
+                        f"{folder} holds a race: this is the plan if no layout leaves; continue with "
+                        f"`run --find-{race.goal}`"
                     )
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")

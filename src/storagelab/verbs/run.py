@@ -45,8 +45,8 @@ class Asked(NamedTuple):
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Makes the runs; returns whether none has failed."""
-    begun = stored.as_begun(against.load(spec_file, asked.against), results)
-    experiment = begun.model_copy(update={"race": asked.race})
+    wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
+    experiment = stored.as_begun(wanted, results)
     plan, folder = matrix.expand(experiment), results / experiment.name
     site = site_of(experiment, folder, despite_space=asked.despite_space)
     here = _Here(experiment, plan, folder, site, asked)

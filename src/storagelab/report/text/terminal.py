@@ -109,7 +109,7 @@ def _is_figure(name: str, texts: Sequence[str]) -> bool:
     return name in CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 
-_STYLES = {"best": "green", "tied": "green", "slower": ""}
+_STYLES = {"best": "green", "good": "green", "tied": "green", "slower": ""}
 
 
 def _print_cautions(console: Console, findings: Findings) -> None:
