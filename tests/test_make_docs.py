@@ -195,6 +195,7 @@ def test_pages_that_other_commands_write_into_have_their_marks():
     )
     assert sorted(drawn) == [
         "campaigns", "carry-over", "cycles", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power",
+        "power-beside-tukey",
         "races-bounds", "races-carry-over", "races-cost", "races-good", "races-lost", "races-named",
         "races-slow-at-first", "situations", "stalls", "warm-ups",
     ]  # fmt: skip
