@@ -126,7 +126,7 @@ def ten_seconds(levels: Levels, repetition: int) -> float:
 
 
 def extension_story(levels: Levels, repetition: int) -> Mapping[str, float]:
-    """Lock:extend falls with the number of data files, and the log's waits take its place: share of connection time."""
+    """Lock:extend falls with the number of data files, and the log's waits take its place: share of session time."""
     files = levels.get("layout.data_files", 1)
     extend = EXTEND_SHARE.get(files if isinstance(files, int) else 1, 0.01)
     rest = 1 - CPU_SHARE - QUEUE_SHARE - extend
@@ -234,7 +234,7 @@ def make_measurement(
 
 
 def make_waits(connections: int, elapsed_s: float, shares: Mapping[str, float], hz: float = 50.0) -> SampledWaits:
-    """Samples in which each wait type has its share of connection time, a tenth of which is runnable."""
+    """Samples in which each wait type has its share of session time, a tenth of which is runnable."""
     passes = round(elapsed_s * hz)
     samples = passes * connections
     events = [

@@ -1,7 +1,8 @@
-"""The answer: the right layouts, described by their pattern, in at most eight lines for any experiment."""
+"""The answer: the right layouts, described by their pattern, in at most eight rows of 80 columns for any experiment."""
 
 from __future__ import annotations
 
+import io
 import random
 import re
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from builders import make_experiment, make_plan, make_runs
 from fabricated_findings import FILES, LOG, make_findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
@@ -21,7 +23,9 @@ from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor, Level
+from storagelab.report.text.terminal import print_answer
 from storagelab.report.words.answer import LINES, answer_lines
+from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import LINE
 
 CONNECTIONS = "workload.connections"
@@ -67,11 +71,11 @@ def test_the_tied_layouts_are_told_by_the_factor_that_matters_and_the_one_that_d
     (choice,) = answer(findings).choices
     assert [(good.factor, good.levels) for good in choice.pattern.needed] == [(FILES, (4, 8))]
     assert choice.pattern.free == (FORMAT,)
-    assert texts(findings)[1] == "Use 4 or 8 data files; full_page_writes makes no visible difference there."
+    assert texts(findings)[0] == "Use 4 or 8 data files; full_page_writes makes no visible difference there."
 
 
-def test_the_first_line_says_whether_it_was_measured_and_how_much_was_run():
-    assert texts(analysed(TWO, noisy(four_and_eight_are_best)))[0].startswith("MEASURED, 40 runs, 8 combinations")
+def test_the_second_line_says_whether_it_was_measured_and_how_much_was_run():
+    assert texts(analysed(TWO, noisy(four_and_eight_are_best)))[1].startswith("MEASURED, 40 runs, 8 combinations")
 
 
 def test_the_default_pick_has_the_fewest_files_and_then_the_levels_listed_first():
@@ -91,7 +95,7 @@ def test_a_label_of_the_spec_names_the_factor():
     levels = tuple(Level(value=number, sets={FILES: number}) for number in (1, 2, 4, 8))
     factors = (Factor(name=FILES, levels=levels, labels={FILES: "partitions"}),)
     findings = analysed(factors, noisy(four_and_eight_are_best))
-    assert texts(findings)[1] == "Use 4 or 8 partitions."
+    assert texts(findings)[0] == "Use 4 or 8 partitions."
 
 
 def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part():
@@ -105,7 +109,7 @@ def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part()
         *make_experiment({FILES: [1, 4]}).factors,
     )
     findings = analysed(factors, noisy(lambda at: 10.0 if at["driver"][0] == "2" else 15.0))
-    assert texts(findings)[1] == "Use driver 2.2; files and segment make no visible difference there."
+    assert texts(findings)[0] == "Use driver 2.2; files and segment make no visible difference there."
 
 
 def test_what_to_use_is_written_out_before_anything_else_is_said_of_it():
@@ -119,12 +123,13 @@ def test_what_to_use_is_written_out_before_anything_else_is_said_of_it():
     findings = analysed(
         factors, noisy(lambda at: (10 if at["storage"] in good else 15) * (1 if at[FILES] > 1 else 1.2))
     )
-    assert texts(findings)[1] == f"Use {good[0]} or {good[1]} with 4 or 8 files."
+    use = f"Use {good[0]} or {good[1]} with 4 or 8 data files; full_page_writes makes no visible difference there."
+    assert texts(findings)[0] == use
 
 
 def test_a_winner_is_compared_with_the_next_one():
     lines = texts(analysed({FILES: [1, 4, 8]}, noisy(lambda at: {1: 20, 4: 10, 8: 14}[at[FILES]])))
-    assert lines[1] == "Use 4 data files: faster than every other layout."
+    assert lines[0] == "Use 4 data files: faster than every other layout."
     assert re.match(r"It takes (9\.9|10\.0)\d? s \(95 % CI ", lines[2])
     assert lines[2].endswith("less time than the next, 8 files.")
 
@@ -141,7 +146,7 @@ def test_a_winner_under_several_loads_is_told_by_how_much():
     factors = {CONNECTIONS: [16, 64], FILES: [1, 4]}
     slow = {16: 10.0, 64: 17.0}
     lines = texts(analysed(factors, noisy(lambda at: {1: slow[at[CONNECTIONS]], 4: 1.0}[at[FILES]])))
-    assert lines[1] == "Under both loads use 4 data files: faster than the other layout."
+    assert lines[0] == "Under both loads use 4 data files: faster than the other layout."
     assert re.fullmatch(r"The other takes (9\.9|10) to 17 times as long\.", lines[2])
     lines = texts(analysed(factors, noisy(lambda at: {1: 12.5, 4: 10.0}[at[FILES]])))
     assert re.fullmatch(r"It takes (19|20|19 to 20) % less time than the other\.", lines[2])
@@ -177,7 +182,7 @@ def test_one_row_of_a_transaction_is_one():
 
 def test_where_nothing_is_told_apart_any_layout_will_do_and_the_cheapest_is_named():
     lines = texts(analysed({FILES: [1, 4, 8]}, noisy(lambda at: 10.0)))
-    assert lines[1] == "Use any of the 3 layouts: none can be told apart from the fastest."
+    assert lines[0] == "Use any of the 3 layouts: none can be told apart from the fastest."
     assert "each at most" in lines[2]
     assert lines[3].startswith("Default pick (fewest files): 1 file (")
 
@@ -187,8 +192,9 @@ def test_tied_layouts_outside_of_the_pattern_are_counted():
     factors = {FILES: [1, 4, 8], LOG: ["a", "b"]}
     findings = make_findings(factors, means, verdict="best-set", tied=[(1, "b"), (4, "b"), (8, "a"), (8, "b")])
     lines = texts(findings)
-    assert lines[1] == "Use 4 or 8 data files; log makes no visible difference there; 1 more ties."
-    assert lines[2] == "Those 4 layouts (of 5 tied) take 2.00 to 2.03 s; each at most 6 % slower than the best (95 %)."
+    assert lines[0] == "Use 4 or 8 data files; log makes no visible difference there; 1 more ties."
+    sure = "Those 4 layouts (of 5 tied) take 2.00 to 2.03 s, not proven equal: each at most 6 % slower than the best (95 %)."
+    assert lines[2] == sure
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -200,21 +206,21 @@ def test_one_layout_that_will_do_under_every_load_is_one_choice():
     factors = {CONNECTIONS: [16, 64], FILES: [1, 4, 8]}
     findings = analysed(factors, noisy(lambda at: at[CONNECTIONS] * {1: 2.0, 4: 1.0, 8: 1.0}[at[FILES]]))
     lines = texts(findings)
-    assert lines[0].startswith("MEASURED, 30 runs, 3 layouts under 2 loads")
-    assert lines[1] == "Under both loads use 4 or 8 data files."
+    assert lines[1].startswith("MEASURED, 30 runs, 3 layouts under 2 loads")
+    assert lines[0] == "Under both loads use 4 or 8 data files."
 
 
 def test_loads_with_different_best_layouts_have_a_line_each():
     factors = {CONNECTIONS: [16, 64], FILES: [1, 4]}
     findings = analysed(factors, noisy(lambda at: 20.0 if (at[CONNECTIONS] == 16) == (at[FILES] == 1) else 30.0))
     lines = texts(findings)
-    assert lines[1].startswith("With 16 connections: 1 file")
+    assert lines[0].startswith("With 16 connections: 1 file")
     assert lines[2].startswith("With 64 connections: 4 files")
 
 
 def test_one_layout_under_many_loads_leaves_nothing_to_choose():
     lines = texts(analysed({CONNECTIONS: [16, 64]}, noisy(lambda at: float(at[CONNECTIONS]))))
-    assert "so there is none to choose" in lines[1]
+    assert "so there is none to choose" in lines[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -225,8 +231,6 @@ def test_one_layout_under_many_loads_leaves_nothing_to_choose():
 @pytest.mark.parametrize(
     ("caution", "said"),
     [
-        (CpuSaturated(cpu_share=0.97, cpu_count=4, limit=0.9), "the CPUs were the limit (97 % busy)"),
-        (ShortRuns(shortest_s=0.8, limit_s=2), "runs as short as 0.800 s"),
         (
             BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10),
             "the machine was busy (others took up to 30 % of it)",
@@ -234,31 +238,63 @@ def test_one_layout_under_many_loads_leaves_nothing_to_choose():
         (SharedDevice(volumes=("a", "b"), device="sda"), "volumes a, b are on one device"),
     ],
 )
-def test_what_makes_the_answer_unsure_is_a_part_of_the_first_line(caution, said):
+def test_what_makes_the_answer_unsure_is_told_beside_whether_it_was_measured(caution, said):
     means = {(1, "a"): 2.0, (1, "b"): 2.1}
     findings = make_findings({FILES: [1], LOG: ["a", "b"]}, means, verdict="indistinguishable", cautions=[caution])
-    assert texts(findings)[0] == f"MEASURED, 10 runs, 2 layouts; not conclusive: {said}."
+    assert texts(findings)[1] == f"MEASURED, 10 runs, 2 layouts; not conclusive: {said}."
 
 
 def test_volumes_on_one_device_do_not_matter_where_no_place_is_varied():
     shared = SharedDevice(volumes=("a", "b"), device="sda", severity="note")
     findings = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 2.1}, verdict="indistinguishable", cautions=[shared])
-    first, *_, last = texts(findings)
-    assert first == "MEASURED, 10 runs, 2 layouts."
+    _, basis, *_, last = texts(findings)
+    assert basis == "MEASURED, 10 runs, 2 layouts."
     assert last == "Doubt: volumes a, b are on one device."
 
 
 def test_runs_of_single_layouts_in_stretches_choose_nothing_and_say_what_to_do():
     lines = texts(analysed({FILES: [1, 4]}, noisy(four_and_eight_are_best), order="cell-by-cell"))
-    assert "not conclusive: nothing tested, as the order was not random" in lines[0]
-    assert lines[1].startswith("No layout can be chosen")
-    assert 'Set order = "randomised"' in lines[2]
+    assert "not conclusive: nothing tested, as the order was not random" in lines[1]
+    assert lines[0].startswith("No layout can be chosen")
+    assert lines[-1] == 'Next: rerun it in the randomised order (order = "randomised") under a new name.'
 
 
 def test_one_run_of_each_chooses_nothing():
     lines = texts(analysed({FILES: [1, 4]}, noisy(four_and_eight_are_best), repetitions=1))
-    assert lines[0] == "MEASURED, 2 runs, 2 layouts; not conclusive: too few runs to test (1 of each layout)."
-    assert "No layout can be chosen yet" in lines[1]
+    assert lines[1] == "MEASURED, 2 runs, 2 layouts; not conclusive: too few runs to test (1 of each layout)."
+    assert "No layout can be chosen yet" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("caution", "said", "advice"),
+    [
+        (CpuSaturated(cpu_share=0.92, cpu_count=4, limit=0.9), "the CPUs were the limit (92 % busy)", "more cores"),
+        (ShortRuns(shortest_s=0.8, limit_s=2), "runs as short as 0.800 s", "longer runs"),
+    ],
+)
+def test_where_something_else_set_the_pace_there_is_no_verdict_on_storage(caution, said, advice):
+    findings = analysed({FILES: [1, 4]}, noisy(lambda at: 10.0)).model_copy(update={"cautions": (caution,)})
+    lines = texts(findings)
+    assert lines[0] == f"No storage verdict: {said}."
+    assert lines[-1].startswith("Next: ")
+    assert advice in lines[-1]
+    told = analysed({FILES: [1, 4]}, noisy(four_and_eight_are_best)).model_copy(update={"cautions": (caution,)})
+    assert texts(told)[0] == "Use 4 data files: faster than the other layout."
+
+
+def test_ties_say_how_many_repetitions_would_tell_them_apart_and_a_sure_answer_says_nothing():
+    lines = texts(analysed({FILES: [1, 4, 8]}, noisy(lambda at: 10.0, share=0.05)))
+    repetitions, effect = re.fullmatch(r"Next: (\d+) repetitions tell (\d+) % apart\.", lines[-1]).groups()
+    assert int(repetitions) > 5
+    assert effect in ("3", "5", "10")
+    assert not any("Next" in line for line in texts(analysed({FILES: [1, 8]}, noisy(four_and_eight_are_best))))
+
+
+def test_runs_that_are_missing_are_made_before_anything_else():
+    experiment = make_experiment({FILES: [1, 4]}, 5)
+    plan = make_plan(experiment)
+    findings = analyse(experiment, plan, make_runs(experiment, plan)[:7])
+    assert texts(findings)[-1] == "Next: make the 3 runs that are missing: storagelab run SPEC."
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -267,30 +303,31 @@ def test_one_run_of_each_chooses_nothing():
 
 
 def test_what_a_factor_gains_is_told_against_the_first_level_with_its_error():
-    (line,) = [line for line in texts(analysed(TWO, noisy(four_and_eight_are_best))) if line.startswith("Gains")]
-    assert re.match(r"Gains: 4 or 8 files instead of 1: -22 to -23 ± 1 %; ", line)
-    assert "full_page_writes: none visible (" in line
+    findings = analysed(TWO, noisy(four_and_eight_are_best))
+    (line,) = [line for line in texts(findings) if line.startswith("Gains")]
+    assert line == "Gains: files -22 to -23 % against 1; full_page_writes: no measurable difference."
+    assert any(text.startswith("Gains: 4 or 8 files instead of 1: -22 to -23 ± 1 %; ") for text in sentences(findings))
 
 
 def test_the_wait_that_fell_with_the_time_is_the_reason():
     findings = analysed({FILES: [1, 8]}, noisy(lambda at: 10.0 if at[FILES] == 8 else 13.0))
     (line,) = [line for line in texts(findings) if line.startswith("Why")]
     # 0.25 of 13 s, and 0.03 of 10 s.
-    assert line == "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per connection."
+    assert line == "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per session."
 
 
 def test_two_layouts_are_answered_in_four_lines():
     assert texts(analysed({FILES: [1, 8]}, noisy(lambda at: 10.0 if at[FILES] == 8 else 13.0))) == [
-        "MEASURED, 10 runs, 2 layouts.",
         "Use 8 data files: faster than the other layout.",
+        "MEASURED, 10 runs, 2 layouts.",
         "It takes 10.06 s (95 % CI 9.95 to 10.19 s); 23 % (21 to 24 %) less time than the other, 1 file.",
-        "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per connection.",
+        "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per session.",
     ]
 
 
 def test_one_layout_alone_has_its_time():
     lines = texts(analysed({}, noisy(lambda at: 10.0)))
-    assert lines[1] == "There was one layout, so there is none to choose."
+    assert lines[0] == "There was one layout, so there is none to choose."
     assert re.fullmatch(r"It took 9\.96 s \(95 % CI 9\.81 to 10\.11 s\)\.", lines[2])
 
 
@@ -364,7 +401,7 @@ def drawn_findings(draw) -> Drawn:
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(drawn_findings())
-def test_any_experiment_is_answered_in_eight_lines_of_a_hundred_characters(drawn):
+def test_any_experiment_is_answered_in_eight_rows_of_a_terminal_with_80_columns(drawn):
     check_the_lines_of(drawn)
 
 
@@ -378,9 +415,12 @@ def test_and_so_are_many_more(drawn):
 
 def check_the_lines_of(drawn: Drawn) -> None:
     lines = texts(drawn.findings)
-    assert 1 <= len(lines) <= LINES
-    assert [line for line in lines if len(line) > LINE] == []
-    assert lines[0].split(",")[0].split(":")[0] in ("MEASURED", "SIMULATED", "NOTHING MEASURED")
+    screen = io.StringIO()
+    print_answer(Console(file=screen, width=LINE), answer_lines(drawn.findings))
+    assert 1 <= len(screen.getvalue().splitlines()) <= LINES
+    assert [row for row in screen.getvalue().splitlines() if len(row) > LINE and " " in row.strip()] == []
+    basis = {"MEASURED", "SIMULATED", "NOTHING MEASURED"}
+    assert len([line for line in lines[:2] if line.split(",")[0].split(":")[0] in basis]) == 1
     assert [line for line in lines if not line.endswith((".", "..."))] == []
     for line in lines:
         # A long name is whole, or cut with a mark.

@@ -359,7 +359,7 @@ def test_a_new_caution_is_one_file():
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     full, short = "The moon was full in 10 runs. Wait two weeks.", "the moon was full"
-    assert short in answer_lines(findings)[0].text
+    assert short in answer_lines(findings)[1].text
     assert full in " ".join(on_a_terminal(findings).split())
     for format_ in ("html", "md"):
         text = writing.render(format_, experiment, plan, runs, findings).replace("\u00a0", " ")

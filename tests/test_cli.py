@@ -244,6 +244,13 @@ def test_mistakes_in_the_command_give_exit_code_2(typed, results, words):
     assert err
 
 
+def test_formats_that_are_not_there_are_said_plainly_and_how_to_get_a_pdf(typed):
+    code, _, err = typed("report", "files", "--format", "pdf")
+    assert code == 2
+    assert "'pdf' is not one of 'html', 'md', 'png', 'svg'. For a PDF, print the page (html) in a browser" in err
+    assert "Value error" not in err
+
+
 def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(typed, results):
     code, out, err = typed("report", "files")
     assert code == 0

@@ -110,7 +110,7 @@ def test_a_new_finding_is_one_file():
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     lines = [line.text for line in answer_lines(findings)]
-    assert lines[1] == "The water stood 2.5 m high.", "its weight puts it before the other lines on what to use"
+    assert lines[2] == "The water stood 2.5 m high.", "its weight puts it before the other lines on how sure that is"
     assert "5 seagulls were seen." in lines, "the longer text does not fit"
     tide, seagulls = "In 10 runs the water stood 2.5 m high. Wait for the ebb.", "cell-002 had 5 seagulls."
     texts = [on_a_terminal(findings)]

@@ -43,6 +43,15 @@ def test_every_form_can_be_had(inputs, form, start):
     assert writing.render(form, *inputs).lower().startswith(start)
 
 
+def test_names_of_sql_server_are_there_for_those_who_ask(inputs):
+    asked = writing.How(sql_server_names=True)
+    for form in ("html", "md"):
+        assert "In SQL Server" in writing.render(form, *inputs, how=asked)
+        plain = writing.render(form, *inputs)
+        assert "In SQL Server" not in plain
+        assert "PAGELATCH_" not in plain
+
+
 def test_an_unknown_form_is_refused_with_those_known(inputs):
     with pytest.raises(StoragelabError, match=r"format 'pdf'\n  known formats: html, md, csv, waits-csv, json"):
         writing.render("pdf", *inputs)

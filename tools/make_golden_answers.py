@@ -1,6 +1,7 @@
 """Rewrite the golden answers in tests/golden/answers from stored results.
 
 python tools/make_golden_answers.py RESULTS NAME...     one JSON file of thinned findings and one text for each experiment
+python tools/make_golden_answers.py                     the texts alone, from the findings that are there
 
 The findings are true ones, without what no line of an answer rests on. Read every text that changes before you commit it.
 """
@@ -57,7 +58,17 @@ def _without(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
+def reword() -> None:
+    for file in sorted(FOLDER.glob("*.json")):
+        lines = [line.text for line in answer_lines(Findings.model_validate_json(file.read_text("utf-8")))]
+        file.with_suffix(".txt").write_text("\n".join(lines) + "\n", "utf-8")
+        print("\n".join([f"== {file.stem}", *lines]))
+
+
 def main() -> None:
+    if len(sys.argv) == 1:
+        reword()
+        return
     if len(sys.argv) < 3:
         raise SystemExit(__doc__)
     FOLDER.mkdir(exist_ok=True)

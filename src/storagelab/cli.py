@@ -12,9 +12,10 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
@@ -23,7 +24,22 @@ from storagelab.model.engines import LARGEST_SCALE
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
+
+class _Verbs(TyperGroup):
+    """The verbs. A wrong value of an option is told in plain words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.replace("Value error, ", "")
+            if error.message.startswith("'pdf' "):
+                error.message += " For a PDF, print the page (html) in a browser; --brief is made for one sheet."
+            raise
+
+
 app = typer.Typer(
+    cls=_Verbs,
     help="Which storage layout is fastest for this database, by how much, and why?",
     no_args_is_help=True,
     add_completion=False,
@@ -70,6 +86,9 @@ FindGoodOption = Annotated[
     typer.Option(
         "--find-good", help="A race for a good layout, in fewer runs: each round repeats half as many. Needs --within."
     ),
+]
+SqlServerNamesOption = Annotated[
+    bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
 ]
 DEFAULT_RESULTS = Path("results")
 
@@ -213,15 +232,21 @@ def report_(
         bool,
         typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB."),
     ] = False,
+    brief: Annotated[
+        bool,
+        typer.Option("--brief", help="html: one printed page, for who decides: choice, gain, certainty; no waits."),
+    ] = False,
+    sql_server_names: SqlServerNamesOption = False,
 ) -> None:
     """Write the report of an experiment from its stored runs.
 
-    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. Data for other
-    programs: storagelab export.
+    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. For a PDF, print
+    the page. Data for other programs: storagelab export.
     """
     from storagelab.verbs import results as verbs
 
-    verbs.report(name, results, format_, output, fit, chart=chart, embed_data=embed_data)
+    how = verbs.Asked(embed_data=embed_data, brief=brief, sql_server_names=sql_server_names)
+    verbs.report(name, results, format_, output, fit, chart=chart, asked=how)
 
 
 @app.command("waits")
@@ -233,11 +258,12 @@ def waits_(
     ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, typer.Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
+    sql_server_names: SqlServerNamesOption = False,
 ) -> None:
     """Print the wait statistics of each cell."""
     from storagelab.verbs import results as verbs
 
-    verbs.waits(name, cells or (), results, uncut=uncut)
+    verbs.waits(name, cells or (), results, uncut=uncut, sql_server_names=sql_server_names)
 
 
 @app.command("compare")

@@ -25,6 +25,7 @@ from storagelab.findings.model import (
     Sample,
     Verdict,
 )
+from storagelab.findings.next_steps import next_step
 from storagelab.findings.pattern import pattern_of
 from storagelab.findings.why import legs
 from storagelab.model.plan import Factor, Preference
@@ -38,6 +39,8 @@ time.
 FACTORS_EXPLAINED = 2
 LOOKS_SLOWER = 1.10
 """A layout picked among tied ones is told apart in words, though not in tests, from one that looks so much faster."""
+FORBIDS = ("cpu-saturated", "short-runs")
+"""Facts that may be the reason why layouts don't differ: then the runs say nothing about storage."""
 NOT_COMPARED_WEIGHT = 205
 """The place among the cautions: after runs that are still to be made, which explain this one."""
 
@@ -47,6 +50,7 @@ def answer(findings: Findings) -> Answer:
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
+    weighed = _weighed(findings, choices)
     return Answer(
         provenance=findings.provenance,
         runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
@@ -58,8 +62,10 @@ def answer(findings: Findings) -> Answer:
         gains=gains,
         causes=causes,
         slowest_at_limit=_slowest_at_limit(findings, causes),
-        cautions=tuple(dict.fromkeys(one.kind for one in _weighed(findings, choices) if one.kind not in unable)),
+        cautions=tuple(dict.fromkeys(one.kind for one in weighed if one.kind not in unable)),
         indifferent=findings.indifferent,
+        next=next_step(findings, choices, weighed),
+        no_verdict=next((fact for fact in unable if fact in FORBIDS and _nothing_told(findings, choices)), None),
     )
 
 
@@ -402,6 +408,11 @@ def _unable(findings: Findings) -> Iterator[str]:
     if any(one.elapsed_s is None for one in findings.cells) or not_compared:
         facts.append((NOT_COMPARED_WEIGHT, "not-compared"))
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
+
+
+def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
+    """Whether several layouts were compared, and none is told apart from the fastest."""
+    return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:

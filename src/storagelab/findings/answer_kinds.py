@@ -132,6 +132,19 @@ class SlowestAtLimit(Frozen):
     limit: Limit = Field(description="The volume that was at its limit there.")
 
 
+class Next(Frozen):
+    """What to do next, so that runs say more."""
+
+    step: str = Field(
+        description="`runs`: make those that are missing. `repetitions`: make so many. Else the kind of the caution whose "
+        "cause to remove."
+    )
+    repetitions: int | None = Field(None, description="How many to make in all.")
+    effect: float | None = Field(
+        None, description="The difference, as a share of the time, that these find in 4 of 5 experiments."
+    )
+
+
 Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
 """Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""
 
@@ -154,3 +167,6 @@ class Answer(Frozen):
     slowest_at_limit: SlowestAtLimit | None = None
     cautions: tuple[str, ...]
     indifferent: float | None = None
+    next: Next | None = None
+    no_verdict: str | None = None
+    """The fact in `unable` that leaves storage without a verdict."""

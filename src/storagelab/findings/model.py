@@ -380,6 +380,8 @@ class Caution(Frozen, ABC):
     """The place in the answer: the smallest comes first, as it could change the choice."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
+    next_step: ClassVar[str] = ""
+    """What to do about it, in a few words for the answer's last line; "" = nothing that would change the answer."""
     first_of_used: ClassVar[bool] = False
     """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
 

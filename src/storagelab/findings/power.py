@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import special
 
 from storagelab.findings import irregular, stats
+from storagelab.findings.kinds.scatter import Scatter, scatter_in
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 from storagelab.findings.studentized import MANY, cautious, t_point, tukey
@@ -29,28 +31,13 @@ LARGEST = math.log(100)
 _STEPS = 32
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """How times scatter from run to run: the sd of log times in a typical cell, from this many `runs`; `prior_df` and
-    `alike` as in `stats.Fit`.
-    """
-
-    sd: float
-    prior_df: float
-    runs: int
-    alike: bool
-
-
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     """The scatter of an experiment's runs, without odd ones; None if no cell was run twice beside others."""
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
     fitted = irregular.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
-    if fitted.df < 1 or np.isnan(fitted.own).all():
-        return None
-    sd = math.sqrt(float(np.nanmedian(fitted.variance)))
-    return Scatter(sd, fitted.prior_df, int(fitted.runs.sum()), fitted.alike)
+    return scatter_in(fitted)
 
 
 def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
@@ -97,6 +84,7 @@ def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int
     return math.expm1(high)
 
 
+@cache
 def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int = 1) -> int | None:
     """The fewest repetitions that find `effect` in 80 % of experiments; None if that takes more than a thousand."""
     low, high = 1, MOST_REPETITIONS

@@ -185,7 +185,7 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
 
 
 def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[str, Estimate]:
-    """Each wait type's share of a run's connection time, over the runs or hosts; a type absent from a run counts as 0."""
+    """Each wait type's share of a run's session time, over the runs or hosts; a type absent from a run counts as 0."""
     of_type: dict[str, list[float]] = {}
     for number, one in enumerate(waited):
         for row in one.rows if one.available_s > 0 else ():

@@ -2,6 +2,7 @@
 
 write_report(folder, ...)                report.html in the experiment's results folder
 render("md", ...)                        the same findings in another form, as text
+write_brief(None, folder, ...)           one page for who decides
 write_charts(None, folder, "png", ...)   each chart as a file
 write_chart("waits", file, ...)          one of them
 write(file, content)                     any of these, wherever the name leads
@@ -12,16 +13,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings
+from storagelab.findings.wait_names import own_names_only
 from storagelab.machine.outputs import descriptor_of, write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import wide_specs
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
-from storagelab.report.export.as_json import to_json
+from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
 from storagelab.report.text.markdown import markdown
 from storagelab.spec.characters import escaped
@@ -29,9 +32,20 @@ from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
+BRIEF_FILE = "brief.html"
 TABLES_FILE = "tables.sqlite"
 CHARTS_FOLDER = "charts"
 STDOUT = Path("-")
+
+
+class How(NamedTuple):
+    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits."""
+
+    embed_data: bool = False
+    sql_server_names: bool = False
+
+
+PLAIN = How()
 
 
 def render(
@@ -41,19 +55,18 @@ def render(
     runs: Sequence[Run],
     findings: Findings,
     *,
-    embed_data: bool = False,
+    how: How = PLAIN,
 ) -> str:
-    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export).
-
-    `embed_data`: an HTML page carries its raw data, however large.
-    """
+    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
+    shown = findings if how.sql_server_names else own_names_only(findings)
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
         from storagelab.report.page.html import page  # here, because most verbs need no templates
 
-        return page(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
+        exported = json_pieces(experiment, plan, runs, findings)
+        return page(experiment, plan, runs, shown, exported, manifest=made_by, embed_data=how.embed_data)
     if format_ == "md":
-        return markdown(experiment, plan, runs, findings)
+        return markdown(experiment, plan, runs, shown)
     if format_ == "csv":
         return csv_runs(experiment, plan, runs)
     if format_ == "waits-csv":
@@ -70,12 +83,21 @@ def write_report(
     runs: Sequence[Run],
     findings: Findings,
     *,
-    embed_data: bool = False,
+    how: How = PLAIN,
 ) -> Path:
     """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE
-    write(file, render("html", experiment, plan, runs, findings, embed_data=embed_data), within=folder)
+    write(file, render("html", experiment, plan, runs, findings, how=how), within=folder)
     return file
+
+
+def write_brief(
+    output: Path | None, folder: Path, experiment: Experiment, runs: Sequence[Run], findings: Findings
+) -> None:
+    """Write the page for who decides, by default into `folder`, and print its path."""
+    from storagelab.report.page.brief import brief_page  # here, because most verbs need no templates
+
+    _write_and_tell(output, folder, BRIEF_FILE, brief_page(experiment, runs, findings))
 
 
 def write_tables(

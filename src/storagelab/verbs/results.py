@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
+from storagelab.findings.wait_names import own_names_only
 from storagelab.report import writing
 from storagelab.report.text import terminal
 from storagelab.run import stored
@@ -17,24 +19,40 @@ from storagelab.spec.naming import find_cell
 from storagelab.words.names import factor_labels
 
 
+class Asked(NamedTuple):
+    """What is asked of a report: its page with all raw data; the brief page; with SQL Server's names of waits."""
+
+    embed_data: bool = False
+    brief: bool = False
+    sql_server_names: bool = False
+
+    @property
+    def page(self) -> writing.How:
+        return writing.How(self.embed_data, self.sql_server_names)
+
+
 def report(
-    name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, chart: str = "", embed_data: bool
+    name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, chart: str = "", asked: Asked
 ) -> None:
     drawn = format_ in ("png", "svg")
     if chart and not drawn:
         raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
-    folder, experiment, expanded, runs = stored.read(name, results, whole=embed_data)
+    if asked.brief and format_ != "html":
+        raise SpecError("the brief report is a page", key="--brief", hint="leave out --format, or write --format html")
+    folder, experiment, expanded, runs = stored.read(name, results, whole=asked.embed_data)
     findings = analyse(experiment, expanded, runs, fit)
-    if chart:
+    if asked.brief:
+        writing.write_brief(output, folder, experiment, runs, findings)
+    elif chart:
         writing.write_chart(chart, output, folder, format_, findings, runs)
     elif drawn:
         writing.write_charts(output, folder, format_, findings, runs)
     elif format_ == "html" and output is None:
-        file = writing.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
+        file = writing.write_report(folder, experiment, expanded, runs, findings, how=asked.page)
         writing.tell(file)
         _say_where(folder, experiment.name)
     else:
-        writing.deliver(writing.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
+        writing.deliver(writing.render(format_, experiment, expanded, runs, findings, how=asked.page), output)
 
 
 def _say_where(folder: Path, name: str) -> None:
@@ -43,9 +61,11 @@ def _say_where(folder: Path, name: str) -> None:
     screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
 
 
-def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:
+def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool, sql_server_names: bool = False) -> None:
     of = stored.read(name, results)
     findings = analyse(of.experiment, of.plan, of.runs)
+    if not sql_server_names:
+        findings = own_names_only(findings)
     labels = factor_labels(findings.factors)
     asked = [find_cell(cell, findings.cells, labels) for cell in cells]
     terminal.print_waits(screen.out(), findings, asked or [cell.cell_id for cell in findings.cells], uncut)

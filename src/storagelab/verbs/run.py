@@ -173,11 +173,12 @@ def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fold
     """Print the findings, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
+    from storagelab.findings.wait_names import own_names_only
     from storagelab.report import writing
     from storagelab.report.text import terminal
 
     findings = analyse(experiment, expanded, runs)
-    terminal.print_findings(screen.out(), findings)
+    terminal.print_findings(screen.out(), own_names_only(findings))
     file = writing.write_report(folder, experiment, expanded, runs, findings)
     screen.say(f"report: {file}")
 

@@ -23,6 +23,7 @@ class BusyMachine(Caution):
     """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
 
     kind, place, weight, unable = "busy-machine", 140, 250, "busy-machine"
+    next_step = "stop the other programs and run it under a new name"
     others_share: float
     limit: float
     runs: int
@@ -46,6 +47,7 @@ class Throttled(Caution):
     """
 
     kind, place, weight = "throttled", 150, 70
+    next_step = "raise the CPU quota and run it under a new name"
     who: str
     throttled_s: float
     share: float
@@ -69,6 +71,7 @@ class CpuSaturated(Caution):
     """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
     kind, place, weight, unable = "cpu-saturated", 160, 220, "cpu-saturated"
+    next_step = "the CPUs were the limit: more rows per transaction or more cores"
     severity: Severity = "note"
     cpu_share: float
     cpu_count: int

@@ -37,6 +37,7 @@ class SharedDevice(Caution):
     """Several volumes share one device, so placement among them can't matter."""
 
     kind, place, weight, unable = "shared-device", 190, 230, "shared-device"
+    next_step = "give each volume a device of its own, so that places can be compared"
     severity: Severity = "note"
     volumes: Names
     device: str

@@ -37,6 +37,7 @@ class NotRandomised(Caution):
     """The order of the runs was not random."""
 
     kind, place, weight = "order", 80, 20
+    next_step = 'rerun it in the randomised order (order = "randomised") under a new name'
     order: Order
     provenance: Provenances
 

@@ -15,6 +15,7 @@ class ShortRuns(Caution):
     """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a cell."""
 
     kind, place, weight, unable = "short-runs", 50, 240, "short-runs"
+    next_step = "longer runs: more rows per connection, or a longer duration"
     shortest_s: float
     limit_s: float
 

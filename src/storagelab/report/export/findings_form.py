@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, get_args
 from pydantic import Field
 
 from storagelab.findings import FitKind
-from storagelab.findings.answer_kinds import Cause, Choice, Gain, Unable
+from storagelab.findings.answer_kinds import Cause, Choice, Gain, Next, Unable
 from storagelab.findings.cautions import kinds
 from storagelab.findings.model import Compared, Dependence, Fleet, Verdict, WaitChange, WaitTrend
 from storagelab.model.engines import Provenances
@@ -118,8 +118,10 @@ class CautionForm(Form):
 
 
 class AnswerForm(Form):
-    lines: Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=8)]
-    """The answer in words, the same as on the terminal and the page."""
+    lines: Annotated[list[Annotated[str, Field(max_length=640)]], Field(min_length=1, max_length=8)]
+    """The answer in words, the same as on the terminal and the page: what to use comes first. All lines together take at most
+    eight rows of 80 characters.
+    """
     provenance: Provenances | None
     """The same as `headline`."""
     runs: Annotated[int, Field(ge=0)]
@@ -132,7 +134,7 @@ class AnswerForm(Form):
     """As in the findings."""
     unable: list[Fact]
     """Facts that keep the runs from answering, or from answering all. `not-compared`: a layout has no result.
-    `shared-device`: places vary, but they are on one device. The first line names them.
+    `shared-device`: places vary, but they are on one device. The line that says what was run names them.
     """
     choices: Annotated[list[Any], dumped(list[Choice])]
     """What to use: one choice if some layout is among the best under every load, else one for each group of loads.
@@ -146,6 +148,10 @@ class AnswerForm(Form):
     """Kinds of cautions that are not in `unable`, the most serious first."""
     indifferent: float | None
     """The margin that the spec sets, as a share, or `null`."""
+    next: NotRequired[Annotated[object, dumped(Next | None)]]
+    """What to do next, so that runs say more; `null` = nothing."""
+    no_verdict: NotRequired[str | None]
+    """The fact in `unable` because of which runs that show no difference say nothing about storage; else `null`."""
 
 
 class FindingsForm(Concluded):

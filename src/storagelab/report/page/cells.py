@@ -11,7 +11,7 @@ from storagelab.model.measurement import Run, WaitingTask
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.page.pieces import Content, PageTable, Swatch, View
-from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
+from storagelab.report.text.tables import IN_SQL_SERVER, NINE_COLUMNS, are_likened, wait_columns, waits_of
 from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.quantities import quantity_text
@@ -41,7 +41,7 @@ _TITLES = {
 _HEADINGS = [
     Heading(NINE_COLUMNS[0], "text"),
     *(Heading(name, meaning=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
-    Heading("In SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
+    Heading(IN_SQL_SERVER, "text", "the wait type that a SQL Server DBA would look for"),
     Heading("Method", "text", "counted by the engine, sampled, or derived from other figures"),
 ]
 
@@ -100,7 +100,7 @@ def _part(
         "name": cell_entry(cell.cell_id, name),
         "mark": verdict_mark(findings, cell.cell_id),
         "time": compared.figure_text(findings, cell) or "no time measured",
-        "waits": PageTable(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,
+        "waits": PageTable(caption, _headings(rows), _nine_columns(rows, colours)) if rows else None,
         "no_waits": "" if rows else no_waits_sentence(cell),
         "notes": notes if rows else [],
         "crowd": crowd,
@@ -112,6 +112,10 @@ def _part(
 def cell_anchor(cell: CellSummary) -> str:
     """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
+
+
+def _headings(rows: Sequence[TableRow]) -> list[Heading]:
+    return [one for one in _HEADINGS if one.text != IN_SQL_SERVER or are_likened(rows)]
 
 
 def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:

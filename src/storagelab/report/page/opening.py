@@ -45,9 +45,13 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
 
 
 def verdict_view(findings: Findings) -> View:
-    """The answer, each line with its evidence folded under it, and the main figures."""
+    """The answer, each line with its evidence folded under it, the badge that says what it is based on, and the main
+    figures.
+    """
     of = answer(findings)
     head, *lines = answer_lines(findings, of)
+    based = [line for line in lines if line.about == "basis"]
+    lines = [line for line in lines if line.about != "basis"]
     found = evidence(findings, of)
     # The first line about a subject has its evidence.
     folded = [found.pop(line.about, []) for line in lines]
@@ -55,6 +59,8 @@ def verdict_view(findings: Findings) -> View:
     rest = [text for about, texts in found.items() if about != "caution" for text in texts]
     return {
         "headline": keep_together(head.text),
+        "provenance": of.provenance or "none",
+        "based": [keep_together(line.text) for line in based],
         "answer": [
             (line.about, keep_together(line.text), list(map(keep_together, texts)))
             for line, texts in zip(lines, folded, strict=True)
@@ -92,7 +98,7 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
     rate = numbers.rows_per_s(cell.rows_per_s.mean.value, compared.rate_unit(findings)) if cell.rows_per_s else ""
     wait = top_wait(cell)
     mean = cell.elapsed_s.mean if cell.elapsed_s else None
-    waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of connection time" if wait else ""
+    waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of session time" if wait else ""
     time = numbers.seconds(mean.value if mean else None)
     facts = [numbers.seconds_interval(mean), rate, waited]
     if compared.of_raw_io(findings):

@@ -22,6 +22,7 @@ from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
 from storagelab.report.page.results import cells_table, checkpoint_view, times_view
+from storagelab.report.text.tables import IN_SQL_SERVER
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
 from storagelab.report.words.glossary import GLOSSARY
@@ -160,18 +161,21 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Pa
         return
     # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
     names = findings.wait_names
+    others = [", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue
+              for item in findings.wait_changes[:MAX_CHANGES]]  # fmt: skip
     headings = [Heading("Waiting for" if names else "WaitType", "text"),
-                Heading("The engines' names" if names else "In SQL Server", "text"), Heading("fastest"), Heading("share"),
-                Heading("slowest"), Heading("share"), Heading("more in the slowest")]  # fmt: skip
+                *([Heading("The engines' names" if names else IN_SQL_SERVER, "text")] if any(others) else []),
+                Heading("fastest"), Heading("share"), Heading("slowest"), Heading("share"),
+                Heading("more in the slowest")]  # fmt: skip
     rows: list[list[Content]] = [
         [
             Swatch(item.wait_type, colours.get(item.wait_type, palette.CATEGORY[item.category])),
-            ", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue,
+            *([other] if any(others) else []),
             numbers.seconds(item.best_s), numbers.percent(item.best_share),
             numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
             numbers.seconds(item.worst_s - item.best_s),
         ]
-        for item in findings.wait_changes[:MAX_CHANGES]
+        for item, other in zip(findings.wait_changes[:MAX_CHANGES], others, strict=True)
     ]  # fmt: skip
     under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
     yield PageTable(

@@ -22,6 +22,8 @@ _INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
 """If this column gets less width than this, others are dropped."""
 _NARROWEST = 8
+_LONGEST_WORD = 40
+"""A word with more letters may be split."""
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 """With its unit."""
@@ -58,7 +60,10 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _width(columns: Sequence[Column]) -> int:
-    natural = sum(min(column.width, column.least) if column.wraps else column.width for column in columns)
+    natural = sum(
+        min(column.width, max(column.least, _longest_word(column))) if column.wraps else column.width
+        for column in columns
+    )
     return natural + GAP * (len(columns) - 1)
 
 
@@ -104,15 +109,15 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _longest_word(column: Column) -> int:
-    """The width that keeps a figure on one line with its name."""
+    """The width that splits no word below an indented line, and keeps a figure on one line with its name."""
     words = (word for text in column.cells for word in _unbroken(text).split(" "))
-    return min(_NARROWEST_WRAPPED, max(map(cell_len, words), default=0))
+    return 1 + min(_LONGEST_WORD, max(map(cell_len, words), default=0))
 
 
 def _fold(text: str, column: Column, width: int) -> list[str]:
     if not column.wraps or cell_len(text) <= width:
         return [text]
-    return textwrap.wrap(_unbroken(text), width, subsequent_indent=" ") or [""]
+    return textwrap.wrap(_unbroken(text), width, subsequent_indent=" ", break_on_hyphens=False) or [""]
 
 
 def _unbroken(text: str) -> str:

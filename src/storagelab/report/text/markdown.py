@@ -12,7 +12,15 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
-from storagelab.report.text.tables import AGAINST, CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.text.tables import (
+    AGAINST,
+    CELL_ID,
+    IN_SQL_SERVER,
+    cell_columns,
+    cells_shown,
+    wait_columns,
+    waits_of,
+)  # fmt: skip
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
@@ -110,7 +118,7 @@ def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
     if not rows:
         return [title, "", no_waits_sentence(cell), "", *audit]
     columns = [*wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
-    return [title, "", *markdown_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
+    return [title, "", *markdown_table(columns, ("WaitType", IN_SQL_SERVER, "Method")), "", *audit]
 
 
 def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:

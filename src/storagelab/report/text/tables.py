@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
@@ -20,6 +20,8 @@ NINE_COLUMNS = (
     "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
 )  # fmt: skip
 AGAINST = "the best against it (joint 95 % CI)"
+IN_SQL_SERVER = "In SQL Server"
+"""The heading of the column of SQL Server's names."""
 CELL_ID = "cell"
 """The heading of the column of ids, by which other verbs take cells."""
 # Which columns a narrow terminal drops, the highest first; unnamed ones always stay.
@@ -28,7 +30,7 @@ CELL_RANKS = {
     "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1, "max ms": 4,
 }  # fmt: skip
 WAIT_RANKS = {
-    "In SQL Server": 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
+    IN_SQL_SERVER: 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
 }  # fmt: skip
 
 
@@ -178,10 +180,10 @@ def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
 
 
 def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
-    """The nine columns under their exact names, then the SQL Server analogue. Unknown figures stay empty."""
+    """The nine columns under their exact names, then SQL Server's if there are any. Unknown figures stay empty."""
     seconds = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
-    return [
+    columns = [
         ("WaitType", [row.wait_type for row in rows]),
         ("Wait_S", [seconds_number(row.wait_s, seconds) for row in rows]),
         ("Resource_S", [seconds_number(row.resource_s, seconds) for row in rows]),
@@ -191,5 +193,10 @@ def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
         ("AvgWait_S", [seconds_number(row.avg_wait_s, average) for row in rows]),
         ("AvgRes_S", [seconds_number(row.avg_resource_s, average) for row in rows]),
         ("AvgSig_S", [seconds_number(row.avg_signal_s, average) for row in rows]),
-        ("In SQL Server", [row.analogue for row in rows]),
     ]
+    return [*columns, (IN_SQL_SERVER, [row.analogue for row in rows])] if are_likened(rows) else columns
+
+
+def are_likened(rows: Iterable[TableRow]) -> bool:
+    """Whether any wait has a name in SQL Server that is not its own."""
+    return any(row.analogue not in ("", row.wait_type) for row in rows)

@@ -15,6 +15,7 @@ from storagelab.report.text.tables import (
     AGAINST,
     CELL_ID,
     CELL_RANKS,
+    IN_SQL_SERVER,
     WAIT_RANKS,
     cell_columns,
     cells_shown,
@@ -27,13 +28,15 @@ from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
+from storagelab.report.words.short import HANGING
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 from storagelab.words.names import level_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
-_LEFT = (CELL_ID, "verdict", AGAINST, "WaitType", "In SQL Server")
+_LEFT = (CELL_ID, "verdict", AGAINST, "WaitType", IN_SQL_SERVER)
+_ANSWER_STYLES: Mapping[str, str] = {"basis": "dim", "caution": "yellow", "next": "bold"}
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
@@ -46,18 +49,20 @@ def print_findings(console: Console, findings: Findings) -> None:
     lines = answer_lines(findings, found)
     with console.capture() as below:
         _print_evidence(console, findings, sentences(findings, found))
-    _print_answer(console, lines)
+    print_answer(console, lines)
     text = below.get()
     console.file.write(text)
     if console.is_terminal and text.count("\n") + len(lines) > console.height:
         blank(console)
         emit(console, Text("The answer again", style="bold"))
-        _print_answer(console, lines)
+        print_answer(console, lines)
 
 
-def _print_answer(console: Console, lines: Sequence[Line]) -> None:
-    for line in lines:
-        print_paragraph(console, line.text, style="bold" if line.about in ("head", "use") else "", hanging=2)
+def print_answer(console: Console, lines: Sequence[Line]) -> None:
+    """Print the answer: at most eight rows at 80 columns."""
+    for place, line in enumerate(lines):
+        style = "bold" if place == 0 else _ANSWER_STYLES.get(line.about, "")
+        print_paragraph(console, line.text, style=style, hanging=HANGING)
 
 
 def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) -> None:
@@ -163,7 +168,7 @@ def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
     ]
     if any(marks):
         columns.insert(1, Column("", marks, right=False))
-    print_table(console, columns if console.width >= _WIDE else columns[:-1])
+    print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != IN_SQL_SERVER])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,15 @@
-"""The answer in at most eight lines of at most a hundred characters, whatever the experiment. Pure.
+"""The answer in at most eight rows of a terminal with 80 columns, whatever the experiment. Pure.
 
-Lines are ranked by their worth for a decision: what the answer is based on, what to use, how sure that is, which of the
-tied layouts to take, what each factor gains, why, and the cautions. Each result is a list of forms, the longest first.
-The answer takes the first form that fits, and the evidence shows the longest form of each result that was shortened.
+Lines are ranked by their worth for a decision: what to use, what that is based on, how sure it is, which of the tied
+layouts to take, what each factor gains, and why; the last rows are for the cautions and for what to do next. Each result
+is a list of forms, the longest first. The answer takes the first form that fits in a row; then the rows that are left go to
+lines that have more to say. The evidence shows the longest form of each result that was shortened.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,8 @@ from storagelab.report.words.choices import choice_forms
 from storagelab.report.words.compared import load_noun
 from storagelab.report.words.found import lines_among
 from storagelab.report.words.hosts import host_lines
-from storagelab.report.words.short import Form, Names, fitting, listed_or, shortened, whole
+from storagelab.report.words.next_step import next_text
+from storagelab.report.words.short import CUT, Form, Names, fitting, listed_or, rows_of, shortened, whole
 from storagelab.words.names import noun
 from storagelab.words.numbers import decimals_for, limit_text, percent, plural, signed_percent
 
@@ -30,7 +32,15 @@ LINES = 8
 _CHOICES, _CHOICES_IN_FULL = 3, 5
 
 
-About = Literal["head", "use", "gains", "why", "caution"]
+About = Literal["use", "basis", "gains", "why", "caution", "next"]
+
+
+Write = Callable[[int], str]
+"""Writes a line in at most so many rows."""
+_LEFT_OUT = re.compile(rf"{re.escape(CUT)}| or \d+ more\b")
+"""Names that are cut or left out."""
+LONG = 8
+"""Rows for a text that stands alone."""
 
 
 class Line(NamedTuple):
@@ -43,17 +53,61 @@ class Line(NamedTuple):
 def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     """The lines, in the order in which they are read."""
     found = found or answer_of(findings)
-    ranked = [Line("head", _head(findings, found))]
-    parts: dict[About, Iterable[list[Form]]] = {
-        "use": choice_forms(findings, found, _CHOICES), "gains": _gains(found), "why": _why(findings, found),
-    }  # fmt: skip
-    for about, every in parts.items():
-        own = [*(shortened(findings, forms) for forms in every), *(host_lines(findings) if about == "use" else ())]
-        ranked += [Line(about, text) for text in lines_among(findings, about, own)]
+    uses = [_written(findings, forms) for forms in choice_forms(findings, found, _CHOICES)]
+    ranked: list[tuple[About, Write]] = [("use", write) for write in uses[:1]]
+    ranked.append(("basis", partial(_basis, findings, found)))
+    hosts = (partial(fitting, texts) for texts in host_lines(findings))
+    parts: dict[About, Iterable[Write]] = {
+        "use": [*uses[1:], *hosts],
+        "gains": (_written(findings, forms) for forms in _gains(found)),
+        "why": (_written(findings, forms) for forms in _why(findings, found)),
+    }
+    for about, own in parts.items():
+        ranked += [(about, write) for write in lines_among(findings, about, own)]
+    last: list[tuple[About, Write]] = [("caution", write) for write in _doubt(findings, found)]
+    last += [("next", write) for write in _next(findings, found)]
+    return _in_rows(ranked, last, named=len(found.choices) == 1)
+
+
+def _written(findings: Findings, forms: Sequence[Form]) -> Write:
+    return lambda rows: shortened(findings, forms, rows)
+
+
+def _in_rows(ranked: Sequence[tuple[About, Write]], last: Sequence[tuple[About, Write]], *, named: bool) -> list[Line]:
+    """The `last` lines, and as many of the `ranked` ones as fit; then rows that are left go to lines that have more to say.
+
+    `named`: what to use takes a second row where its names would be cut or left out, since who is told to use a layout must
+    know which.
+    """
+    rows = LINES - len(last)
+    kept: list[tuple[About, Write, str]] = []
+    for about, write in ranked:
+        text = write(1)
+        if named and about == "use" and _LEFT_OUT.search(text) and not _LEFT_OUT.search(longer := write(2)):
+            text = longer
+        if (rows := rows - rows_of(text)) < 0:
+            rows += rows_of(text)
+            break
+        kept.append((about, write, text))
+    kept += [(about, write, write(1)) for about, write in last]
+    lines = []
+    for about, write, text in kept:
+        longer = write(2) if rows and rows_of(text) == 1 else text
+        rows -= rows_of(longer) - rows_of(text)
+        lines.append(Line(about, longer))
+    return lines
+
+
+def _doubt(findings: Findings, found: Answer) -> Iterator[Write]:
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     cautions = [caution_text(kind, findings, used) for kind in found.cautions]
-    doubt = [Line("caution", fitting(f"Doubt: {some}." for some in _ever_fewer(cautions)))] if cautions else []
-    return [*ranked[: LINES - len(doubt)], *doubt]
+    if cautions:
+        yield partial(fitting, [f"Doubt: {some}." for some in _ever_fewer(cautions)])
+
+
+def _next(findings: Findings, found: Answer) -> Iterator[Write]:
+    if found.next is not None:
+        yield partial(fitting, [f"Next: {next_text(findings, found.next)}."])
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
@@ -62,7 +116,7 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
     texts = [whole(findings, forms) for forms in choice_forms(findings, found, _CHOICES_IN_FULL)]
     text = " ".join(texts if len(found.choices) > 1 else texts[:2])
     if not text:
-        return _head(findings, found)
+        return _basis(findings, found, LONG)
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" else text
 
 
@@ -83,7 +137,7 @@ def in_full(findings: Findings, found: Answer | None = None) -> Iterator[Line]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _head(findings: Findings, found: Answer) -> str:
+def _basis(findings: Findings, found: Answer, rows: int) -> str:
     if found.provenance is None or "nothing-measured" in found.unable:
         return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
     made = "" if found.runs == found.runs_planned else f"{found.runs} of "
@@ -92,13 +146,13 @@ def _head(findings: Findings, found: Answer) -> str:
     under = f" under {number} {load_noun(findings, number)}" if number else ""
     layouts = f"{found.layouts} {noun(findings.layout_factors, found.layouts)}{under}"
     counts = f"{found.provenance.upper()}, {made}{plural(found.runs_planned, 'run')}{race}, {layouts}"
-    facts = [unable_text(fact, found, findings) for fact in found.unable]
+    facts = [unable_text(fact, found, findings) for fact in found.unable if fact != found.no_verdict]
     if not facts:
         return f"{counts}: no drive was measured." if found.provenance == "simulated" else f"{counts}."
     brief = [re.sub(r" \([^)]*\)", "", fact) for fact in facts]
     pairs = zip(_ever_fewer(facts), _ever_fewer(brief), strict=True)
     return fitting(
-        f"{counts}; not conclusive: {those}." for those in (*(one for pair in pairs for one in pair), brief[0])
+        [f"{counts}; not conclusive: {those}." for those in (*(one for pair in pairs for one in pair), brief[0])], rows
     )
 
 
@@ -136,7 +190,7 @@ def _gain(found: Answer, gain: Gain, names: Names, style: str, *, error: bool) -
     if gain.same and found.indifferent is not None:
         return f"{name}: the same within {percent(found.indifferent)}"
     if not gain.seen and not gain.untested and not needed:
-        return f"{name}: none visible{_reach(gain) if error else ''}"
+        return f"{name}: no measurable difference{_reach(gain) if error else ''}"
     reference, changed = names.level(gain.factor, gain.reference), _change(gain, error=error)
     if style == "instead" and needed:
         text = f"{names.levels(gain.factor, gain.levels)} instead of {reference}: {changed}"
@@ -151,7 +205,9 @@ def _is_needed(found: Answer, factor: str) -> bool:
 
 
 def _change(gain: Gain, *, error: bool) -> str:
-    """Such as "-16 ± 1 %", "-7 to -8 %"; if a change may be chance, with its range: "-4 to -9 % (-15 to +2 %)"."""
+    """Such as "-16 ± 1 %", "-7 to -8 %"; if a change may be chance, with its range: "-4 to -9 % (15 % faster to 2 %
+    slower)".
+    """
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
@@ -164,11 +220,13 @@ def _change(gain: Gain, *, error: bool) -> str:
 
 
 def _reach(gain: Gain) -> str:
-    """How large the gain may still be: " (-2 to +4 %)"."""
+    """How large the gain may still be: " (2 % faster to 4 % slower)"."""
     low, high = gain.best.low, gain.worst.high
     if low is None or high is None or high >= 2:
         return ""
-    return f" ({100 * (low - 1):+.0f} to {100 * (high - 1):+.0f} %)"
+    ways = ["faster" if end < 1 else "slower" for end in (low, high)]
+    first, last = (f"{100 * abs(end - 1):.0f}" for end in (low, high))
+    return f" ({first} to {last} % {ways[0]})" if ways[0] == ways[1] else f" ({first} % faster to {last} % slower)"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

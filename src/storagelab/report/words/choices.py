@@ -10,6 +10,7 @@ from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
+from storagelab.report.words.caution_texts import caution_text
 from storagelab.report.words.good import good_forms
 from storagelab.report.words.short import Form, Names, listed_or, plain
 from storagelab.words.names import is_counted, noun
@@ -42,7 +43,7 @@ def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[
         yield from _no_choice(findings)
     elif len(choices) == 1:
         (choice,) = choices
-        yield _use(findings, choice)
+        yield _no_verdict(findings, found.no_verdict) if found.no_verdict else _use(findings, choice)
         if choice.verdict == "winner":
             if sure := _sure_of_a_winner(findings, choice):
                 yield sure
@@ -67,6 +68,11 @@ def _noun(findings: Findings, number: int) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # What to use
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _no_verdict(findings: Findings, fact: str) -> list[Form]:
+    """The first line where something else than storage set the pace of all layouts."""
+    return plain(f"No storage verdict: {caution_text(fact, findings)}.")
 
 
 def _use(findings: Findings, choice: Choice) -> list[Form]:
@@ -202,13 +208,20 @@ def _sure(findings: Findings, choice: Choice, indifferent: float | None) -> list
     if choice.lowest is None or choice.highest is None:
         return plain(bound)
     of_all = f" (of {len(choice.tied)} tied)" if len(choice.tied) > len(choice.meant) and number > 1 else ""
-    tied = ", tied" if number > 1 and not of_all else ""
+    equal = "" if number == 1 or choice.same or indifferent is not None else ", not proven equal"
+    few = which if number < 3 else f"Those {number}"
+    brief = slower.removeprefix("each ").replace(" than the best", "")
     verb = "do" if compared.by_rate(findings) else "takes" if number == 1 else "take"
     takes = f"{verb} {_span(findings, choice.lowest, choice.highest)}"
     return plain(
-        f"{which}{of_all} {takes}{tied}; {slower}.",
-        f"{which} {takes}; {slower}.",
-        f"{which}: {slower}.",
+        f"{which}{of_all} {takes}{equal}: {slower}.",
+        *(
+            f"{those} {takes}{but}: {bound}."
+            for but in (equal, "")
+            for bound in (slower, brief)
+            for those in (which, few)
+        ),
+        f"{few}: {slower}.",
     )
 
 
@@ -355,7 +368,7 @@ def _why_none(findings: Findings) -> list[str]:
             f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
         ]
     if findings.verdict != "untested":
-        return [f"No {layout} can be chosen yet: differences can't be told from chance. Make 5 repetitions."]
+        return [f"No {layout} can be chosen yet: differences can't be told from chance."]
     if compared.of_both_kinds(findings):
         return [
             f"Simulated and measured {_noun(findings, 2)} stand side by side; none is tested against the other kind."
@@ -366,7 +379,6 @@ def _why_none(findings: Findings) -> list[str]:
         f"No {layout} can be chosen: each ran in "
         f"{'its own place of each round' if findings.order == 'as-listed' else 'a stretch of its own'}, where a "
         f"{'disturbance' if findings.order == 'as-listed' else 'drift'} looks like a gain.",
-        'Set order = "randomised" (and no costly factor), and run it under a new name.',
     ]
 
 

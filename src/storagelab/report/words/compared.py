@@ -61,7 +61,7 @@ def set_time(findings: Findings) -> bool:
 def spender(findings: Findings) -> str:
     """Whose time the seconds of waits add up to."""
     each = any(cell.each_s is not None for cell in findings.cells)
-    return "transaction" if each else "connection"
+    return "transaction" if each else "session"
 
 
 def by_latency(findings: Findings) -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import Findings
 from storagelab.report.words.short import fitting
 
 
-def lines_among(findings: Findings, about: str, own: Iterable[str]) -> Iterator[str]:
-    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it."""
+def lines_among(findings: Findings, about: str, own: Iterable[Callable[[int], str]]) -> Iterator[Callable[[int], str]]:
+    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it; each is written
+    in so many rows.
+    """
     lines = [
-        (kind.weight, fitting(texts)) for kind in kinds() if kind.about == about and (texts := kind.line(findings))
+        (kind.weight, partial(fitting, list(texts)))
+        for kind in kinds()
+        if kind.about == about and (texts := kind.line(findings))
     ]
     yield from (text for weight, text in lines if weight < 0)
     yield from own

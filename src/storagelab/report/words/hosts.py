@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storagelab.findings.model import Findings, Fleet, HostSummary
-from storagelab.report.words.short import fitting
 from storagelab.report.words.table import Heading, Table
 from storagelab.words.names import cell_text, hosts_text, noun
 from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
@@ -13,8 +12,10 @@ from storagelab.words.numbers import change, change_estimate, count, percent, pl
 _SURE = 0.05
 
 
-def host_lines(findings: Findings) -> Iterator[str]:
-    """One line for the answer: on how many hosts the fastest layout was the fastest, and which host is odd."""
+def host_lines(findings: Findings) -> Iterator[list[str]]:
+    """One line for the answer, the longest text first: on how many hosts the fastest layout was the fastest, and which
+    host is odd.
+    """
     fleet = findings.fleet
     if fleet is None or len(fleet.counted) < 2:
         return
@@ -23,7 +24,7 @@ def host_lines(findings: Findings) -> Iterator[str]:
     none = "no host is odd" if _rounds_known(fleet) else ""
     long = "; ".join(odd) or none
     short = f"{plural(len(odd), 'odd host')}, see below" if odd else none
-    yield fitting([f"{'; '.join(filter(None, (won, end)))}." for end in (long, short, "")])
+    yield [f"{'; '.join(filter(None, (won, end)))}." for end in (long, short, "")]
 
 
 def host_sentences(findings: Findings) -> list[str]:

@@ -6,6 +6,8 @@ A factor's short name is the one that the spec gives it ([labels]), else the las
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,8 +15,12 @@ from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.words.names import DATA_FILES, factor_text, is_counted, value_text
+from storagelab.words.numbers import keep_together
 
-LINE = 100
+LINE = 80
+"""Characters of a row: the width of a terminal."""
+HANGING = 2
+"""A line that takes several rows is indented by this from its second row on."""
 
 
 class Width(NamedTuple):
@@ -24,9 +30,11 @@ class Width(NamedTuple):
     items: int
 
 
-WIDE = Width(LINE, 4)
+_UNCUT = 100
+WIDE = Width(_UNCUT, 4)
 _WIDTHS = (
-    WIDE, Width(LINE, 2), Width(LINE, 1), Width(60, 1), Width(40, 1), Width(28, 1), Width(20, 1), Width(12, 1), Width(8, 1),
+    WIDE, Width(_UNCUT, 2), Width(_UNCUT, 1), Width(60, 1), Width(40, 1), Width(28, 1), Width(20, 1),
+    Width(12, 1), Width(8, 1),
 )  # fmt: skip
 """Tried in this order until a line fits."""
 _WHOLE = Width(10_000, 12)
@@ -39,22 +47,33 @@ _SHORT = {
 _ALONE = ("layout.log", "layout.data")
 
 
+CUT = "..."
+
+
 def cut(text: str, most: int) -> str:
     """`text` in at most `most` characters, cut between words if possible, and marked where it is cut."""
     if len(text) <= most:
         return text
     start = text[: max(1, most - 3)]
     words = start.rpartition(" ")[0].rstrip(" ,;:(")
-    return (words if len(words) > most // 2 else start.rstrip()) + "..."
+    return (words if len(words) > most // 2 else start.rstrip()) + CUT
 
 
-def fitting(candidates: Iterable[str]) -> str:
-    """The first text that fits in a line, else the last one, cut."""
+def rows_of(text: str) -> int:
+    """How many rows of a terminal a text takes."""
+    lines = textwrap.wrap(
+        keep_together(text), LINE, subsequent_indent=" " * HANGING, break_on_hyphens=False, break_long_words=False
+    )
+    return sum(math.ceil(len(line) / LINE) for line in lines)
+
+
+def fitting(candidates: Iterable[str], rows: int = 1) -> str:
+    """The first text that fits in the rows, else the last one, cut."""
     text = ""
     for text in candidates:
-        if len(text) <= LINE:
+        if rows_of(text) <= rows:
             return text
-    return cut(text, LINE)
+    return next(short for most in range(rows * LINE, 0, -1) if rows_of(short := cut(text, most)) <= rows)
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
@@ -77,7 +96,7 @@ class Names:
 
     def uncut(self, items: int) -> Names:
         """The same names uncut, with this many `items` written out."""
-        return self if self._width == _WHOLE else Names(self._findings, Width(LINE, items))
+        return self if self._width == _WHOLE else Names(self._findings, Width(_UNCUT, items))
 
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
@@ -198,11 +217,11 @@ def plain(*texts: str) -> list[Form]:
     return [lambda _, text=text: text for text in texts]  # type: ignore[misc]
 
 
-def shortened(findings: Findings, forms: Sequence[Form]) -> str:
-    """A result in one line: the first of its forms that fits, each tried with ever shorter names."""
+def shortened(findings: Findings, forms: Sequence[Form], rows: int = 1) -> str:
+    """A result in so many rows: the first of its forms that fits, each tried with ever shorter names."""
     names = [Names(findings, width) for width in _WIDTHS]
     readable = [one for one, width in zip(names, _WIDTHS, strict=True) if width.letters >= _READABLE]
-    return fitting(form(one) for form in forms for one in (names if form is forms[-1] else readable))
+    return fitting((form(one) for form in forms for one in (names if form is forms[-1] else readable)), rows)
 
 
 def whole(findings: Findings, forms: Sequence[Form]) -> str:

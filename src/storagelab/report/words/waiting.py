@@ -1,6 +1,6 @@
 """Waits in words: which ones explain a difference, how they change, and the notes on a wait table. Pure.
 
-Shares are of connection time: connections x elapsed.
+Shares are of session time: connections x elapsed.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def wait_names_sentence(findings: Findings) -> list[str]:
 def _grown(item: WaitChange, named: set[str]) -> str:
     return (
         f"{wait_text(item.wait_type, item.analogue, named)} by {seconds(item.worst_s - item.best_s)}, to "
-        f"{percent(item.worst_share)} of connection time from {percent(item.best_share)}"
+        f"{percent(item.worst_share)} of session time from {percent(item.best_share)}"
     )
 
 
@@ -157,7 +157,7 @@ def _move(trend: WaitTrend) -> _Move | None:
 def _trend_sentence(move: _Move, named: set[str]) -> str:
     trend, (first, _), (last, _) = move.trend, move.first, move.last
     name = wait_text(trend.wait_type, trend.analogue, named)
-    start = f"{_share_at(move.first, trend)} of connection time at {phrase(trend.factor, [first])}"
+    start = f"{_share_at(move.first, trend)} of session time at {phrase(trend.factor, [first])}"
     end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
     where = f", with {cell_text(trend.at)}" if trend.at else ""
     if move.turn is not None:
@@ -281,7 +281,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     lines = []
     for row in cell.waits:
         if not row.is_wait:
-            share = f", {percent(row.wait_s / cell.available_s)} of connection time" if cell.available_s else ""
+            share = f", {percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
             lines.append(f"{row.wait_type}: {seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
     if cell.explained is not None and cell.available_s is not None:
         lines.append(
