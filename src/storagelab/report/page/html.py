@@ -69,7 +69,7 @@ def page(
     colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
     found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
-    scripts = [asset("page.js")]
+    scripts = [asset("page.js"), asset("folds.js")]
     drawer = runtime() if _is_interactive(found) else None
     if drawer is not None:
         scripts.append(asset("explore.js"))
@@ -87,7 +87,7 @@ def page(
         carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
+        style=asset("page.css") + asset("layout.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",
