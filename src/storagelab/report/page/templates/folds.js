@@ -1,5 +1,6 @@
 "use strict";
-// Opens folded parts: where a link leads, on paper, and all of them on request. The browser's own search opens them by itself.
+// Shows what a reader asks for: opens folded parts, and hides what the filters of cells leave out. Parts open where a link leads, on paper, and all of them on request. The browser's own search
+// opens them by itself.
 
 (() => {
   const parts = [...document.querySelectorAll("details.part")];
@@ -27,6 +28,35 @@
     closed.forEach((part) => { part.open = true; });
   });
   window.addEventListener("afterprint", () => closed.forEach((part) => { part.open = false; }));
+
+  // The filters rule all that belongs to single cells: parts, rows of tables, and marks of charts, whose words begin or
+  // end with the name of their cell. What compares levels of factors uses all cells.
+  let marks;
+  function marksOfCells(cells) {
+    const names = cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
+    const cellOf = (words) => (names.find(([name]) => words.endsWith(`; ${name}`) || (words.startsWith(name) && /^(:|, |$)/.test(words.slice(name.length)))) || [])[1];
+    return [...document.querySelectorAll(".chart figure:has(svg.wide)")].flatMap((figure) => {
+      const wide = [...figure.querySelectorAll("svg.wide [aria-label]")];
+      const numbered = [...figure.querySelectorAll("svg.narrow [data-mark]")].map((mark) => [mark, wide[mark.dataset.mark]]);
+      return [...[...figure.querySelectorAll("svg [aria-label]")].map((mark) => [mark, mark]), ...numbered]
+        .map(([mark, named]) => [mark, cellOf(named.getAttribute("aria-label"))]).filter(([, at]) => at !== undefined);
+    });
+  }
+  function showCells(cells, visible) {
+    const isFiltered = visible.includes(false);
+    if (!isFiltered && !marks) return;
+    marks = marks || marksOfCells(cells);
+    marks.forEach(([mark, at]) => mark.classList.toggle("left-out", !visible[at]));
+    document.documentElement.classList.toggle("filtered", isFiltered);
+    const at = new Map(cells.map((cell, number) => [cell.id, number]));
+    document.querySelectorAll("main details.cell").forEach((part) => hide(part, at.get(part.id.replace(/^cell-/, ""))));
+    document.querySelectorAll("main section:not(#explore) tbody tr > th:first-child").forEach((head) => hide(head.parentElement, at.get(head.textContent.split(/[: ]/)[0])));
+    if (isFiltered) document.querySelectorAll("#cells details:has(> details.cell)").forEach((part) => { part.open = true; });
+    function hide(part, number) {
+      if (number !== undefined) part.hidden = !visible[number];
+    }
+  }
+  window.storagelab.showCells = showCells;
 
   const all = document.getElementById("open-all");
   if (all) {
