@@ -71,7 +71,9 @@ def written(experiment, folder: Path, **given) -> Report:
 
 @pytest.fixture
 def opened(browser, report) -> Iterator:
-    """Opens the report: `opened(width, **context)`, with its parts open unless `folded`. Whatever a test does, nothing may fail or use the network."""
+    """Opens the report: `opened(width, **context)`, with its parts open unless `folded`. Whatever a test does, nothing
+    may fail or use the network.
+    """
     tabs: list[Opened] = []
 
     def open_page(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
@@ -34,6 +35,15 @@ CHARTS_FOLDER = "charts"
 STDOUT = Path("-")
 
 
+class SoFar(NamedTuple):
+    """What the page of an unfinished campaign says of it. `reload_s`: after how long the page loads itself again; 0 for
+    never.
+    """
+
+    text: str
+    reload_s: int
+
+
 def render(
     format_: str,
     experiment: Experiment,
@@ -42,6 +52,7 @@ def render(
     findings: Findings,
     *,
     embed_data: bool = False,
+    so_far: SoFar | None = None,
 ) -> str:
     """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export).
 
@@ -51,7 +62,7 @@ def render(
         made_by = {"report made by": f"storagelab {__version__}"}
         from storagelab.report.page.html import page  # here, because most verbs need no templates
 
-        return page(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
+        return page(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data, so_far=so_far)
     if format_ == "md":
         return markdown(experiment, plan, runs, findings)
     if format_ == "csv":
@@ -71,10 +82,11 @@ def write_report(
     findings: Findings,
     *,
     embed_data: bool = False,
+    so_far: SoFar | None = None,
 ) -> Path:
     """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE
-    write(file, render("html", experiment, plan, runs, findings, embed_data=embed_data), within=folder)
+    write(file, render("html", experiment, plan, runs, findings, embed_data=embed_data, so_far=so_far), within=folder)
     return file
 
 

@@ -23,6 +23,7 @@ from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_loc
 from storagelab.verbs import fleet
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
+from storagelab.verbs.so_far import SoFar
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
@@ -158,10 +159,27 @@ class _Here(NamedTuple):
                 progress.workers = lambda: cluster.at_once
             if at_once < loop.processes(self.plan, pending, None, jobs):
                 progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-            with saying_what_is_stored(stopping, progress, before, most):
+            page = SoFar(store.folder, progress, before)
+            progress.renew_page = page.renew
+            with _page_if_interrupted(stopping, page), saying_what_is_stored(stopping, progress, before, most):
                 loop.run_all(
                     plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
                 )
+
+
+@contextlib.contextmanager
+def _page_if_interrupted(stopping: Interruptible, page: SoFar) -> Iterator[None]:
+    """After Ctrl-C, makes the page of what is stored, and prints its name. Other signals come from systems that wait for
+    nothing.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if stopping.by_user:
+            page.interrupted()
+            if page.is_made:
+                screen.say(f"report so far: {page.file}")
+        raise
 
 
 def _tell_of_round(progress: RunProgress, state: RaceState) -> None:

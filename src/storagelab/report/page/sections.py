@@ -61,8 +61,8 @@ def sections(
         charts.setdefault(one.chart.part, []).append(page_chart(one))
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
-    first, *more = charts.get("completion-time", []) or charts.get("drives", []) or [None]
-    more += charts.get("drives", []) if charts.get("completion-time") else []
+    of_cells = [*charts.get("completion-time", []), *charts.get("drives", [])]
+    first, more = next(iter(of_cells), None), of_cells[1:]
     over = charts.get("over-time", [])
     verdict = verdict_view(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"

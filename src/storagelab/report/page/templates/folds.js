@@ -1,5 +1,6 @@
 "use strict";
-// Shows what a reader asks for: opens folded parts, and hides what the filters of cells leave out. Parts open where a link leads, on paper, and all of them on request. The browser's own search
+// Shows what a reader asks for: opens folded parts, hides what the filters of cells leave out, and
+// loads the page of a running campaign again. Parts open where a link leads, on paper, and all of them on request. The browser's own search
 // opens them by itself.
 
 (() => {
@@ -67,5 +68,19 @@
       all.setAttribute("aria-pressed", open);
       all.textContent = open ? "Fold the evidence" : "Open everything";
     });
+  }
+
+  // The page of a running campaign loads itself again, with the same parts open, until its reader stops it.
+  const soFar = document.getElementById("so-far");
+  const folds = () => [...document.querySelectorAll("main details")];
+  if (soFar && Array.isArray(history.state?.open)) folds().forEach((part, at) => { part.open = history.state.open.includes(at); });
+  if (soFar && Number(soFar.dataset.reloadS)) {
+    const next = setTimeout(() => {
+      history.replaceState({ open: folds().flatMap((part, at) => (part.open ? [at] : [])) }, "");
+      location.reload();
+    }, 1000 * Number(soFar.dataset.reloadS));
+    const stop = document.getElementById("stop-reloading");
+    stop.hidden = false;
+    stop.addEventListener("click", () => { clearTimeout(next); stop.remove(); });
   }
 })();
