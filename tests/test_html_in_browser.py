@@ -154,14 +154,14 @@ def test_a_folded_part_opens_where_a_link_leads_and_on_paper(opened):
     assert part.get_attribute("open") is None
     assert tab.evaluate("document.documentElement.scrollHeight") < 4_500
     tab.locator("nav a[href='#waits']").click()
-    tab.wait_for_function("document.querySelector('#waits > details').open")
+    tab.wait_for_function("() => document.querySelector('#waits > details').open")
     assert tab.locator("#figure-effects").is_hidden()
     tab.emulate_media(media="print")
     assert tab.locator("#figure-effects").is_visible()
     tab.emulate_media(media="screen")
     tab.set_viewport_size({"width": 390, "height": 800})
     tab.locator("a.to-top").click()
-    tab.wait_for_function("window.scrollY < 50")
+    tab.wait_for_function("() => window.scrollY < 50")
 
 
 @pytest.mark.parametrize(("width", "form", "other"), [(1280, "wide", "narrow"), (360, "narrow", "wide")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -169,16 +170,12 @@ class _Here(NamedTuple):
 
 @contextlib.contextmanager
 def _page_if_interrupted(stopping: Interruptible, page: SoFar) -> Iterator[None]:
-    """After Ctrl-C, makes the page of what is stored, and prints its name. Other signals come from systems that wait for
-    nothing.
-    """
+    """If a person at a terminal stops the runs, makes the page of what is stored. Programs wait for nothing."""
     try:
         yield
     except KeyboardInterrupt:
-        if stopping.by_user:
+        if stopping.by_user and sys.stdin.isatty():
             page.interrupted()
-            if page.is_made:
-                screen.say(f"report so far: {page.file}")
         raise
 
 

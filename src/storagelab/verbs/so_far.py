@@ -8,12 +8,15 @@ python -m storagelab.verbs.so_far FOLDER TEXT RELOAD_S    makes the page once, i
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from storagelab import screen
 from storagelab.run.progress import RunProgress
 from storagelab.words import numbers
 
@@ -31,10 +34,6 @@ class SoFar:
         self._next_at, self.cost_s = time.monotonic() + EVERY_S, 0.0
         self.is_made = False
 
-    @property
-    def file(self) -> Path:
-        return self._folder / "report.html"
-
     def renew(self) -> None:
         """Called when a run has been stored, and the next one has not begun."""
         if time.monotonic() < self._next_at or not self._progress.waiting:
@@ -43,8 +42,16 @@ class SoFar:
         self._next_at = time.monotonic() + max(EVERY_S, self.cost_s / _LARGEST_SHARE)
 
     def interrupted(self) -> None:
-        if self._before + self._progress.done:
+        """After Ctrl-C: makes the page of what is stored, and names it. Another Ctrl-C leaves it out."""
+        if not self._before + self._progress.done:
+            return
+        screen.say("making the report of what is stored; Ctrl-C leaves it out")
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        with contextlib.suppress(KeyboardInterrupt):
             self._make(f"Interrupted: {self._stored()}. Run the spec again to continue.", 0)
+        signal.signal(signal.SIGINT, before)
+        if self.is_made:
+            screen.say(f"report so far: {self._folder / 'report.html'}")
 
     def _stored(self) -> str:
         progress = self._progress
@@ -55,7 +62,7 @@ class SoFar:
         return f"{progress.at_once} at a time." if progress.at_once > 1 else f"Running now: {progress.waiting}."
 
     def _make(self, text: str, reload_s: float) -> None:
-        began = time.monotonic()
+        began, self.is_made = time.monotonic(), False
         asked = [sys.executable, "-P", "-m", __name__, str(self._folder), text, f"{reload_s:g}"]
         try:
             # A session of its own: Ctrl-C on the terminal is meant for the runs.
