@@ -434,8 +434,9 @@
       return view;
     };
     await embedAll(drawn);
-    views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
-    views.series = await drawn("pair-series", data.plots.series, latest.series || []);
+    // A chart that no pair of cells could fill is not drawn: its axes would be endless.
+    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
+    if (data.series.of.some(Boolean)) views.series = await drawn("pair-series", data.plots.series, latest.series || []);
     await changed(false);
     document.documentElement.dataset.explore = "ready";
   }
