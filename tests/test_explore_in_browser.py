@@ -60,6 +60,7 @@ def opened(browser, file) -> Iterator:
         tab.on("request", lambda one: None if one.url.startswith((own, "blob:")) else wrong.append(one.url))
         tab.goto(own + address)
         tab.wait_for_selector(READY)
+        tab.evaluate("document.querySelectorAll('details.part').forEach(part => { part.open = true; })")
         seen.append(within)
         return tab
 
@@ -78,6 +79,10 @@ def column(tab: playwright.Page, number: int) -> list[str]:
 def said(tab: playwright.Page) -> dict[str, list[str]]:
     """What stands in the address after `#explore&`."""
     return parse_qs(tab.evaluate("location.hash").removeprefix("#explore&"))
+
+
+def tick(tab: playwright.Page, factor: str, level: str, *, chosen: bool = True) -> None:
+    tab.get_by_role("group", name=factor, exact=True).get_by_label(level, exact=True).set_checked(chosen)
 
 
 def pin(tab: playwright.Page, name: str) -> str:
@@ -100,9 +105,16 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     tab = opened()
     points = tab.locator("#figure-all-cells .mark-symbol.role-mark path[aria-label]")
     assert points.count() == 8
-    tab.locator("#explore-filters").get_by_label("data files").select_option("4")
+    tick(tab, "data files", "2")
+    tick(tab, "data files", "4")
+    assert {*column(tab, 2)} == {"2", "4"}
+    tick(tab, "data files", "2", chosen=False)
     assert {*column(tab, 2)} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
+    assert tab.locator("#cells details.cell:visible").count() == 2
+    left = tab.locator("#figure-waits svg.wide [aria-label]:not(.left-out)")
+    labels = left.evaluate_all("all => all.map(one => one.ariaLabel)")
+    assert {label.split("; ")[-1].split(" with ")[0] for label in labels} == {"4 data files"}
     tab.wait_for_function(
         "() => document.querySelectorAll('#figure-all-cells .mark-symbol.role-mark path[aria-label]').length === 2"
     )
@@ -137,7 +149,8 @@ def test_two_pins_put_any_two_cells_side_by_side_and_their_waits_add_up(opened):
 def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     tab = opened()
     assert tab.evaluate("location.hash") == ""
-    tab.locator("#explore-filters").get_by_label("data files").select_option("2")
+    tick(tab, "data files", "2")
+    tab.locator("#explore-choices").get_by_label("Scale").select_option("log")
     tab.locator("#cells-table th button", has_text="mean, s").click()
     tab.locator("#explore-choices select").nth(1).select_option("verdict")
     tab.wait_for_function("location.hash.includes('colour=verdict')")
@@ -146,6 +159,7 @@ def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     again = opened(tab.evaluate("location.hash"))
     assert {*column(again, 2)} == {"2"}
     assert again.locator("#explore-choices select").nth(1).input_value() == "verdict"
+    assert again.locator("#explore-choices").get_by_label("Scale").input_value() == "log"
     assert again.locator("#cells-table th[aria-sort]").count() == 1
 
 
@@ -257,7 +271,7 @@ def test_an_interaction_takes_a_moment(opened):
     tab = opened()
     tab.evaluate("performance.clearMeasures()")
     for level in ("1", "2", "4", "8"):
-        tab.locator("#explore-filters").get_by_label("data files").select_option(level)
+        tick(tab, "data files", level)
     tab.wait_for_function("performance.getEntriesByName('explore').length === 4")
     took_ms = tab.evaluate("performance.getEntriesByName('explore').map(one => one.duration)")
     assert min(took_ms) < 1_000

@@ -86,14 +86,24 @@ def words_of(page: str) -> str:
 def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     text = words_of(page)
     order = [
-        "files-and-log-place", "How many data files", "measured", "Cautions", "Completion time",
-        "Every cell", "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
+        "files-and-log-place", "How many data files", "measured", "Completion time", "Every cell", "Cautions",
+        "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
         "Final checkpoint", "How it was measured", "Glossary", "All raw data",
     ]  # fmt: skip
     place = text.index("All raw data") + len("All raw data")  # the list of contents ends there
     for part in order:
         place = text.find(part, place)
         assert place >= 0, part
+
+
+def test_the_page_of_a_running_campaign_says_how_far_it_is_and_loads_itself_again(drawn_charts):
+    experiment = make_experiment({FILES: [1, 2]}, 3)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)[:4]
+    findings = analyse(experiment, plan, runs)
+    running = html.page(experiment, plan, runs, findings, so_far=("4 of 6 runs are stored", 60))
+    assert 'data-reload-s="60">4 of 6 runs are stored' in running
+    assert "data-reload-s" not in html.page(experiment, plan, runs, findings)
 
 
 def test_the_same_input_gives_the_same_page(drawn_charts):
@@ -131,7 +141,7 @@ def test_the_policy_of_the_page_forbids_requests_and_allows_its_own_script_alone
     scripts.append(gzip.decompress(base64.b64decode(packed[1])))
     allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in scripts)
     assert f"script-src {allowed};" in policy
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     assert "unsafe" not in policy.split("script-src")[1]
 
 
@@ -330,6 +340,7 @@ def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
         "explore-record",
         "raw-data",
         "runtime",
+        "",
         "",
         "",
     ]

@@ -71,10 +71,14 @@ def written(experiment, folder: Path, **given) -> Report:
 
 @pytest.fixture
 def opened(browser, report) -> Iterator:
-    """Opens the report: `opened(width, **context)`. Whatever a test does, nothing may fail or use the network."""
+    """Opens the report: `opened(width, **context)`, with its parts open unless `folded`. Whatever a test does, nothing
+    may fail or use the network.
+    """
     tabs: list[Opened] = []
 
-    def open_page(width: int = 1280, of: Report = report, **context: object) -> playwright.Page:
+    def open_page(
+        width: int = 1280, of: Report = report, *, folded: bool = False, **context: object
+    ) -> playwright.Page:
         tab = browser.new_context(viewport={"width": width, "height": 800}, **context).new_page()
         page = Opened(tab)
         tab.on("request", lambda request: page.requests.append(request.url))
@@ -83,6 +87,8 @@ def opened(browser, report) -> Iterator:
         tab.on("dialog", lambda dialog: page.errors.append(dialog.message))
         tab.goto(of.file.as_uri())
         tabs.append(page)
+        if context.get("java_script_enabled", True) and not folded:
+            tab.evaluate("document.querySelectorAll('details.part').forEach(part => { part.open = true; })")
         return tab
 
     yield open_page
@@ -136,14 +142,33 @@ def test_the_page_opens_without_an_error_or_a_request_and_fits_its_window(opened
 def test_it_can_be_read_without_scripts(opened):
     tab = opened(java_script_enabled=False)
     assert tab.locator("h1").inner_text() == "files-and-log-place"
-    assert tab.locator("figure svg.wide").first.is_visible()
+    assert tab.locator("#figure-completion-time svg.narrow").is_visible()
+    assert not tab.locator("#figure-waits").is_visible()
+    tab.emulate_media(media="print")
+    assert tab.locator("#figure-waits svg.wide").is_visible()
+
+
+def test_a_folded_part_opens_where_a_link_leads_and_on_paper(opened):
+    tab = opened(folded=True)
+    part = tab.locator("#waits > details.part")
+    assert part.get_attribute("open") is None
+    assert tab.evaluate("document.documentElement.scrollHeight") < 4_500
+    tab.locator("nav a[href='#waits']").click()
+    tab.wait_for_function("() => document.querySelector('#waits > details').open")
+    assert tab.locator("#figure-effects").is_hidden()
+    tab.emulate_media(media="print")
+    assert tab.locator("#figure-effects").is_visible()
+    tab.emulate_media(media="screen")
+    tab.set_viewport_size({"width": 390, "height": 800})
+    tab.locator("a.to-top").click()
+    tab.wait_for_function("() => window.scrollY < 50")
 
 
 @pytest.mark.parametrize(("width", "form", "other"), [(1280, "wide", "narrow"), (360, "narrow", "wide")])
 def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, other):
     tab = opened(width)
-    figures = tab.locator("figure:has(svg.wide)")
-    assert figures.count() == 6
+    figures = tab.locator(".part figure:has(svg.wide)")  # the picture beside the answer is narrow
+    assert figures.count() == 5
     for number in range(figures.count()):
         figure = figures.nth(number)
         assert figure.locator(f"svg.{form}").is_visible()
@@ -189,7 +214,7 @@ def test_paper_is_white_even_in_dark_mode_and_no_chart_is_wider_than_it(opened):
     tab = opened(700, color_scheme="dark")
     tab.emulate_media(media="print", color_scheme="dark")
     assert brightness(tab, "h1", "color") < 0.3
-    assert tab.locator("figure svg.wide").first.is_visible()
+    assert tab.locator("#figure-waits svg.wide").is_visible()
     assert not tab.locator("nav").is_visible()
     answer = tab.locator("#findings ul.findings").first.locator("li")
     assert answer.count() > 1
@@ -298,7 +323,7 @@ def test_what_tries_to_break_out_is_shown_as_text(opened):
     assert tab.locator(".question").inner_text() == NASTY
     assert tab.locator("img").count() == 0
     tab.wait_for_selector("html[data-explore=ready]")
-    own = ["explore-record", "raw-data", "runtime", "", ""]
+    own = ["explore-record", "raw-data", "runtime", "", "", ""]
     assert tab.locator("body script").evaluate_all("all => all.map(one => one.id)") == own
     assert tab.locator("head script").count() == 1  # the runtime, unpacked
     assert tab.title() == "files-and-log-place · storagelab"

@@ -45,7 +45,7 @@ def compare(page: Page) -> str:
 
 
 def one_driver(page: Page) -> str:
-    page.locator("#explore-filters").get_by_label("driver").select_option(label="2.2.3, 4 KB")
+    page.get_by_role("group", name="driver").get_by_label("2.2.3, 4 KB").check()
     page.locator("#explore-choices").get_by_label("Colour").select_option(label="format of drive ssd")
     return "#figure-all-cells"
 
@@ -109,6 +109,7 @@ def main() -> int:
             page = browser.new_context(viewport={"width": 1000, "height": 900}, reduced_motion="reduce").new_page()
             page.goto(address)
             page.wait_for_selector("html[data-explore=ready]", timeout=60_000)
+            page.evaluate("document.querySelectorAll('#explore details').forEach(part => { part.open = true; })")
             file = PICTURES / f"report-{name}.png"
             got = task(page)
             if isinstance(got, Path):

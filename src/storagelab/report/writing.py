@@ -38,11 +38,23 @@ CHARTS_FOLDER = "charts"
 STDOUT = Path("-")
 
 
+class SoFar(NamedTuple):
+    """What the page of an unfinished campaign says of it. `reload_s`: after how long the page loads itself again; 0 for
+    never.
+    """
+
+    text: str
+    reload_s: int
+
+
 class How(NamedTuple):
-    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits."""
+    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits; with what an
+    unfinished campaign says of itself.
+    """
 
     embed_data: bool = False
     sql_server_names: bool = False
+    so_far: SoFar | None = None
 
 
 PLAIN = How()
@@ -64,7 +76,9 @@ def render(
         from storagelab.report.page.html import page  # here, because most verbs need no templates
 
         exported = json_pieces(experiment, plan, runs, findings)
-        return page(experiment, plan, runs, shown, exported, manifest=made_by, embed_data=how.embed_data)
+        return page(
+            experiment, plan, runs, shown, exported, manifest=made_by, embed_data=how.embed_data, so_far=how.so_far
+        )
     if format_ == "md":
         return markdown(experiment, plan, runs, shown)
     if format_ == "csv":

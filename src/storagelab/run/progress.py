@@ -56,6 +56,8 @@ class RunProgress:
         self._left = _by_name(pending)
         self.workers: Callable[[], int] | None = None
         """The number of workers in a cluster at present; None without a cluster."""
+        self.renew_page: Callable[[], None] | None = None
+        """Called when a run is stored, before the next one begins."""
         self._rounds: dict[str, int] = {}
         """A fleet's host -> its current round."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
@@ -99,6 +101,18 @@ class RunProgress:
     @property
     def done(self) -> int:
         return self.total - len(self._left)
+
+    @property
+    def waiting(self) -> str:
+        """The run to make next, in words; "" if there is none."""
+        planned = min(self._left.values(), key=lambda planned: planned.sequence, default=None)
+        if planned is None:
+            return ""
+        cell = next(cell for cell in self.plan.cells if cell.cell_id == planned.cell_id)
+        return _run_text(cell.levels, cell.cell_id, planned.repetition)
+
+    def time_left(self) -> str:
+        return f"{self._most}{self._eta_text()}"
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -146,6 +160,8 @@ class RunProgress:
         which = _run_text(run.levels, run.cell_id, run.repetition) + (f", {host_of(run)}" if self._rounds else "")
         self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
         self._show()
+        if self.renew_page is not None:
+            self.renew_page()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
         """Some of the remaining runs are not needed after all: at most `runs` are still to be made."""

@@ -54,6 +54,7 @@ def page(
     manifest: Mapping[str, object] | None = None,
     *,
     embed_data: bool = False,
+    so_far: tuple[str, int] | None = None,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
@@ -61,7 +62,8 @@ def page(
     it as a download, byte for byte, if the page stays below `LARGEST_PAGE` with it or if `embed_data` asks for it.
     Otherwise, making it stops as soon as it is too large. `embed_data` needs `runs` that were read whole. `manifest`
     holds facts of the campaign that no run carries (such as the version that made the report); nested tables of scalars
-    are fine. The same input gives the same page.
+    are fine. `so_far`: how far an unfinished campaign is, and after how many seconds the page loads itself again (0 for
+    never). The same input gives the same page.
     """
     drawn = page_charts(findings, runs)
     svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
@@ -69,7 +71,7 @@ def page(
     colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
     found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
-    scripts = [asset("page.js")]
+    scripts = [asset("page.js"), asset("folds.js")]
     drawer = runtime() if _is_interactive(found) else None
     if drawer is not None:
         scripts.append(asset("explore.js"))
@@ -80,6 +82,7 @@ def page(
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
+        so_far=so_far,
         provenance=findings.provenance,
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
@@ -87,7 +90,7 @@ def page(
         carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
+        style=asset("page.css") + asset("layout.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",

@@ -12,6 +12,7 @@ from storagelab.model.plan import Factor
 from storagelab.report.charts.write_amplification import drives as drives_of
 from storagelab.report.charts.write_amplification import state_of
 from storagelab.report.drawing.arrange import notable_cells
+from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
@@ -46,9 +47,11 @@ class CellsTable:
     keys: Sequence[Sequence[Key]]
 
 
-def times_view(charts: list[PageChart], drives: list[PageChart]) -> View:
-    """The charts of all cells, and what their drives did meanwhile."""
-    return {"charts": charts, "drives": drives}
+def picture_view(first: PageChart | None, drawn: Mapping[str, Drawn], verdict: View) -> View | None:
+    """The one chart beside the answer, and the main figures under it. A chart of one panel has room beside the text."""
+    if first is None:
+        return None
+    return {"chart": first, "tiles": verdict["tiles"], "is_narrow": len(drawn[first.name].data.panels) < 2}
 
 
 def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:

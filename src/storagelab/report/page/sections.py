@@ -15,13 +15,13 @@ from storagelab.report.charts.effects import effect_table
 from storagelab.report.charts.over_time import steps_text
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.page.cells import cells_view
+from storagelab.report.page.cells import cells_view, cells_with_parts
 from storagelab.report.page.explore_plots import MAX_RUNS, plots
 from storagelab.report.page.explore_record import record
 from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
-from storagelab.report.page.results import cells_table, checkpoint_view, times_view
+from storagelab.report.page.results import cells_table, checkpoint_view, picture_view
 from storagelab.report.text.tables import IN_SQL_SERVER
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
@@ -38,11 +38,14 @@ _NAMES_SHOWN = 4
 
 
 class Section(NamedTuple):
-    """One section; `view` is what its template lays out."""
+    """One section; `view` is what its template lays out. `holds`: what it is folded under beside its title; "" if it is
+    open.
+    """
 
     name: str
     title: str
     view: View | None
+    holds: str = ""
 
 
 def sections(
@@ -59,32 +62,59 @@ def sections(
         charts.setdefault(one.chart.part, []).append(page_chart(one))
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
-    times = times_view(charts.get("completion-time", []), charts.get("drives", []))
+    of_cells = [*charts.get("completion-time", []), *charts.get("drives", [])]
+    first, more = next(iter(of_cells), None), of_cells[1:]
+    over = charts.get("over-time", [])
+    verdict = verdict_view(findings)
+    each = "counters" if raw_io else "waits, who waited for what, and counters"
     every = (
-        Section("findings", "Findings", verdict_view(findings)),
-        Section("cautions", "Cautions", cautions_view(findings)),
-        Section("completion-time", compared.title(findings), times),
-        Section("hosts", "Hosts", _hosts(findings)),
+        Section("findings", "Findings", verdict),
+        Section("completion-time", compared.title(findings), picture_view(first, drawn, verdict)),
         Section("explore", "Every cell: sort, filter, compare", _explore(plan, runs, findings)),
-        Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
+        Section("cautions", "Cautions", cautions_view(findings)),
+        Section("more-charts", "More charts of all cells", view(charts=more) if more else None, _titles(more)),
+        Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
+        Section(
+            "effects",
+            "What each factor does",
+            _effects(findings, charts.get("effects", [])),
+            f"{listed([factor_text(factor.name) for factor in findings.factors])}: each level against the baseline",
+        ),
         Section(
             "waits",
             "Where the connections’ time goes",
             None if raw_io else _waits(findings, charts.get("waits", []), colours),
+            "the waits of the cells in one chart, and which of them differ most",
         ),
-        Section("cells", f"{'Counters' if raw_io else 'Waits'} of each cell", cells_view(findings, runs, colours)),
-        Section("over-time", "Over time", _over_time(findings, drawn, charts.get("over-time", []))),
-        Section("checkpoint", "Final checkpoint", checkpoint_view(findings)),
-        Section("manifest", "How it was measured", manifest_view(experiment, plan, findings, runs, extra)),
-        Section("glossary", "Glossary", _glossary()),
+        Section(
+            "cells",
+            f"{'Counters' if raw_io else 'Waits'} of each cell",
+            cells_view(findings, runs, colours),
+            f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
+        ),
+        Section("over-time", "Over time", _over_time(findings, drawn, over), _titles(over)),
+        Section(
+            "checkpoint", "Final checkpoint", checkpoint_view(findings), "what the load left to write, timed apart"
+        ),
+        Section(
+            "manifest",
+            "How it was measured",
+            manifest_view(experiment, plan, findings, runs, extra),
+            "the spec, the order of the runs, machine, server, and what was read back",
+        ),
+        Section("glossary", "Glossary", _glossary(), numbers.plural(len(GLOSSARY), "term")),
     )
     return [section for section in every if section.view is not None]
+
+
+def _titles(charts: Sequence[PageChart]) -> str:
+    return "; ".join(chart.title for chart in charts)
 
 
 def _glossary() -> View:
     headings = [Heading("term", "text"), Heading("meaning", "prose")]
     rows = [list(entry) for entry in GLOSSARY.items()]
-    return view(tables=[PageTable("The terms of this report", headings, rows, folded="What the terms mean")])
+    return view(tables=[PageTable("The terms of this report", headings, rows)])
 
 
 def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:

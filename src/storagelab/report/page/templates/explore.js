@@ -14,8 +14,9 @@
   const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
   const MOST_COUNTERS = 16;
   const PLOT_CHOICES = ["axis", "colour", "panels"];
+  const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
   const first = data.cells.length > 1 ? [0, 1] : [0, 0];
-  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, quantity: "" };
+  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, quantity: "", scale: "linear" };
   const views = {};
   const latest = {};
 
@@ -45,20 +46,24 @@
     return select;
   }
   const shown = (cell) =>
-    [...state.levels].every(([factor, level]) => cell.at[factor] === level) &&
+    [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
     (!state.tied || ["best", "best of block", "tied"].includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
 
+  // No tick in a factor means any of its levels.
+  function choose(factor, level, isChosen) {
+    const levels = state.levels.get(factor) || new Set();
+    if (isChosen) levels.add(level); else levels.delete(level);
+    if (levels.size) state.levels.set(factor, levels); else state.levels.delete(factor);
+    changed();
+  }
   const found = make("output", { className: "quiet" });
   function filters() {
-    const of = data.factors.map((factor, at) => {
-      const options = [["", "any"], ...factor.levels.map((text, level) => [String(level), text])];
-      const chosen = state.levels.has(at) ? String(state.levels.get(at)) : "";
-      return labelled(factor.text, choice(options, chosen, (value) => {
-        if (value === "") state.levels.delete(at); else state.levels.set(at, Number(value));
-        changed();
-      }));
-    });
+    const of = data.factors.map((factor, at) => make("fieldset", {}, make("legend", {}, factor.text),
+      ...factor.levels.map((text, level) => {
+        const box = make("input", { type: "checkbox", checked: Boolean(state.levels.get(at)?.has(level)), onchange: () => choose(at, level, box.checked) });
+        return make("label", { className: "tick" }, box, make("span", {}, text));
+      })));
     const tied = make("input", { type: "checkbox", checked: state.tied, onchange: () => { state.tied = tied.checked; changed(); } });
     const find = make("input", { type: "search", value: state.find, oninput: () => { state.find = find.value; changed(); } });
     const all = make("button", { type: "button", className: "small", onclick: () => {
@@ -103,6 +108,7 @@
 
   function setPin(pin, at) {
     state.pins[pin] = at;
+    place("explore-two").open = true;
     pins();
     changed();
   }
@@ -123,6 +129,7 @@
         body.append(rows[at]);
       }
       table.tBodies[0].append(body);
+      window.storagelab.showCells(data.cells, visible);
     }
     [...table.tHead.rows[0].cells].slice(1).forEach((cell, column) => {
       const direction = { [`${column}`]: "ascending", [`-${column}`]: "descending" }[state.sort];
@@ -154,11 +161,12 @@
   function keepAddress() {
     const said = new URLSearchParams();
     if (state.sort) said.set("sort", state.sort);
-    for (const [factor, level] of state.levels) said.set(`is.${data.factors[factor].name}`, data.factors[factor].levels[level]);
+    for (const [factor, levels] of state.levels) levels.forEach((level) => said.append(`is.${data.factors[factor].name}`, data.factors[factor].levels[level]));
     if (state.tied) said.set("tied", "yes");
     if (state.find) said.set("find", state.find);
     pinned().forEach((cell, pin) => said.set(PINS[pin], cell.id));
     if (state.quantity) said.set("over", state.quantity);
+    if (state.scale !== "linear") said.set("scale", state.scale);
     if (views.all) for (const name of PLOT_CHOICES) said.set(name, fieldName(views.all.signal(name)));
     history.replaceState(null, "", `#explore&${said}`);
   }
@@ -173,12 +181,13 @@
     state.sort = column < data.keys[0].length ? chosen.get("sort") : "";
     state.levels = new Map();
     data.factors.forEach((factor, at) => {
-      const level = factor.levels.indexOf(chosen.get(`is.${factor.name}`));
-      if (level >= 0) state.levels.set(at, level);
+      const levels = chosen.getAll(`is.${factor.name}`).map((text) => factor.levels.indexOf(text)).filter((level) => level >= 0);
+      if (levels.length) state.levels.set(at, new Set(levels));
     });
     state.tied = chosen.get("tied") === "yes";
     state.find = chosen.get("find") || "";
     state.quantity = chosen.get("over") || "";
+    state.scale = SCALES.some(([name]) => name === chosen.get("scale")) ? chosen.get("scale") : "linear";
     PINS.forEach((name, pin) => {
       const at = data.cells.findIndex((cell) => cell.id === chosen.get(name));
       if (at >= 0) state.pins[pin] = at;
@@ -289,9 +298,11 @@
     return made;
   }
 
+  // A chart in a closed part has no width yet, but will have its section's.
+  const widthOf = (name) => Math.min(place(name).clientWidth || place("explore").clientWidth, 1200);
   function panelWidth(panelled) {
     const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
-    return Math.max(150, (place("figure-all-cells").clientWidth - 75) / Math.min(views.columns, levels.length) - 18);
+    return Math.max(150, (widthOf("figure-all-cells") - 75) / Math.min(views.columns, levels.length) - 18);
   }
   async function drawAll(visible) {
     const view = views.all;
@@ -325,7 +336,7 @@
   }
   async function drawWaits() {
     if (!views.waits) return;
-    const width = place("figure-pair-waits").clientWidth;
+    const width = widthOf("figure-pair-waits");
     await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
@@ -374,8 +385,34 @@
       PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
     latest.series = made;
     if (!views.series) return;
-    const width = place("figure-pair-series").clientWidth - 70;
+    const width = widthOf("figure-pair-series") - 70;
     await views.series.signal("width", Math.max(150, width)).data("series", made).resize().runAsync();
+  }
+
+  // The kind of its axis is part of a chart's making, so another kind makes it anew, with the choices that it had.
+  async function embedAll(drawn) {
+    const spec = structuredClone(data.plots.all);
+    spec.columns = views.columns;
+    if (views.all) {
+      PLOT_CHOICES.forEach((name, at) => { spec.params[at].value = views.all.signal(name); });
+      views.all.finalize();
+    }
+    if (state.scale === "own") spec.resolve = { scale: { y: "independent" } };
+    if (state.scale === "log") for (const layer of spec.spec.layer) if (layer.encoding.y.scale) Object.assign(layer.encoding.y.scale, { type: "log", nice: false });
+    spec.params[PLOT_CHOICES.length].value = [...state.pins];
+    spec.spec.width = panelWidth(spec.params[2].value);
+    place("explore-choices").replaceChildren();
+    latest.all = undefined;
+    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
+    place("explore-choices").append(labelled("Scale", choice(SCALES, state.scale, async (value) => {
+      state.scale = value;
+      await embedAll(drawn);
+      changed();
+    })));
+    PLOT_CHOICES.forEach((name) => views.all.addSignalListener(name, () => changed()));
+    views.all.addEventListener("click", (event, item) => {
+      if (item && item.datum && item.datum.kind === "cell") setPin(event.shiftKey ? 0 : 1, item.datum.id);
+    });
   }
 
   async function draw() {
@@ -383,28 +420,23 @@
     const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
-    const spec = { ...data.plots.all, columns: views.columns };
-    spec.config.legend.columns = narrow ? 1 : 4;
+    data.plots.all.config.legend.columns = narrow ? 1 : 4;
     PLOT_CHOICES.forEach((name, at) => {
+      const param = data.plots.all.params[at];
       const field = data.factors.findIndex((factor) => factor.name === chosen.get(name));
       const value = field >= 0 ? `f${field}` : chosen.get(name);
-      if (spec.params[at].bind.options.includes(value)) spec.params[at].value = value;
+      if (param.bind.options.includes(value)) param.value = value;
     });
-    spec.params[PLOT_CHOICES.length].value = [...state.pins];
-    spec.spec.width = panelWidth(spec.params[2].value);
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
       place(`figure-${figure}`).setAttribute("role", "img");
       return view;
     };
-    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
-    views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
-    views.series = await drawn("pair-series", data.plots.series, latest.series || []);
-    PLOT_CHOICES.forEach((name) => views.all.addSignalListener(name, () => changed()));
-    views.all.addEventListener("click", (event, item) => {
-      if (item && item.datum && item.datum.kind === "cell") setPin(event.shiftKey ? 0 : 1, item.datum.id);
-    });
+    await embedAll(drawn);
+    // A chart that no pair of cells could fill is not drawn: its axes would be endless.
+    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
+    if (data.series.of.some(Boolean)) views.series = await drawn("pair-series", data.plots.series, latest.series || []);
     await changed(false);
     document.documentElement.dataset.explore = "ready";
   }
@@ -417,6 +449,8 @@
   place("explore-rest").hidden = false;
   changed(false);
   window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); } });
+  if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) place("explore-chart").open = true;
+  if (chosen.has("over")) place("explore-two").open = true;
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
   // Drawn when the page has been painted, and nothing else waits.
   const later = window.requestIdleCallback || ((task) => setTimeout(task, 100));

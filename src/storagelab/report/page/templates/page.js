@@ -1,6 +1,5 @@
 "use strict";
-// Adds tooltips for pointer and keyboard, charts and raw data as files, and links into closed parts. The page is readable
-// without it.
+// Adds tooltips for pointer and keyboard, and charts and raw data as files. The page is readable without it.
 
 (() => {
   const tip = document.getElementById("tip");
@@ -143,15 +142,6 @@
     figure.after(row);
   });
 
-  // A link to a closed part opens it.
-  function openTarget() {
-    const target = document.getElementById(location.hash.slice(1).split("&")[0]);
-    for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-    if (target) target.scrollIntoView();
-  }
-  window.addEventListener("hashchange", openTarget);
-  if (location.hash) openTarget();
-
   // The section in view is marked in the contents.
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
   const seen = new IntersectionObserver((entries) => {
@@ -162,7 +152,7 @@
       if (link) link.setAttribute("aria-current", "true");
     }
   }, { rootMargin: "-15% 0px -75% 0px" });
-  document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
+  document.querySelectorAll("main section").forEach((section) => seen.observe(section));
 
   function offer(blob, name) {
     const link = document.createElement("a");
