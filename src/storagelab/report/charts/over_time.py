@@ -52,8 +52,9 @@ class Quantity:
     meaning: str = ""
 
 
-def _column(name: str, line: str) -> Callable[[Run, str], str | None]:
-    return lambda _run, column: line if column == name else None
+def _columns(**lines: str) -> Callable[[Run, str], str | None]:
+    """A line for each of these columns."""
+    return lambda _run, column: lines.get(column)
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
@@ -82,27 +83,30 @@ def _on_one_device(run: Run, volume: str) -> list[str]:
 
 
 QUANTITIES = (
-    Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _column("rows_per_s", "rows")),
+    Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _columns(rows_per_s="rows")),
     Quantity("transactions-over-time", "Transactions over time", "transactions/s", 1,
-             _column("transactions_per_s", "transactions")),
-    Quantity("latency-over-time", "Latency over time", "ms", 1e-3, _column("latency_p99_s", "p99 of each second"),
-             "99 of 100 transactions of a second took no longer"),
+             _columns(transactions_per_s="transactions")),
+    Quantity("requests-over-time", "Requests over time", "requests/s", 1, _columns(requests_per_s="requests")),
+    Quantity("latency-over-time", "Latency over time", "ms", 1e-3,
+             _columns(latency_p99_s="p99 of each second", read_latency_mean_s="reads, mean of each second",
+                      write_latency_mean_s="writes, mean of each second"),
+             "of the transactions or requests that ended in a second; p99: 99 of 100 took no longer"),
     Quantity("checkpoint-over-time", "Checkpoints over time", "% of the time", 0.01,
-             _column("checkpoint_s_per_s", "checkpoint"), "with a checkpoint of the server under way"),
+             _columns(checkpoint_s_per_s="checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20, _volume({"read_bytes": "read", "write_bytes": "write"}),
              "each way, of the whole volume, the log's share included where the log is on it"),
     Quantity("busy-over-time", "Volumes busy over time", "% of the time", 0.01, _volume({"busy_s": "busy"}),
              "with at least one request under way"),
     Quantity("write-amplification-over-time", "Write amplification over time", "per page", 1,
-             _column("write_amplification", "write amplification"), "flash pages written for each page given to the drive"),
+             _columns(write_amplification="write amplification"), "flash pages written for each page given to the drive"),
     Quantity("utilisation-over-time", "Utilisation of the drives over time", "% in use", 0.01,
-             _column("utilisation", "utilisation"), "the share of the flash that holds pages in use"),
+             _columns(utilisation="utilisation"), "the share of the flash that holds pages in use"),
     Quantity("dirty-pages-over-time", "Dirty pages over time", "thousand pages", 1e3,
-             _column("dirty_pages", "dirty pages"), "pages in memory that are newer than on the volume"),
-    Quantity("runnable-over-time", "Runnable workers over time", "workers", 1, _column("runnable", "runnable workers"),
+             _columns(dirty_pages="dirty pages"), "pages in memory that are newer than on the volume"),
+    Quantity("runnable-over-time", "Runnable workers over time", "workers", 1, _columns(runnable="runnable workers"),
              "ready to run, waiting for a CPU"),
     Quantity("io-in-progress-over-time", "I/O in progress over time", "requests", 1,
-             _column("io_in_progress", "requests in progress"), "given to the volumes and not answered yet"),
+             _columns(io_in_progress="requests in progress"), "given to the volumes and not answered yet"),
 )  # fmt: skip
 
 

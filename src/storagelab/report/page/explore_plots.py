@@ -77,8 +77,8 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     grey = {"color": palette.NEUTRAL, "aria": False}
     pinned = {"condition": {"test": "indexof(pinned, datum.id) >= 0", "value": 190}, "value": 48}
     layers = [
-        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 9, "opacity": 0.7} | grey,
-             shared | {"y": y | {"field": "value", "title": y_title}}),
+        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 14, "opacity": 0.7, "color": palette.NEUTRAL, "cursor": "pointer"},
+             shared | TIP | {"y": y | {"field": "value", "title": y_title}}),
         only("datum.kind === 'cell'", {"type": "rule", "strokeWidth": 1.6} | grey,
              shared | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
         only("datum.kind === 'cell'", {"type": "point", "filled": True, "opacity": 1, "cursor": "pointer"},

@@ -145,7 +145,9 @@
 
   // A link to a closed part opens it.
   function openTarget() {
-    const target = document.getElementById(location.hash.slice(1).split("&")[0]);
+    reveal(document.getElementById(location.hash.slice(1).split("&")[0]));
+  }
+  function reveal(target) {
     for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
     if (target) target.scrollIntoView();
   }
@@ -194,6 +196,11 @@
 
   // The page's policy names this script by its hash, so nothing else can be run this way.
   window.storagelab = {
+    labelOf,
+    reveal,
+    async unpacked(packed) {
+      return JSON.parse(await inflated(packed.textContent.trim()).text());
+    },
     async runScript(packed) {
       const script = document.createElement("script");
       script.textContent = await inflated(packed.textContent.trim()).text();
