@@ -27,7 +27,7 @@ from storagelab.words.names import cell_entry, cell_text
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
-"""The most runs drawn as thin lines, in addition to the run of median time."""
+"""The most runs drawn as thin lines, in addition to the median run."""
 MAX_RUNS = 10
 DOTTED_POINTS = 30
 """Up to this many points, each has a mark and shows its value when pointed at."""
@@ -111,7 +111,8 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series; the run of median time comes first (of two, the faster)."""
+    """The runs of each cell that have a series; the median run by its time for each unit of work comes first
+    (of two, the faster): of runs of a set time, each has its own work."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
@@ -120,7 +121,7 @@ def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _median_first(runs: Sequence[Run]) -> list[Run]:
-    median = sorted(runs, key=_elapsed_s)[(len(runs) - 1) // 2]
+    median = sorted(runs, key=_each_s)[(len(runs) - 1) // 2]
     return [median, *(run for run in runs if run is not median)]
 
 
@@ -131,8 +132,9 @@ def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, 
     return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
 
 
-def _elapsed_s(run: Run) -> float:
-    return run.measurement.elapsed_s if run.measurement is not None else 0.0
+def _each_s(run: Run) -> float:
+    """The time for each unit of work."""
+    return run.measurement.elapsed_s / max(1, run.measurement.work.amount) if run.measurement is not None else 0.0
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
@@ -168,7 +170,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 
 
 def steps_text(data: Figure) -> str:
-    """The spacing of the points drawn for runs of median time: "1 s", or "8 to 47 s"."""
+    """The spacing of the points drawn for median runs: "1 s", or "8 to 47 s"."""
     ends_s: dict[tuple[object, object], list[float]] = {}
     for row in data.rows:
         if row["median"]:
@@ -255,7 +257,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
     # A single line has no legend that could name it.
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    note = f"; thick: the run of median time, thin: the others{of}"
+    note = f"; thick: the median run, thin: the others{of}"
     return finished(sheet, note, layers, data.rows, data.panels, height_px)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.wait_classes import in_classes
 from storagelab.model.measurement import Run

@@ -1,6 +1,6 @@
 """The time series of every run, for the page's script: any run of any cell can be looked at.
 
-The run of median time of each cell and the odd runs are as fine as a chart shows, with the least and the most of each
+The median run of each cell and the odd runs are as fine as a chart shows, with the least and the most of each
 stretch. The other runs are thinned to the means of fewer stretches, so that the page stays small however many there are.
 """
 
@@ -53,7 +53,7 @@ def odd_runs(findings: Findings) -> set[RunKey]:
 
 
 def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
-    """For each of `cells` its runs with a series, that of median time first, in the unit of their chart."""
+    """For each of `cells` its runs with a series, the median one first, in the unit of their chart."""
     by_cell = over_time.runs_with_series(runs)
     whole = odd_runs(findings) | {(cell_id, found[0].repetition) for cell_id, found in by_cell.items()}
     drawn = {_key(run): _columns(run) for cell in cells for run in by_cell.get(cell.cell_id, ())}

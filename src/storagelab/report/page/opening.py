@@ -77,13 +77,15 @@ def _tiles(findings: Findings) -> list[View]:
     judged = findings.load_of(fastest or "") or findings
     where, there = (", where layouts differ most", " there") if findings.verdict == "by-load" else ("", "")
     per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
+    shortest, longest = ("lowest", "highest") if compared.by_latency(findings) else ("shortest", "longest")
+    of = compared.quantity(findings) if compared.by_latency(findings) else "mean time"
     tiles = []
     if fastest is not None:
-        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
+        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else f"{shortest} {of}"
         kind = "best" if judged.verdict in ("winner", "best-set") else ""
         tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
     if slowest is not None:
-        title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else "longest mean time"
+        title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else f"{longest} {of}"
         tiles.append(
             _tile(title + there, findings, findings.cell(slowest), "worst" if slowest in distinguished else "")
         )
@@ -106,8 +108,12 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
         ]
         if latencies:
             latencies[-1] += f" from {numbers.plural(cell.runs_ok + cell.runs_unverified, 'run')}"
-        time = time if findings.compared == "elapsed" else rate
-        facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
+        judged = compared.figure_text(findings, cell).partition(" (")[::2] if compared.by_latency(findings) else None
+        if judged is not None:
+            time, facts = judged[0], [judged[1].removesuffix(")"), rate, *latencies, waited]
+        else:
+            time = time if findings.compared == "elapsed" else rate
+            facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
     return {
         "title": title,
         "kind": kind,
@@ -154,7 +160,9 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
     if len(findings.cells) < 2:
         return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
-    return [Link(f"{cell_id}, repetition {repetition}", run_anchor(cell_id, repetition)) for cell_id, repetition in runs]
+    return [
+        Link(f"{cell_id}, repetition {repetition}", run_anchor(cell_id, repetition)) for cell_id, repetition in runs
+    ]
 
 
 def top_wait(cell: CellSummary) -> tuple[str, float] | None:

@@ -274,15 +274,19 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
                 rates.setdefault(direction, [0.0] * whole)[second - 1] += rate
                 mean_s = means_s.get((second, direction), 0.0)
                 waited_s.setdefault(direction, [0.0] * whole)[second - 1] += rate * mean_s
-    of_both = {direction: tuple(zip(rates[direction], waited_s[direction], strict=True)) for direction in rates}
-    return (
-        {direction: tuple(found) for direction, found in rates.items()},
-        {direction: tuple(sum_s / rate if rate and sum_s else None for rate, sum_s in of) for direction, of in of_both.items()},
-    )  # fmt: skip
+    means = {
+        direction: tuple(
+            sum_s / rate if sum_s else None for rate, sum_s in zip(found, waited_s[direction], strict=True)
+        )
+        for direction, found in rates.items()
+    }
+    return {direction: tuple(found) for direction, found in rates.items()}, means
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; none without a log."""
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if there
+    is no log.
+    """
     if not log.exists():
         return
     for line in log.read_text(encoding="ascii", errors="replace").splitlines():

@@ -7,7 +7,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, labelled, c
   let rows = [];
   const cellOf = (pin) => data.cells[state.pins[pin]];
   const runsOf = (pin) => (known ? known.of[state.pins[pin]] : []);
-  // The first is the run of median time.
+  // The first is the median run.
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
@@ -36,7 +36,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, labelled, c
   function caption(title, unit) {
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
       const steps = run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0];
-      const median = run === runsOf(number)[0] ? ", of median time" : "";
+      const median = run === runsOf(number)[0] ? ", the median run" : "";
       return `${pin}: repetition ${run.repetition}${median}, a point for every ${figure(steps, 2)} s or so`;
     });
     return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of its stretch; a band goes from the least to the most sample in it.`;

@@ -101,7 +101,7 @@
     });
   }
 
-  // Of a cell, the run of median time is shown unless a reader asks for another one.
+  // Of a cell, the median run is shown unless a reader asks for another one.
   function setPin(pin, at) {
     state.pins[pin] = at;
     state.runs[pin] = null;
@@ -193,7 +193,7 @@
     return true;
   }
 
-  // A run is shown beside the run of median time of its cell.
+  // A run is shown beside the median run of its cell.
   function pinRun(at, repetition) {
     Object.assign(state, { pins: [at, at], runs: [null, repetition] });
     return true;
@@ -313,6 +313,11 @@
     const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
     return Math.max(150, (place("figure-all-cells").clientWidth - 75) / Math.min(views.columns, levels.length) - 18);
   }
+  // Whether the labels of the axis have no space side by side. Long ones are in lines of some 18 letters.
+  function isSlanted(field, width) {
+    const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
+    return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
@@ -320,7 +325,8 @@
     const made = cellRows(visible);
     view.signal("pinned", [...state.pins]);
     if (isNew("all", [visible, choices, window.innerWidth])) {
-      view.signal("child_width", panelWidth(choices[2])).data("cells", made).resize();
+      const width = panelWidth(choices[2]);
+      view.signal("child_width", width).signal("slanted", isSlanted(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
@@ -363,6 +369,7 @@
     });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value);
+    spec.params[PLOT_CHOICES.length + 1].value = isSlanted(spec.params[0].value, spec.spec.width);
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
