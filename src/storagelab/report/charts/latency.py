@@ -94,7 +94,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 CHART = Chart(
     name="latency",
     part="completion-time",
-    place=2,
+    place=4,
     title=lambda _findings: "Latency",
     rows=_rows,
     draw=_draw,

@@ -277,7 +277,8 @@ def _round_end(value: float) -> float:
 def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 and "volume" in data.lines[0] else ""
     meaning = f": {quantity.meaning}" if quantity.meaning else ""
-    return f"{quantity.unit[0].upper()}{quantity.unit[1:]}{meaning}{of}."
+    unit = quantity.unit if len(quantity.unit) < 3 else quantity.unit[0].upper() + quantity.unit[1:]
+    return f"{unit}{meaning}{of}."
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:

@@ -38,7 +38,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 CHART = Chart(
     name="throughput",
     part="completion-time",
-    place=3,
+    place=5,
     title=lambda _findings: "Throughput",
     rows=lambda findings, _runs: figure_of_cells(findings, of_set_time(findings), _row),
     draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, UNIT, note="; mean with 95 % interval"),

@@ -110,7 +110,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 CHART = Chart(
     name="throughput-latency",
     part="completion-time",
-    place=1,
+    place=3,
     title=_title,
     rows=_rows,
     draw=_draw,

@@ -119,7 +119,8 @@ def level_axis(data: Figure, form: Form) -> Spec:
     fits = all(len(word) <= letters for text in data.x_levels for word in text.split())
     fits = fits and all(len(textwrap.wrap(text, letters)) <= _LABEL_LINES for text in data.x_levels)
     lines = {text: textwrap.wrap(text, letters if fits else _SLANTED_LETTERS) or [text] for text in data.x_levels}
-    axis = {"labelAngle": 0 if fits else -35, "labelLimit": 0, "labelExpr": in_lines(lines)}
+    angle = 0 if fits else -35 if all(len(of) == 1 for of in lines.values()) else -60
+    axis = {"labelAngle": angle, "labelLimit": 0, "labelExpr": in_lines(lines)}
     return {
         "field": "x", "type": "ordinal", "sort": data.x_levels, "scale": {"domain": data.x_levels},
         "title": data.arrangement.x_title or None, "axis": axis,

@@ -92,7 +92,7 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     facet = {"field": "panel", "type": "nominal", "sort": {"field": "panel_place", "op": "min"}, "title": None}
     return _sheet(
         {
-            "params": [axis, colour, panels, {"name": "pinned", "value": []}, {"name": "slanted", "value": False}],
+            "params": [axis, colour, panels, {"name": "pinned", "value": []}, {"name": "upright", "value": False}],
             "transform": [*placed, _RANK],
             "facet": facet, "columns": 3, "spec": {"width": 800, "height": 260, "layer": layers},
         },
@@ -101,15 +101,15 @@ def _all_cells(findings: Findings, where: str) -> Spec:
 
 
 def _level_labels(findings: Findings) -> Spec:
-    """Labels of levels, long ones in lines; the page's script slants them where they have no space side by side."""
+    """Labels of levels, long ones in lines; the page's script turns them where they have no space side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
     lines = {
         text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in levels if len(text) > LETTERS_OF_A_LABEL
     }
     return {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
-        "labelAngle": {"expr": "slanted ? -35 : 0"}, "labelAlign": {"expr": "slanted ? 'right' : 'center'"},
-        "labelBaseline": {"expr": "slanted ? 'middle' : 'top'"},
+        "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
+        "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
     }  # fmt: skip
 
 

@@ -268,7 +268,10 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
     waited_s: dict[Direction, list[float]] = {}
     for log, lines in logs:
         times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
-        means_s = {(second, direction): ns / 1e9 for second, direction, ns in _logged(times)}
+        means_s: dict[tuple[int, Direction], float] = {}
+        for second, direction, ns in _logged(times):
+            # The line that fio may add at its end has only the requests of its last moment.
+            means_s.setdefault((second, direction), ns / 1e9)
         for second, direction, rate in lines:
             if 1 <= second <= whole:
                 rates.setdefault(direction, [0.0] * whole)[second - 1] += rate

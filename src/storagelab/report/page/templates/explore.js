@@ -170,8 +170,8 @@
   let chosen = new URLSearchParams();
   function readAddress() {
     const [section, ...rest] = location.hash.slice(1).split("&");
-    const run = /^run-(.+?)-(-?\d+)$/.exec(decodeURIComponent(section));
-    const of = run ? data.cells.findIndex((cell) => cell.id === run[1]) : -1;
+    const run = /^run-(.+?)-(-?\d+)$/.exec(section);
+    const of = run ? data.cells.findIndex((cell) => encodeURI(cell.id) === run[1]) : -1;
     if (of >= 0) return pinRun(of, Number(run[2]));
     if (section !== "explore" || !rest.length) return false;
     chosen = new URLSearchParams(rest.join("&"));
@@ -314,7 +314,7 @@
     return Math.max(150, (place("figure-all-cells").clientWidth - 75) / Math.min(views.columns, levels.length) - 18);
   }
   // Whether the labels of the axis have no space side by side. Long ones are in lines of some 18 letters.
-  function isSlanted(field, width) {
+  function isUpright(field, width) {
     const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
     return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
   }
@@ -326,7 +326,7 @@
     view.signal("pinned", [...state.pins]);
     if (isNew("all", [visible, choices, window.innerWidth])) {
       const width = panelWidth(choices[2]);
-      view.signal("child_width", width).signal("slanted", isSlanted(choices[0], width)).data("cells", made).resize();
+      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
@@ -369,7 +369,7 @@
     });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value);
-    spec.params[PLOT_CHOICES.length + 1].value = isSlanted(spec.params[0].value, spec.spec.width);
+    spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
