@@ -343,10 +343,11 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
         number = 10_000 if connections == 4 else 20_000
         latency = latency_of([(round(1e9 * connections * 10 / number), number)])
         series = TimeSeries(
-            at_s=(5.0, 10.0), columns={name: (1.0, 2.0) for name in ("transactions_per_s", "latency_p99_s")}
+            at_s=(5.0, 10.0), columns=dict.fromkeys(("transactions_per_s", "latency_p99_s"), (1.0, 2.0))
         )
         runs.append(make_run(planned, cell, Measurement(
-            provenance="measured", elapsed_s=10.0 + 0.001 * planned.repetition, transactions=number, latency=latency, series=series,
+            provenance="measured", elapsed_s=10.0 + 0.001 * planned.repetition, transactions=number,
+            latency=latency, series=series,
         )))  # fmt: skip
     findings = analyse(experiment, plan, runs)
     drawn = page_charts(findings, runs)
