@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from builders import make_experiment, make_plan, make_runs, ten_seconds
+from builders import make_experiment, make_plan, make_run, make_runs, ten_seconds
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.model.measurement import Run
+from storagelab.model.latency import latency_of
+from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
@@ -49,8 +50,9 @@ def waits_of(findings: Findings) -> Figure:
 def test_charts_are_in_reading_order():
     names = [chart.name for chart in charts()]
     assert names[:4] == ["completion-time", "best-case", "requests", "megabytes"]
-    assert names[4:7] == ["write-amplification", "effects", "speed-up-1"]
-    assert names[-13:-10] == ["waits", "waterfall", "rows-over-time"]
+    assert names[4:7] == ["throughput-latency", "latency", "throughput"]
+    assert names[7:10] == ["write-amplification", "effects", "speed-up-1"]
+    assert names[-14:-11] == ["waits", "waterfall", "rows-over-time"]
 
 
 MOONS = """
@@ -326,3 +328,53 @@ def test_text_in_a_bar_can_be_read_on_every_colour():
         assert palette.ink_on(colour) in ("#000000", "#ffffff")
     assert palette.ink_on("#ffffff") == "#000000"
     assert palette.ink_on(palette.CATEGORY["commit"]) == "#ffffff"
+
+
+def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their_time():
+    """FABRICATED: twice the transactions with four times the connections, and each takes twice as long."""
+    load = {"kind": "pgbench", "connections": 4, "threads": 1, "duration_s": 10.0}
+    base = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "./a"}}, "layout": {"data": ["a"], "log": "a"},
+            "workload": load, "measure": {"judge": "p99"}}  # fmt: skip
+    experiment = make_experiment({FILES: [1, 4], "workload.connections": [4, 16]}, 3, base=base)
+    plan, runs = make_plan(experiment), []
+    for planned in plan.runs:
+        cell = plan.cell(planned.cell_id)
+        connections = cell.config.workload.sessions
+        number = 10_000 if connections == 4 else 20_000
+        latency = latency_of([(round(1e9 * connections * 10 / number), number)])
+        series = TimeSeries(
+            at_s=(5.0, 10.0), columns=dict.fromkeys(("transactions_per_s", "latency_p99_s"), (1.0, 2.0))
+        )
+        runs.append(make_run(planned, cell, Measurement(
+            provenance="measured", elapsed_s=10.0 + 0.001 * planned.repetition, transactions=number,
+            latency=latency, series=series,
+        )))  # fmt: skip
+    findings = analyse(experiment, plan, runs)
+    drawn = page_charts(findings, runs)
+    assert {
+        "throughput-latency",
+        "latency",
+        "throughput",
+        "transactions-over-time",
+        "latency-over-time",
+    } <= drawn.keys()
+    assert not {"completion-time", "waterfall"} & drawn.keys()
+    points = [(row["line"], row["level"], row["rate"], row["ms"]) for row in drawn["throughput-latency"].data.rows]
+    assert points[:2] == [("1", "4", pytest.approx(1_000, rel=0.01), pytest.approx(4, rel=0.02)),
+                          ("1", "16", pytest.approx(2_000, rel=0.01), pytest.approx(8, rel=0.02))]  # fmt: skip
+    assert "completion time" not in writing.render("md", experiment, plan, runs, findings)
+
+
+@pytest.mark.parametrize(("levels", "joined"), [(["8 KB read", "64 KB write"], False), ([8, 64], True)])
+def test_a_line_joins_places_that_are_more_or_less_of_something_alone(levels, joined):
+    findings, runs = story({"access": levels})
+    layers = wide_specs(findings, runs)["completion-time"]["layer"]
+    assert any(layer["mark"]["type"] == "line" for layer in layers) is joined
+
+
+def test_long_names_of_levels_are_broken_into_lines_and_none_is_cut():
+    names = ["a 64 KB sequential read of a whole table scan", "an 8 KB random read of a database page in an index"]
+    findings, runs = story({"access": names})
+    svg = to_svg(wide_specs(findings, runs)["completion-time"])
+    assert "…" not in svg
+    assert [word for name in names for word in name.split() if word not in svg] == []

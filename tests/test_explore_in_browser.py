@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -18,6 +18,7 @@ from storagelab.report.page import html
 FILES, LOG = "layout.data_files", "layout.log"
 NASTY = "</script><script>document.title='broken into'</script><img src=x onerror=alert(1)>"
 READY = "html[data-explore=ready]"
+MEANS = ".mark-symbol.role-mark path[aria-label]:not([aria-label*=', repetition '])"
 PAPER_WIDTH = 688
 """A4 less the margins of the page's style, in CSS pixels."""
 
@@ -103,7 +104,7 @@ def test_a_heading_sorts_the_table_and_turns_its_order_at_the_second_click(opene
 
 def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     tab = opened()
-    points = tab.locator("#figure-all-cells .mark-symbol.role-mark path[aria-label]")
+    points = tab.locator(f"#figure-all-cells {MEANS}")
     assert points.count() == 8
     tick(tab, "data files", "2")
     tick(tab, "data files", "4")
@@ -115,9 +116,7 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     left = tab.locator("#figure-waits svg.wide [aria-label]:not(.left-out)")
     labels = left.evaluate_all("all => all.map(one => one.ariaLabel)")
     assert {label.split("; ")[-1].split(" with ")[0] for label in labels} == {"4 data files"}
-    tab.wait_for_function(
-        "() => document.querySelectorAll('#figure-all-cells .mark-symbol.role-mark path[aria-label]').length === 2"
-    )
+    tab.wait_for_function("means => document.querySelectorAll(`#figure-all-cells ${means}`).length === 2", arg=MEANS)
     tab.get_by_role("button", name="Show all").click()
     tab.get_by_label("only what is not told apart from the best").check()
     assert {*column(tab, 2)} == {"8"}
@@ -172,8 +171,8 @@ def test_an_address_that_names_nothing_is_no_trouble(opened, address):
 
 def test_every_cell_has_its_series_and_pointing_at_a_moment_says_what_both_did_then(opened):
     tab = opened()
-    record = json.loads(tab.locator("#explore-record").text_content() or "")
-    assert [one for one in record["series"]["of"] if not one] == []
+    unpacked = "window.storagelab.unpacked(document.getElementById('explore-series-record'))"
+    assert [len(of_cell) for of_cell in tab.evaluate(unpacked)["of"]] == [3] * 8
     moments = tab.locator("#figure-pair-series .mark-rule line[aria-label]")
     words = [moments.nth(place).get_attribute("aria-label") for place in (1, moments.count() - 2)]
     assert words[0] != words[1]
@@ -185,6 +184,24 @@ def test_every_cell_has_its_series_and_pointing_at_a_moment_says_what_both_did_t
     assert "; B, rows: " in tip.inner_text()
 
 
+def test_every_mark_of_a_run_leads_to_its_series_beside_that_of_the_median_run(opened):
+    tab = opened()
+    runs = tab.locator("#explore-quantity select")
+    for figure, place in (("completion-time", 1), ("all-cells", 4)):
+        mark = tab.locator(f"#figure-{figure} [aria-label*=', repetition ']").nth(place)
+        name, repetition = re.fullmatch(r"(.*), repetition (\d):.*", mark.get_attribute("aria-label") or "").groups()
+        mark.dispatch_event("click")
+        tab.wait_for_function(
+            "n => document.querySelectorAll('#explore-quantity select')[2]?.value === n", arg=repetition
+        )
+        assert (pin(tab, "A"), pin(tab, "B")) == (name, name)
+        assert runs.nth(1).locator("option:checked").inner_text().endswith("(median)")
+    cell = said(tab)["B"][0]
+    again = opened(f"#run-{cell}-3")
+    assert again.locator("#explore-quantity select").nth(2).input_value() == "3"
+    assert again.locator("#explore-series").is_visible()
+
+
 def test_the_keyboard_reaches_the_words_of_every_mark_and_pins_a_cell(opened):
     tab = opened()
     figure = tab.locator("#figure-all-cells")
@@ -194,7 +211,7 @@ def test_the_keyboard_reaches_the_words_of_every_mark_and_pins_a_cell(opened):
     assert "8 data files" in words
     assert tab.locator("#heard").inner_text() == words
     tab.keyboard.press("Enter")
-    assert pin(tab, "B") == words.split(":")[0]
+    assert pin(tab, "B") == words.split(":")[0].split(", repetition")[0]
     tab.keyboard.press("Escape")
     assert tab.locator("#tip").is_hidden()
     tab.locator("#figure-waits").focus()

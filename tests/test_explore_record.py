@@ -12,6 +12,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.model.plan import Plan
 from storagelab.report.page.explore_record import record
+from storagelab.report.page.explore_series import series
 from storagelab.report.page.html import LARGEST_PAGE, page
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -83,7 +84,24 @@ def test_a_page_of_120_cells_with_long_series_of_everything_stays_below_3_mb(dra
     plan = make_plan(experiment)
     runs = tuple(map(with_long_series, make_runs(experiment, plan)))
     findings = analyse(experiment, plan, runs)
-    known = record(plan, runs, findings, findings.cells)
-    assert all(known["series"]["of"])
-    assert all(len(one["lines"]) == 9 for one in known["series"]["of"])
+    known = series(findings, runs, findings.cells)
+    assert all(len(one["lines"]) == 9 for of_cell in known["of"] for one in of_cell)
+    assert sum(map(len, known["of"])) == len(runs)
     assert len(page(experiment, plan, runs, findings, "{}")) < LARGEST_PAGE
+
+
+def test_every_run_has_its_series_and_the_median_and_the_odd_ones_are_the_finest():
+    slow = 3
+
+    def elapsed(levels, repetition: int) -> float:
+        return 10.0 * (3.0 if (levels[FILES], repetition) == (2, slow) else 1 + 0.002 * repetition)
+
+    _, runs, findings = story({FILES: [1, 2, 4], "x": list("abcdefghijklmnop")}, 5, elapsed=elapsed)
+    known = series(findings, tuple(map(with_long_series, runs)), findings.cells)
+    assert [len(of_cell) for of_cell in known["of"]] == [5] * 48
+    points = {len(one["at"]) for of_cell in known["of"] for one in of_cell[1:] if one["repetition"] != slow}
+    finest = {len(of_cell[0]["at"]) for of_cell in known["of"]}
+    odd = {len(one["at"]) for cell, of in zip(findings.cells, known["of"], strict=True) for one in of
+           if (cell.levels[FILES], one["repetition"]) == (2, slow)}  # fmt: skip
+    assert max(points) < min(finest)
+    assert odd == finest

@@ -338,6 +338,7 @@ def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
     elements = Elements(page)
     assert [script.get("id", "") for script in elements.named("script")] == [
         "explore-record",
+        "explore-series-record",
         "raw-data",
         "runtime",
         "",

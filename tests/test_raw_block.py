@@ -63,6 +63,8 @@ def test_a_volume_limited_to_500_requests_a_second_does_500_and_the_kernel_count
     rates = run.measurement.series.columns["requests_per_s"]
     assert is_steady([run.measurement]) is True, "which six rounds show"
     assert list(rates) == pytest.approx([500] * len(rates), rel=0.15), "as the kernel deals out slices"
+    means_s = run.measurement.series.columns["read_latency_mean_s"]
+    assert list(means_s) == pytest.approx([16 / 500] * len(rates), rel=0.15), "Little's law in each second"
 
 
 @on_limited_volumes

@@ -81,7 +81,7 @@ def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
                 ],
             )
         )  # fmt: skip
-        runs.append(fio._outcome(said, {}, fio.find()).latency)
+        runs.append(fio._outcome(said, {}, {}, fio.find()).latency)
         every += [int(line.split(",")[1]) for line in Path(f"{log}_lat.1.log").read_text().splitlines()]
     whole = merged(runs)
     assert whole.operations == len(every)
@@ -127,4 +127,11 @@ def test_a_program_that_is_killed_is_said_so(tmp_path):
 def test_a_last_second_that_fio_did_not_log_is_no_standstill(tmp_path):
     (tmp_path / "rates_iops.1.log").write_text("1000, 500, 0, 0, 0\n2001, 510, 0, 0, 0\n3000, 505, 0, 0, 0\n")
     (tmp_path / "rates_iops.2.log").write_text("1001, 100, 0, 0, 0\n2000, 90, 0, 0, 0\n")
-    assert fio._rates(tmp_path, 3.0) == {"read": (600, 600)}
+    (tmp_path / "times_lat.1.log").write_text(
+        "1000, 2000000, 0, 0, 0\n2001, 4000000, 0, 0, 0\n2003, 90000000, 0, 0, 0\n"
+    )
+    (tmp_path / "times_lat.2.log").write_text("1001, 8000000, 0, 0, 0\n2000, 4000000, 0, 0, 0\n")
+    per_s, mean_s = fio._by_second(tmp_path, 3.0)
+    assert per_s == {"read": (600, 600)}
+    # Each thread counts by its requests; of a second with two lines, the last is fio's end alone.
+    assert mean_s["read"] == pytest.approx((0.003, 0.004))

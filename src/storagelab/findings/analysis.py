@@ -13,7 +13,7 @@ from storagelab.findings.model import Findings
 from storagelab.findings.raced import raced
 from storagelab.findings.statements import state
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
-from storagelab.findings.times import timed, unit_of
+from storagelab.findings.times import of_set_time, timed, unit_of
 from storagelab.findings.verdicts import loads_of
 from storagelab.findings.wait_changes import wait_changes, wait_trends
 from storagelab.findings.wait_classes import native_names
@@ -65,6 +65,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         wait_trends=tuple(wait_trends(experiment.factors, by_wait)),
         cautions=cautions_of(evidence),
         compared=compared,
+        set_time=of_set_time(plan),
         unit=unit_of(plan),
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,

@@ -463,6 +463,7 @@ class Findings(JudgedByLoad):
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
+    set_time: bool = Field(False, description="whether all runs last as long as the spec says")
     unit: Unit = Field("rows", description="the unit of the work of its runs")
     fit: FitKind = Field(
         "robust", description="robust: odd runs with a cause of the machine's are left out of means and verdicts"

@@ -112,12 +112,16 @@ def compared_of(plan: Plan) -> Compared:
     generated = any(config.generated for config in configs)
     if generated and configs[0].measure.judge != "throughput":
         return cast(Compared, f"latency-{configs[0].measure.judge}")
-    work = {config.workload.work for config in configs}
-    if any(one.unit == "ms" for one in work):  # the spec says how long all runs last
+    if of_set_time(plan):
         return "time-per-transaction" if generated else "time-per-request"
-    if len(work) < 2:
+    if len({config.workload.work for config in configs}) < 2:
         return "elapsed"
     return "time-per-transaction" if generated else "time-per-row"
+
+
+def of_set_time(plan: Plan) -> bool:
+    """Whether runs last as long as the spec says, so that they differ in the work that they do."""
+    return any(cell.config.workload.work.unit == "ms" for cell in plan.cells)
 
 
 def latency_of(compared: Compared) -> str | None:

@@ -37,6 +37,14 @@ class OddRun(Caution):
     slow: int = 0
     cell_runs: int = 0
     cause: MachineCause | None = None
+    repetitions: tuple[int, ...] = ()
+    """All its odd runs; empty in what earlier versions exported."""
+
+    def runs_meant(self, findings: Findings) -> list[tuple[str, int]]:
+        """(cell_id, repetition) of each, the oddest first."""
+        cell_id = self.cells[0] if self.cells else findings.cells[0].cell_id
+        others = (one for one in self.repetitions if one != self.repetition)
+        return [(cell_id, repetition) for repetition in (self.repetition, *others)]
 
     def took(self, findings: Findings) -> str:
         """By what the runs are compared: a run of a set time takes that time, however little it does."""
@@ -131,4 +139,5 @@ def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
             runs=len(found), left_out=len(left_out), slow=sum(one.ratio > 1 for one in found),
             cell_runs=len(basis.used[cell_id]), cause=causes[0] if causes else None,
+            repetitions=tuple(sorted(basis.rounds[one.round] for one in found)),
         )  # fmt: skip

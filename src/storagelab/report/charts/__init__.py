@@ -14,6 +14,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.chart import Chart, Drawn, Part
 from storagelab.report.drawing.vega import Spec
+from storagelab.report.words import compared
 
 _PARTS = get_args(Part)
 
@@ -36,12 +37,13 @@ def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
 
 
 def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """The charts of a page: of the quantities over time only the first, as the page shows all of them for any two
-    cells.
+    """The charts of a page: of the quantities over time only the first, and the latency if runs have a set time, as
+    the page shows all of them for any two cells.
     """
     drawn = drawn_charts(findings, runs)
     over = [name for name, one in drawn.items() if one.chart.part == "over-time"]
-    left_out = over[1:] if len(findings.cells) > 1 else []
+    kept = {*over[:1], *(() if compared.timed(findings) else ("latency-over-time",))}
+    left_out = [name for name in over if name not in kept] if len(findings.cells) > 1 else []
     return {name: one for name, one in drawn.items() if name not in left_out}
 
 

@@ -34,7 +34,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     places = arrange(findings)
     nothing = Figure(rows=[], arrangement=places)
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    if places.x is None or not places.panels or compared.of_raw_io(findings) or compared.by_rate(findings):
+    if places.x is None or not places.panels or compared.by_rate(findings) or not compared.timed(findings):
         return nothing
     if any(is_load(factor) for factor in (*places.lines, *places.panels)):
         return nothing  # the fastest would be the one with the least to do

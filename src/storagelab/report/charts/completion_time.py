@@ -22,7 +22,7 @@ _FIELDS = ("mean_s", "low_s", "high_s")
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """One row per cell (`mean_s`, `low_s`, `high_s`) and one point per run (`elapsed_s`)."""
-    timed = not compared.set_time(findings)
+    timed = compared.timed(findings)
     cells = {cell.cell_id: cell for cell in findings.cells if timed and cell.elapsed_s is not None}
     data = figure_of_cells(findings, list(cells.values()), _row)
     points = [

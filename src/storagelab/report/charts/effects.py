@@ -34,7 +34,7 @@ def effect_text(effect: Effect) -> str:
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """One row per level against its factor's baseline, over all cells: change of completion time in per cent."""
+    """One row per level against its factor's baseline, over all cells: its change in per cent."""
     overall = [effect for effect in findings.effects if not effect.at]
     shown = overall[:MAX_EFFECTS]
     short = any(len(effect_text(effect)) > LONGEST_EFFECT for effect in shown)
@@ -49,7 +49,12 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
         }
         for effect in shown
     ]
-    return Figure(rows=rows, arrangement=arrange(findings), hidden_lines=len(overall) - len(shown))
+    return Figure(
+        rows=rows,
+        arrangement=arrange(findings),
+        legend=compared.quantity(findings),
+        hidden_lines=len(overall) - len(shown),
+    )
 
 
 def _changed(findings: Findings, effect: Effect) -> str:
@@ -87,7 +92,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
               "legend": legend}  # fmt: skip
     x = {
         "type": "quantitative",
-        "title": f"change of time, % ({where})",
+        "title": f"change of the {data.legend}, % ({where})",
         "axis": {"tickCount": 8 if form is WIDE else 4},
     }
     layers: list[Spec] = [

@@ -27,7 +27,7 @@ from storagelab.words.names import cell_entry, cell_text
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
-"""The most runs drawn as thin lines, in addition to the run of median time."""
+"""The most runs drawn as thin lines, in addition to the median run."""
 MAX_RUNS = 10
 DOTTED_POINTS = 30
 """Up to this many points, each has a mark and shows its value when pointed at."""
@@ -52,8 +52,9 @@ class Quantity:
     meaning: str = ""
 
 
-def _column(name: str, line: str) -> Callable[[Run, str], str | None]:
-    return lambda _run, column: line if column == name else None
+def _columns(**lines: str) -> Callable[[Run, str], str | None]:
+    """A line for each of these columns."""
+    return lambda _run, column: lines.get(column)
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
@@ -82,32 +83,36 @@ def _on_one_device(run: Run, volume: str) -> list[str]:
 
 
 QUANTITIES = (
-    Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _column("rows_per_s", "rows")),
+    Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _columns(rows_per_s="rows")),
     Quantity("transactions-over-time", "Transactions over time", "transactions/s", 1,
-             _column("transactions_per_s", "transactions")),
-    Quantity("latency-over-time", "Latency over time", "ms", 1e-3, _column("latency_p99_s", "p99 of each second"),
-             "99 of 100 transactions of a second took no longer"),
+             _columns(transactions_per_s="transactions")),
+    Quantity("requests-over-time", "Requests over time", "requests/s", 1, _columns(requests_per_s="requests")),
+    Quantity("latency-over-time", "Latency over time", "ms", 1e-3,
+             _columns(latency_p99_s="p99 of each second", read_latency_mean_s="reads, mean of each second",
+                      write_latency_mean_s="writes, mean of each second"),
+             "of the transactions or requests that ended in a second; p99: 99 of 100 took no longer"),
     Quantity("checkpoint-over-time", "Checkpoints over time", "% of the time", 0.01,
-             _column("checkpoint_s_per_s", "checkpoint"), "with a checkpoint of the server under way"),
+             _columns(checkpoint_s_per_s="checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20, _volume({"read_bytes": "read", "write_bytes": "write"}),
              "each way, of the whole volume, the log's share included where the log is on it"),
     Quantity("busy-over-time", "Volumes busy over time", "% of the time", 0.01, _volume({"busy_s": "busy"}),
              "with at least one request under way"),
     Quantity("write-amplification-over-time", "Write amplification over time", "per page", 1,
-             _column("write_amplification", "write amplification"), "flash pages written for each page given to the drive"),
+             _columns(write_amplification="write amplification"), "flash pages written for each page given to the drive"),
     Quantity("utilisation-over-time", "Utilisation of the drives over time", "% in use", 0.01,
-             _column("utilisation", "utilisation"), "the share of the flash that holds pages in use"),
+             _columns(utilisation="utilisation"), "the share of the flash that holds pages in use"),
     Quantity("dirty-pages-over-time", "Dirty pages over time", "thousand pages", 1e3,
-             _column("dirty_pages", "dirty pages"), "pages in memory that are newer than on the volume"),
-    Quantity("runnable-over-time", "Runnable workers over time", "workers", 1, _column("runnable", "runnable workers"),
+             _columns(dirty_pages="dirty pages"), "pages in memory that are newer than on the volume"),
+    Quantity("runnable-over-time", "Runnable workers over time", "workers", 1, _columns(runnable="runnable workers"),
              "ready to run, waiting for a CPU"),
     Quantity("io-in-progress-over-time", "I/O in progress over time", "requests", 1,
-             _column("io_in_progress", "requests in progress"), "given to the volumes and not answered yet"),
+             _columns(io_in_progress="requests in progress"), "given to the volumes and not answered yet"),
 )  # fmt: skip
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series; the run of median time comes first (of two, the faster)."""
+    """The runs of each cell that have a series; the median run by its time for each unit of work comes first
+    (of two, the faster): of runs of a set time, each has its own work."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
@@ -116,7 +121,7 @@ def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _median_first(runs: Sequence[Run]) -> list[Run]:
-    median = sorted(runs, key=_elapsed_s)[(len(runs) - 1) // 2]
+    median = sorted(runs, key=_each_s)[(len(runs) - 1) // 2]
     return [median, *(run for run in runs if run is not median)]
 
 
@@ -127,8 +132,9 @@ def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, 
     return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
 
 
-def _elapsed_s(run: Run) -> float:
-    return run.measurement.elapsed_s if run.measurement is not None else 0.0
+def _each_s(run: Run) -> float:
+    """The time for each unit of work."""
+    return run.measurement.elapsed_s / max(1, run.measurement.work.amount) if run.measurement is not None else 0.0
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
@@ -164,7 +170,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 
 
 def steps_text(data: Figure) -> str:
-    """The spacing of the points drawn for runs of median time: "1 s", or "8 to 47 s"."""
+    """The spacing of the points drawn for median runs: "1 s", or "8 to 47 s"."""
     ends_s: dict[tuple[object, object], list[float]] = {}
     for row in data.rows:
         if row["median"]:
@@ -251,7 +257,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
     # A single line has no legend that could name it.
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    note = f"; thick: the run of median time, thin: the others{of}"
+    note = f"; thick: the median run, thin: the others{of}"
     return finished(sheet, note, layers, data.rows, data.panels, height_px)
 
 
@@ -271,7 +277,8 @@ def _round_end(value: float) -> float:
 def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 and "volume" in data.lines[0] else ""
     meaning = f": {quantity.meaning}" if quantity.meaning else ""
-    return f"{quantity.unit[0].upper()}{quantity.unit[1:]}{meaning}{of}."
+    unit = quantity.unit if len(quantity.unit) < 3 else quantity.unit[0].upper() + quantity.unit[1:]
+    return f"{unit}{meaning}{of}."
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:

@@ -16,6 +16,7 @@ from storagelab.report.drawing.arrange import Arrangement
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, in_lines
+from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.report.words.table import Table
 from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
@@ -65,6 +66,8 @@ def _ends_of(findings: Findings) -> tuple[str, str, Waterfall] | None:
     fastest, slowest = ends(findings)
     if fastest is None or slowest is None:
         return None
+    if not compared.timed(findings) and any(cell.each_s is None for cell in findings.cells):
+        return None  # each connection has the same set time in all cells
     waterfall = between(findings, fastest, slowest)
     names = [cell_entry(cell_id, cell_text(findings.cell(cell_id).levels)) for cell_id in (fastest, slowest)]
     return None if waterfall is None else (names[0], names[1], waterfall)

@@ -64,6 +64,12 @@ class Arrangement:
         return [value_text(value) for value in self._powers(levels) or levels]
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether places along the axis are more or less of something. Otherwise a line through them means nothing."""
+        levels = self.x.levels if self.x is not None else ()
+        return all(isinstance(one.value, int | float) and not isinstance(one.value, bool) for one in levels)
+
+    @property
     def doubles(self) -> bool:
         """Whether each step of the axis is a doubling."""
         return self.x is not None and bool(self._powers(levels_in_order(self.x)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Figure
-from storagelab.report.drawing.vega import Form, Sheet, Spec, finished
+from storagelab.report.drawing.vega import Form, Sheet, Spec, finished, in_lines
 
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 
@@ -39,7 +40,9 @@ def means_with_intervals(
 
 def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,
            run_field: str = "") -> list[Spec]:  # fmt: skip
-    """Layers of means with their intervals along the axis, a line through them, and single runs if given."""
+    """Layers of means with their intervals along the axis, a line through them if the axis has an order, and single
+    runs if given.
+    """
     mean, low, high = fields
     mean_y = y | {"field": mean, "title": y_title}
     shared = _dodged(data, sheet)
@@ -49,15 +52,16 @@ def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_t
     def layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
         return only(f"datum.kind === '{kind}'", colour | mark, encoding)
 
+    line = layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y})
     layers = [
-        layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y}),
+        *([line] if data.arrangement.is_ordered else []),
         layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
               plain | TIP | {"y": y | {"field": low}, "y2": {"field": high}}),
         layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | TIP | {"y": mean_y}),
     ]  # fmt: skip
     if run_field:
         small = {"type": "point", "size": 20, "filled": True, "opacity": 0.45}
-        layers.insert(1, layer("run", small, shared | TIP | {"y": y | {"field": run_field}}))
+        layers.insert(len(layers) - 2, layer("run", small, shared | TIP | {"y": y | {"field": run_field}}))
     return layers
 
 
@@ -108,10 +112,15 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
 
 
 def level_axis(data: Figure, form: Form) -> Spec:
-    """The axis of levels, evenly spaced whatever their values; long labels are slanted."""
-    per_label_px = form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels))
-    crowded = 6.5 * max(map(len, data.x_levels)) > per_label_px and max(map(len, data.x_levels)) > 3
-    axis = {"labelAngle": -35 if crowded else 0, "labelLimit": 150}
+    """The axis of levels, evenly spaced whatever their values. Long labels are broken into lines, and slanted if that is
+    not enough; none is cut.
+    """
+    letters = int(form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels)) / _LETTER_PX)
+    fits = all(len(word) <= letters for text in data.x_levels for word in text.split())
+    fits = fits and all(len(textwrap.wrap(text, letters)) <= _LABEL_LINES for text in data.x_levels)
+    lines = {text: textwrap.wrap(text, letters if fits else _SLANTED_LETTERS) or [text] for text in data.x_levels}
+    angle = 0 if fits else -35 if all(len(of) == 1 for of in lines.values()) else -60
+    axis = {"labelAngle": angle, "labelLimit": 0, "labelExpr": in_lines(lines)}
     return {
         "field": "x", "type": "ordinal", "sort": data.x_levels, "scale": {"domain": data.x_levels},
         "title": data.arrangement.x_title or None, "axis": axis,
@@ -130,5 +139,7 @@ def legend_layout(labels: Sequence[str], form: Form) -> Spec:
 
 
 _LETTER_PX = 6.4
+_LABEL_LINES = 4
+_SLANTED_LETTERS = 26
 _WIDER = 1.2
 """A browser may draw text wider than it was measured, by this factor at most, as fonts differ."""

@@ -7,17 +7,19 @@ selected. The choices for axis, colour and panels are Vega-Lite's own parameters
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from storagelab.findings.model import Findings
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange
 from storagelab.report.drawing.layers import TIP, only
-from storagelab.report.drawing.vega import WIDE, Spec, config
+from storagelab.report.drawing.vega import WIDE, Spec, config, in_lines
 from storagelab.report.words import compared
-from storagelab.words.names import factor_text
+from storagelab.words.names import factor_text, value_text
 
 VERDICT, NO_PANELS = "verdict", "none"
+LETTERS_OF_A_LABEL = 18
 MAX_RUNS = 600
 """The most runs that are drawn one by one: more would be unreadable and slow."""
 PIN_COLOURS = (palette.LINES[0], palette.LINES[1])
@@ -66,7 +68,7 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     y_title = f"{compared.figure_name(findings)}, {unit} ({where})"
     shared = {
         "x": {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None,
-              "axis": {"labelAngle": 0, "labelLimit": 110, "labelOverlap": "parity"}},
+              "axis": _level_labels(findings)},
         "xOffset": {"field": "rank", "type": "ordinal"},
     }  # fmt: skip
     # Only the means have colours and shapes: since both use the same rows, they share a legend.
@@ -75,10 +77,10 @@ def _all_cells(findings: Findings, where: str) -> Spec:
         "shape": key | {"scale": {"range": list(palette.SHAPES)}},
     }
     grey = {"color": palette.NEUTRAL, "aria": False}
+    dot = {"type": "point", "filled": True, "size": 14, "opacity": 0.7, "color": palette.NEUTRAL, "cursor": "pointer"}
     pinned = {"condition": {"test": "indexof(pinned, datum.id) >= 0", "value": 190}, "value": 48}
     layers = [
-        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 9, "opacity": 0.7} | grey,
-             shared | {"y": y | {"field": "value", "title": y_title}}),
+        only("datum.kind === 'run'", dot, shared | TIP | {"y": y | {"field": "value", "title": y_title}}),
         only("datum.kind === 'cell'", {"type": "rule", "strokeWidth": 1.6} | grey,
              shared | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
         only("datum.kind === 'cell'", {"type": "point", "filled": True, "opacity": 1, "cursor": "pointer"},
@@ -90,12 +92,25 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     facet = {"field": "panel", "type": "nominal", "sort": {"field": "panel_place", "op": "min"}, "title": None}
     return _sheet(
         {
-            "params": [axis, colour, panels, {"name": "pinned", "value": []}],
+            "params": [axis, colour, panels, {"name": "pinned", "value": []}, {"name": "upright", "value": False}],
             "transform": [*placed, _RANK],
             "facet": facet, "columns": 3, "spec": {"width": 800, "height": 260, "layer": layers},
         },
         "cells",
     )  # fmt: skip
+
+
+def _level_labels(findings: Findings) -> Spec:
+    """Labels of levels, long ones in lines; the page's script turns them where they have no space side by side."""
+    levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
+    lines = {
+        text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in levels if len(text) > LETTERS_OF_A_LABEL
+    }
+    return {
+        "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
+        "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
+        "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
+    }  # fmt: skip
 
 
 def _first_colour(places: Arrangement, fields: dict[str, str]) -> str:

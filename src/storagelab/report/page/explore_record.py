@@ -1,7 +1,7 @@
 """What the page's interactive table knows of each cell: its figures, waits, series, counters, and its set-up.
 
 The page's script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can
-show, and series are thinned, so that the record stays small however many cells there are.
+show. The series of all runs are a part of their own, in `explore_series`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.wait_classes import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
-from storagelab.report.charts import over_time
 from storagelab.report.drawing import palette
 from storagelab.report.export.as_json import plain
+from storagelab.report.page.explore_series import judged_runs, short
 from storagelab.report.page.manifest import flat
 from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
@@ -25,9 +24,6 @@ from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.axis import in_order as levels_in_order
 from storagelab.words.names import cell_text, factor_text, value_text
 
-SERIES_NUMBERS = 120_000
-"""The most figures of all series together; about 0.5 MB."""
-MAX_STRETCHES, MIN_STRETCHES = 60, 12
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]
 _Figures = list[list[object]]
@@ -35,11 +31,8 @@ _Figures = list[list[object]]
 
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
-    """Everything about `cells`, in their order."""
-    by_cell: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        if run.usable and not run.burn_in:
-            by_cell[run.cell_id].append(run)
+    """Everything about `cells` but their series, in their order."""
+    by_cell = judged_runs(runs)
     ends = compared.ends(findings)
     orders = {
         factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
@@ -69,16 +62,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         "counters": plain(counters),
         "counted": counted,
         "facts": plain(facts),
-        "series": _series(cells, by_cell),
     }
-
-
-def short(value: float | None, digits: int = 4) -> float | int | None:
-    """A figure in as many digits as a chart shows."""
-    if value is None:
-        return None
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
@@ -205,58 +189,3 @@ def _steady(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
         if other != first:
             first = {name: text for name, text in first.items() if other.get(name) == text}
     return first
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Series
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-class _Line(NamedTuple):
-    quantity: int
-    name: str
-
-
-def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) -> Json:
-    """The series of each cell's run of median time: mean, least and most of each stretch, in the chart's unit."""
-    medians = [
-        over_time.runs_with_series(by_cell[cell.cell_id]).get(cell.cell_id, [None])[0] for cell in cells
-    ]  # fmt: skip
-    lines: dict[_Line, int] = {}
-    drawn = [_lines(run) if run is not None else {} for run in medians]
-    most = max(map(len, drawn), default=0)
-    limit = max(MIN_STRETCHES, min(MAX_STRETCHES, SERIES_NUMBERS // (3 * max(1, most) * max(1, len(cells)))))
-    of_cells: list[Json | None] = []
-    for run, columns in zip(medians, drawn, strict=True):
-        if run is None or run.measurement is None or not columns:
-            of_cells.append(None)
-            continue
-        series, of_cell, at = run.measurement.series, [], []
-        for line, column in columns.items():
-            parts = list(over_time.stretches(series.at_s, series.columns[column], limit))
-            at = [short(part.at_s) for part in parts]
-            divisor = over_time.QUANTITIES[line.quantity].divisor
-            figures = [
-                [_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)
-            ]
-            is_thinned = figures[0] != figures[1] or figures[0] != figures[2]
-            of_cell.append([lines.setdefault(line, len(lines)), *(figures if is_thinned else figures[:1])])
-        of_cells.append({"repetition": run.repetition, "at": at, "lines": of_cell})
-    quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
-    return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells, "stretches": limit}
-
-
-def _part(value: float | None, divisor: float) -> float | int | None:
-    return None if value is None else short(value / divisor, 3)
-
-
-def _lines(run: Run) -> dict[_Line, str]:
-    """The lines in a run's charts over time -> their columns; those that are always 0 are left out."""
-    assert run.measurement is not None
-    found: dict[_Line, str] = {}
-    for column, values in run.measurement.series.columns.items():
-        for place, quantity in enumerate(over_time.QUANTITIES):
-            line = quantity.line_of(run, column)
-            if line is not None and any(values):
-                found[_Line(place, line)] = column
-    return found

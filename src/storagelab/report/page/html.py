@@ -74,7 +74,7 @@ def page(
     scripts = [asset("page.js"), asset("folds.js")]
     drawer = runtime() if _is_interactive(found) else None
     if drawer is not None:
-        scripts.append(asset("explore.js"))
+        scripts += [asset("explore-series.js"), asset("explore.js")]
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
     all_in_detail = plan.in_detail == math.inf

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
-from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.model import Caution, CellSummary, Findings, Sample
 from storagelab.model.measurement import Run
-from storagelab.report.page.pieces import View
+from storagelab.report.page.explore_series import run_anchor
+from storagelab.report.page.pieces import Link, View
 from storagelab.report.words import compared
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.caution_texts import caution_sentences
+from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.compared import ends
 from storagelab.report.words.sentences import evidence
 from storagelab.words import numbers
 from storagelab.words.names import cell_text
 from storagelab.words.numbers import keep_together
 
+_MOST_LINKS = 12
 _FAR = 0.1
 """A mean that differs from the median by more than this share is marked."""
 
@@ -81,13 +83,15 @@ def _tiles(findings: Findings) -> list[View]:
     judged = findings.load_of(fastest or "") or findings
     where, there = (", where layouts differ most", " there") if findings.verdict == "by-load" else ("", "")
     per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
+    shortest, longest = ("lowest", "highest") if compared.by_latency(findings) else ("shortest", "longest")
+    of = compared.quantity(findings) if compared.by_latency(findings) else "mean time"
     tiles = []
     if fastest is not None:
-        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
+        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else f"{shortest} {of}"
         kind = "best" if judged.verdict in ("winner", "best-set") else ""
         tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
     if slowest is not None:
-        title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else "longest mean time"
+        title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else f"{longest} {of}"
         tiles.append(
             _tile(title + there, findings, findings.cell(slowest), "worst" if slowest in distinguished else "")
         )
@@ -110,8 +114,12 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
         ]
         if latencies:
             latencies[-1] += f" from {numbers.plural(cell.runs_ok + cell.runs_unverified, 'run')}"
-        time = time if findings.compared == "elapsed" else rate
-        facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
+        judged = compared.figure_text(findings, cell).partition(" (")[::2] if compared.by_latency(findings) else None
+        if judged is not None:
+            time, facts = judged[0], [judged[1].removesuffix(")"), rate, *latencies, waited]
+        else:
+            time = time if findings.compared == "elapsed" else rate
+            facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
     return {
         "title": title,
         "kind": kind,
@@ -147,8 +155,20 @@ def _far_from_the_median(sample: Sample) -> str:
 
 
 def cautions_view(findings: Findings) -> View:
-    """Reasons to trust the measurement less, the most serious first."""
-    return {"cautions": [(severity, keep_together(text)) for severity, text in caution_sentences(findings)]}
+    """Reasons to trust the measurement less, the most serious first, with links to the runs that they are about."""
+    told = [(of[0].severity, keep_together(text), _links(findings, of)) for of, text in cautions_told(findings)]
+    return {"cautions": told}
+
+
+def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
+    """To the time series of the odd runs, those that deviate most first."""
+    odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
+    runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
+    if len(findings.cells) < 2:
+        return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
+    return [
+        Link(f"{cell_id}, repetition {repetition}", run_anchor(cell_id, repetition)) for cell_id, repetition in runs
+    ]
 
 
 def top_wait(cell: CellSummary) -> tuple[str, float] | None:

@@ -18,6 +18,7 @@ from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.cells import cells_view, cells_with_parts
 from storagelab.report.page.explore_plots import MAX_RUNS, plots
 from storagelab.report.page.explore_record import record
+from storagelab.report.page.explore_series import packed, series
 from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
@@ -126,7 +127,8 @@ def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
     if len(found.cells) > 1 and findings.factors:
         known = record(plan, runs, findings, found.cells)
         known |= {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
-    return {"table": found.table, "record": _script_text(known) if known else Markup("")}
+    over_time = packed(series(findings, runs, found.cells)) if known else ""
+    return {"table": found.table, "record": _script_text(known) if known else Markup(""), "series": over_time}
 
 
 def _script_text(value: object) -> Markup:
@@ -224,7 +226,7 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     left = data.hidden_panels
     words = [
-        "One panel for each cell, all with the same axes. The thick line is the run of median completion time, with",
+        "One panel for each cell, all with the same axes. The thick line is the median run of the cell, with",
         f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",

@@ -18,13 +18,20 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
 
 def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
     """All cautions, the most serious first; several of one kind in one text, if the kind has one for them."""
-    texts = []
+    return [(of[0].severity, text) for of, text in cautions_told(findings)]
+
+
+def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
+    """The same, each with the cautions that its text is about."""
+    told: list[tuple[list[Caution], str]] = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
         alike = one.alike(findings)
         joined = one.joined(findings) if len(alike) > 1 else ""
-        if not joined or one is alike[0]:
-            texts.append((one.severity, joined or caution_sentence(one, findings)))
-    return texts
+        if not joined:
+            told.append(([one], caution_sentence(one, findings)))
+        elif one is alike[0]:
+            told.append(([*alike], joined))
+    return told
 
 
 def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> str:

@@ -54,8 +54,20 @@ def in_parts_of_cycles(findings: Findings) -> tuple[str, ...]:
 
 
 def set_time(findings: Findings) -> bool:
-    """Whether the spec says how long all runs last, so that they differ in the work that they do."""
+    """Whether cells are compared by the work that they do in a set time."""
     return findings.compared in ("time-per-request", "time-per-transaction")
+
+
+def timed(findings: Findings) -> bool:
+    """Whether the time of a run is a result: it is not if all runs last as long as the spec says."""
+    return not (findings.set_time or set_time(findings))
+
+
+def quantity(findings: Findings) -> str:
+    """The name of what verdicts are about: "completion time", "p99 latency"."""
+    if by_latency(findings):
+        return f"{findings.compared.removeprefix('latency-')} latency"
+    return "completion time" if findings.compared == "elapsed" else f"time{per(findings)}"
 
 
 def spender(findings: Findings) -> str:
@@ -90,7 +102,7 @@ def figure_unit(findings: Findings) -> str:
 def figure_name(findings: Findings) -> str:
     """The name of the figure in a cell's row, for the title of an axis."""
     if by_latency(findings):
-        return f"{findings.compared.removeprefix('latency-')} latency"
+        return quantity(findings)
     return "mean rate" if set_time(findings) else "completion time"
 
 

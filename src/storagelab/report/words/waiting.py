@@ -192,7 +192,9 @@ def _meaning(findings: Findings, move: _Move) -> str:
     if effect is None or not interval:
         return ""
     if not effect.distinguishable:
-        return f", while the completion time can't be told apart ({interval}){_what_it_cost(effect, move)}"
+        return (
+            f", while the {compared.quantity(findings)} can't be told apart ({interval}){_what_it_cost(effect, move)}"
+        )
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
     per = compared.per(findings)
     return f", {joined} the run took {change_estimate(effect.ratio, per)}"

@@ -273,8 +273,11 @@ def _series(outcome: Outcome, block_bytes: int, volume: str) -> TimeSeries:
     seconds = max((len(rates) for rates in outcome.per_s.values()), default=0)
     if not seconds:
         return TimeSeries()
-    columns = {f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * block_bytes for rate in rates)
-               for direction, rates in outcome.per_s.items()}  # fmt: skip
+    columns: dict[str, tuple[float | None, ...]] = {
+        **{f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * block_bytes for rate in rates)
+           for direction, rates in outcome.per_s.items()},
+        **{f"{direction}_latency_mean_s": means_s for direction, means_s in outcome.mean_s.items()},
+    }  # fmt: skip
     whole = tuple(sum(rates) for rates in zip(*outcome.per_s.values(), strict=True))
     return TimeSeries(
         at_s=tuple(float(second) for second in range(1, seconds + 1)), columns={"requests_per_s": whole, **columns}

@@ -32,7 +32,8 @@ _OPERATIONS = {
 _IO_ENGINES = ("io_uring", "libaio")
 """Both keep several requests in progress. Containers often forbid the first one."""
 _STARTING_S = 60.0
-_LOG = "rates"
+_RATES, _TIMES = "rates", "times"
+"""The beginnings of the names of fio's logs."""
 _NO_SPACE = "No space left on device"
 
 Direction = Literal["read", "write"]
@@ -78,12 +79,15 @@ class Done(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What fio counted. `per_s`: requests a second in each second, by direction."""
+    """What fio counted. `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each
+    second, None in one without any.
+    """
 
     elapsed_s: float
     done: Mapping[Direction, Done]
     cpu_s: float
     per_s: Mapping[Direction, tuple[float, ...]]
+    mean_s: Mapping[Direction, tuple[float | None, ...]]
     io_engine: str
     version: str
 
@@ -173,11 +177,12 @@ def make(
 ) -> Outcome:
     """Runs a job. Raises RunFailed with fio's own words."""
     with temporary.folder("fio") as logs:
-        logging = [f"--write_iops_log={logs}/{_LOG}", "--log_avg_msec=1000", "--per_job_logs=1"] if logged else []
+        logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
+                   "--per_job_logs=1"] if logged else []  # fmt: skip
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
         report = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
-        rates = _rates(logs, job.seconds)
-    return _outcome(report, rates, fio)
+        per_s, mean_s = _by_second(logs, job.seconds)
+    return _outcome(report, per_s, mean_s, fio)
 
 
 def _options(place: Place, job: Job) -> list[str]:
@@ -247,30 +252,53 @@ def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
     return telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
 
 
-def _rates(folder: Path, seconds: float) -> dict[Direction, tuple[float, ...]]:
-    """Requests a second in each whole second, over all threads, from fio's logs. If fio ended before it logged its
-    last second, that second is left out, since it would look like a standstill.
+_Rates = dict[Direction, tuple[float, ...]]
+_Means = dict[Direction, tuple[float | None, ...]]
+
+
+def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
+    """Requests a second and their mean latency in each whole second, over all threads, from fio's logs. If fio ended
+    before it logged its last second, that second is left out, since it would look like a standstill.
     """
     whole = int(seconds + 0.01)
-    logs = [list(_logged(log)) for log in sorted(folder.glob(f"{_LOG}_iops*.log"))]
-    if not all(whole in {second for second, _, _ in log} for log in logs):
+    logs = [(log, list(_logged(log))) for log in sorted(folder.glob(f"{_RATES}_iops*.log"))]
+    if not all(whole in {second for second, _, _ in lines} for _, lines in logs):
         whole -= 1
-    sums: dict[Direction, list[float]] = {}
-    for second, direction, rate in (line for log in logs for line in log):
-        if 1 <= second <= whole:
-            sums.setdefault(direction, [0.0] * whole)[second - 1] += rate
-    return {direction: tuple(rates) for direction, rates in sums.items()}
+    rates: dict[Direction, list[float]] = {}
+    waited_s: dict[Direction, list[float]] = {}
+    for log, lines in logs:
+        times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
+        means_s: dict[tuple[int, Direction], float] = {}
+        for second, direction, ns in _logged(times):
+            # The line that fio may add at its end has only the requests of its last moment.
+            means_s.setdefault((second, direction), ns / 1e9)
+        for second, direction, rate in lines:
+            if 1 <= second <= whole:
+                rates.setdefault(direction, [0.0] * whole)[second - 1] += rate
+                mean_s = means_s.get((second, direction), 0.0)
+                waited_s.setdefault(direction, [0.0] * whole)[second - 1] += rate * mean_s
+    means = {
+        direction: tuple(
+            sum_s / rate if sum_s else None for rate, sum_s in zip(found, waited_s[direction], strict=True)
+        )
+        for direction, found in rates.items()
+    }
+    return {direction: tuple(found) for direction, found in rates.items()}, means
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, rate) for each line, such as "1001, 3114, 0, 0, 0"."""
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if there
+    is no log.
+    """
+    if not log.exists():
+        return
     for line in log.read_text(encoding="ascii", errors="replace").splitlines():
         fields = line.split(",")
         if len(fields) >= 3 and fields[2].strip() in ("0", "1"):
             yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
 
 
-def _outcome(report: Mapping[str, Any], rates: Mapping[Direction, tuple[float, ...]], fio: Fio) -> Outcome:
+def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means, fio: Fio) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
     done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
     elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
@@ -281,7 +309,8 @@ def _outcome(report: Mapping[str, Any], rates: Mapping[Direction, tuple[float, .
         done=done,
         # Shares of the time that all threads ran, added up.
         cpu_s=(report["usr_cpu"] + report["sys_cpu"]) / 100 * report["job_runtime"] / 1000,
-        per_s=rates,
+        per_s=per_s,
+        mean_s=mean_s,
         io_engine=str(report["job options"]["ioengine"]),
         version=fio.version,
     )

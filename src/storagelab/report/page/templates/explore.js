@@ -16,7 +16,7 @@
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
   const first = data.cells.length > 1 ? [0, 1] : [0, 0];
-  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, quantity: "", scale: "linear" };
+  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, runs: [null, null], quantity: "", scale: "linear" };
   const views = {};
   const latest = {};
 
@@ -106,9 +106,11 @@
     });
   }
 
+  // Of a cell, the median run is shown unless a reader asks for another one.
   function setPin(pin, at) {
     state.pins[pin] = at;
     place("explore-two").open = true;
+    state.runs[pin] = null;
     pins();
     changed();
   }
@@ -137,12 +139,12 @@
     });
     found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
     if (byReader) keepAddress();
-    const pair = [state.pins, Boolean(views.series), window.innerWidth];
+    const pair = [state.pins, state.runs, Boolean(views.series), window.innerWidth];
     const drawings = [];
     if (isNew("pair", pair)) {
       rows.forEach((row, at) => PINS.forEach((_, pin) => row.cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at)));
       side();
-      drawings.push(drawWaits(), drawSeries());
+      drawings.push(drawWaits(), series.draw());
     }
     drawings.push(drawAll(visible));
     return Promise.all(drawings).then(() => performance.measure("explore", "explore-begins"));
@@ -165,6 +167,7 @@
     if (state.tied) said.set("tied", "yes");
     if (state.find) said.set("find", state.find);
     pinned().forEach((cell, pin) => said.set(PINS[pin], cell.id));
+    PINS.forEach((name, pin) => { if (state.runs[pin] !== null) said.set(`run${name}`, state.runs[pin]); });
     if (state.quantity) said.set("over", state.quantity);
     if (state.scale !== "linear") said.set("scale", state.scale);
     if (views.all) for (const name of PLOT_CHOICES) said.set(name, fieldName(views.all.signal(name)));
@@ -175,6 +178,9 @@
   let chosen = new URLSearchParams();
   function readAddress() {
     const [section, ...rest] = location.hash.slice(1).split("&");
+    const run = /^run-(.+?)-(-?\d+)$/.exec(section);
+    const of = run ? data.cells.findIndex((cell) => encodeURI(cell.id) === run[1]) : -1;
+    if (of >= 0) return pinRun(of, Number(run[2]));
     if (section !== "explore" || !rest.length) return false;
     chosen = new URLSearchParams(rest.join("&"));
     const column = Math.abs(Number(chosen.get("sort") || "x"));
@@ -191,8 +197,21 @@
     PINS.forEach((name, pin) => {
       const at = data.cells.findIndex((cell) => cell.id === chosen.get(name));
       if (at >= 0) state.pins[pin] = at;
+      state.runs[pin] = chosen.has(`run${name}`) ? Number(chosen.get(`run${name}`)) : null;
     });
     return true;
+  }
+
+  // A run is shown beside the median run of its cell.
+  function pinRun(at, repetition) {
+    Object.assign(state, { pins: [at, at], runs: [null, repetition] });
+    return true;
+  }
+  function showRun(at, repetition) {
+    pinRun(at, repetition);
+    pins();
+    changed();
+    window.storagelab.reveal(place("explore-series"));
   }
 
   // ---- Two cells, as tables -------------------------------------------------------------------------------------------
@@ -293,7 +312,8 @@
         verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
       data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
       made.push(row);
-      if (runs) for (const [, value] of cell.runs) made.push({ ...row, kind: "run", value });
+      if (runs) for (const [repetition, value] of cell.runs) made.push({ ...row, kind: "run", value, repetition,
+        tip: `${cell.name}, repetition ${repetition}: ${figure(value, 4)} ${data.unit}` });
     });
     return made;
   }
@@ -304,6 +324,11 @@
     const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
     return Math.max(150, (widthOf("figure-all-cells") - 75) / Math.min(views.columns, levels.length) - 18);
   }
+  // Whether the labels of the axis have no space side by side. Long ones are in lines of some 18 letters.
+  function isUpright(field, width) {
+    const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
+    return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
@@ -311,7 +336,8 @@
     const made = cellRows(visible);
     view.signal("pinned", [...state.pins]);
     if (isNew("all", [visible, choices, window.innerWidth])) {
-      view.signal("child_width", panelWidth(choices[2])).data("cells", made).resize();
+      const width = panelWidth(choices[2]);
+      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
@@ -340,55 +366,6 @@
     await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
-  function linesOf(pin, quantity) {
-    const series = data.series.of[state.pins[pin]];
-    if (!series) return [];
-    return series.lines.filter(([line]) => data.series.lines[line][0] === quantity)
-      .map(([line, mean, least, most]) => ({ name: data.series.lines[line][1], at: series.at, mean, least: least || mean, most: most || mean }));
-  }
-  function quantities() {
-    return data.series.quantities.map((one, at) => [at, one]).filter(([at]) => [0, 1].some((pin) => linesOf(pin, at).length));
-  }
-  async function drawSeries() {
-    const there = quantities();
-    place("figure-pair-series").hidden = !there.length;
-    place("explore-series-caption").textContent = there.length ? "" : "These cells have no time series.";
-    place("explore-quantity").replaceChildren();
-    if (!there.length) return;
-    const at = (there.find(([, one]) => one.title === state.quantity) || there[0])[0];
-    const { title, unit } = data.series.quantities[at];
-    place("figure-pair-series").dataset.title = `${title}, ${unit}. ${pairText()}`;
-    place("explore-quantity").append(labelled("Show", choice(there.map(([, one]) => [one.title, one.title]), title, (value) => {
-      state.quantity = value;
-      keepAddress();
-      drawSeries();
-    })));
-    const lines = PINS.flatMap((pin, number) => linesOf(number, at).map((line) => ({ pin, ...line })));
-    const made = lines.flatMap((line) => line.at.map((at_s, step) => ({ kind: "line", pin: line.pin, line: line.name, at_s,
-      mean: line.mean[step], least: line.least[step], most: line.most[step] })));
-    const moments = lines.map((line) => line.at).sort((one, other) => other[other.length - 1] - one[one.length - 1])[0];
-    const said = (line, at_s) => {
-      const step = line.at.findIndex((end) => end >= at_s);
-      if (step < 0 || line.mean[step] === null) return "";
-      const range = line.least[step] === line.most[step] ? "" : ` (${figure(line.least[step])} to ${figure(line.most[step])})`;
-      return `${line.pin}, ${line.name}: ${figure(line.mean[step])}${range}`;
-    };
-    moments.forEach((at_s) => made.push({ kind: "moment", at_s, mean: null, least: null, most: null,
-      tip: `${figure(at_s)} s, ${unit}. ${lines.map((line) => said(line, at_s)).filter(Boolean).join("; ")}` }));
-    const stretch = moments.length > 1 ? moments[1] - moments[0] : moments[0];
-    const runs = PINS.map((pin, number) => [pin, data.series.of[state.pins[number]]]).filter(([, one]) => one)
-      .map(([pin, one]) => `${pin}: repetition ${one.repetition}`).join(", ");
-    place("explore-series-caption").textContent = `${title}, ${unit} (${data.where}). The run of median time (${runs}), thinned: each point is the mean of ` +
-      `about ${figure(stretch, 2)} s, and the band goes from the least to the most sample in them.`;
-    const peak = (pin) => Math.max(...lines.filter((line) => line.pin === pin).flatMap((line) => line.mean));
-    place("figure-pair-series").setAttribute("aria-label", `Chart: ${title.toLowerCase()} of A and B (${data.where}), ${unit}. Highest mean of a stretch: ` +
-      PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
-    latest.series = made;
-    if (!views.series) return;
-    const width = widthOf("figure-pair-series") - 70;
-    await views.series.signal("width", Math.max(150, width)).data("series", made).resize().runAsync();
-  }
-
   // The kind of its axis is part of a chart's making, so another kind makes it anew, with the choices that it had.
   async function embedAll(drawn) {
     const spec = structuredClone(data.plots.all);
@@ -401,6 +378,7 @@
     if (state.scale === "log") for (const layer of spec.spec.layer) if (layer.encoding.y.scale) Object.assign(layer.encoding.y.scale, { type: "log", nice: false });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value);
+    spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
     place("explore-choices").replaceChildren();
     latest.all = undefined;
     views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
@@ -411,6 +389,7 @@
     })));
     PLOT_CHOICES.forEach((name) => views.all.addSignalListener(name, () => changed()));
     views.all.addEventListener("click", (event, item) => {
+      if (item && item.datum && item.datum.kind === "run") showRun(item.datum.id, item.datum.repetition);
       if (item && item.datum && item.datum.kind === "cell") setPin(event.shiftKey ? 0 : 1, item.datum.id);
     });
   }
@@ -436,11 +415,17 @@
     await embedAll(drawn);
     // A chart that no pair of cells could fill is not drawn: its axes would be endless.
     if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
-    if (data.series.of.some(Boolean)) views.series = await drawn("pair-series", data.plots.series, latest.series || []);
+    await series.unpack();
+    await series.draw();
+    if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
+    asked(); // again, as the charts above have grown
     document.documentElement.dataset.explore = "ready";
   }
 
+  const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress });
+  series.leadTo(showRun);
+  const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
   readAddress();
   headings();
   filters();
@@ -448,7 +433,8 @@
   place("explore-filters").hidden = false;
   place("explore-rest").hidden = false;
   changed(false);
-  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); } });
+  asked();
+  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); } });
   if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) place("explore-chart").open = true;
   if (chosen.has("over")) place("explore-two").open = true;
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });

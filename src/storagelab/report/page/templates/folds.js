@@ -8,7 +8,9 @@
 
   // A link to a section opens it; a link into a closed part opens whatever it lies in.
   function openTarget() {
-    const target = document.getElementById(location.hash.slice(1).split("&")[0]);
+    reveal(document.getElementById(location.hash.slice(1).split("&")[0]));
+  }
+  function reveal(target) {
     if (!target) return;
     for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
     const own = target.querySelector(":scope > details.part");
@@ -58,6 +60,7 @@
     }
   }
   window.storagelab.showCells = showCells;
+  window.storagelab.reveal = reveal;
 
   const all = document.getElementById("open-all");
   if (all) {

@@ -184,6 +184,10 @@
 
   // The page's policy names this script by its hash, so nothing else can be run this way.
   window.storagelab = {
+    labelOf,
+    async unpacked(packed) {
+      return JSON.parse(await inflated(packed.textContent.trim()).text());
+    },
     async runScript(packed) {
       const script = document.createElement("script");
       script.textContent = await inflated(packed.textContent.trim()).text();

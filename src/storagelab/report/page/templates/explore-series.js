@@ -1,0 +1,102 @@
+"use strict";
+// The time series of two runs: of the two pinned cells, or of any run that a reader asks for. Every mark of a chart that names
+// a run leads to its series.
+
+window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress }) => {
+  let known = null;
+  let rows = [];
+  const cellOf = (pin) => data.cells[state.pins[pin]];
+  const runsOf = (pin) => (known ? known.of[state.pins[pin]] : []);
+  // The first is the median run.
+  const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
+  const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
+
+  async function unpack() {
+    known = await window.storagelab.unpacked(place("explore-series-record"));
+  }
+
+  function linesOf(pin, quantity) {
+    const run = runOf(pin);
+    if (!run) return [];
+    return run.lines.filter(([line]) => known.lines[line][0] === quantity)
+      .map(([line, mean, least, most]) => ({ name: known.lines[line][1], at: run.at, mean, least: least || mean, most: most || mean }));
+  }
+
+  function chooseRun(pin) {
+    const runs = runsOf(pin).map((run, at) => [run, at ? "" : " (median)"]).sort(([one], [other]) => one.repetition - other.repetition);
+    const options = runs.map(([run, which]) => [`${run.repetition}`, `${run.repetition}${which}`]);
+    const shown = runOf(pin);
+    return labelled(`run of ${PINS[pin]}`, choice(options, shown ? `${shown.repetition}` : "", (value) => {
+      state.runs[pin] = Number(value) === runsOf(pin)[0].repetition ? null : Number(value);
+      keepAddress();
+      draw();
+    }));
+  }
+
+  function caption(title, unit) {
+    const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
+      const steps = run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0];
+      const median = run === runsOf(number)[0] ? ", the median run" : "";
+      return `${pin}: repetition ${run.repetition}${median}, a point for every ${figure(steps, 2)} s or so`;
+    });
+    return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of its stretch; a band goes from the least to the most sample in it.`;
+  }
+
+  async function draw() {
+    const there = known ? known.quantities.map((one, at) => [at, one]).filter(([at]) => PINS.some((_, pin) => linesOf(pin, at).length)) : [];
+    const missing = PINS.filter((_, pin) => known && !runOf(pin));
+    place("figure-pair-series").hidden = !there.length;
+    place("explore-series-caption").textContent = !there.length && known ? "These runs have no time series." : "";
+    place("explore-quantity").replaceChildren();
+    if (!there.length) return;
+    const at = (there.find(([, one]) => one.title === state.quantity) || there[0])[0];
+    const { title, unit } = known.quantities[at];
+    place("figure-pair-series").dataset.title = `${title}, ${unit}. ${pairText()}`;
+    place("explore-quantity").append(labelled("Show", choice(there.map(([, one]) => [one.title, one.title]), title, (value) => {
+      state.quantity = value;
+      keepAddress();
+      draw();
+    })), ...PINS.map((_, pin) => chooseRun(pin)));
+    const lines = PINS.flatMap((pin, number) => linesOf(number, at).map((line) => ({ pin, ...line })));
+    rows = lines.flatMap((line) => line.at.map((at_s, step) => ({ kind: "line", pin: line.pin, line: line.name, at_s,
+      mean: line.mean[step], least: line.least[step], most: line.most[step] })));
+    const moments = lines.map((line) => line.at).sort((one, other) => other[other.length - 1] - one[one.length - 1])[0];
+    const said = (line, at_s) => {
+      const step = line.at.findIndex((end) => end >= at_s);
+      if (step < 0 || line.mean[step] === null) return "";
+      const range = line.least[step] === line.most[step] ? "" : ` (${figure(line.least[step])} to ${figure(line.most[step])})`;
+      return `${line.pin}, ${line.name}: ${figure(line.mean[step])}${range}`;
+    };
+    moments.forEach((at_s) => rows.push({ kind: "moment", at_s, mean: null, least: null, most: null,
+      tip: `${figure(at_s)} s, ${unit}. ${lines.map((line) => said(line, at_s)).filter(Boolean).join("; ")}` }));
+    place("explore-series-caption").textContent = `${pairText()}. ${caption(title, unit)}` +
+      (missing.length ? ` ${missing.join(" and ")}: no time series.` : "");
+    const peak = (pin) => Math.max(...lines.filter((line) => line.pin === pin).flatMap((line) => line.mean));
+    place("figure-pair-series").setAttribute("aria-label", `Chart: ${title.toLowerCase()} of A and B (${data.where}), ${unit}. Highest mean of a stretch: ` +
+      PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
+    if (!views.series) return;
+    const width = widthOf("figure-pair-series") - 70;
+    await views.series.signal("width", Math.max(150, width)).data("series", rows).resize().runAsync();
+  }
+
+  // Marks outside of this part carry their words: "CELL, repetition N" and more.
+  const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg :is([aria-label], [data-mark])";
+  function runNamed(words) {
+    const found = /^(.*), repetition (-?\d+)\b/.exec(words || "");
+    const at = found ? data.cells.findIndex((cell) => cell.name === found[1]) : -1;
+    return at < 0 ? null : [at, Number(found[2])];
+  }
+  function leadTo(show) {
+    document.addEventListener("click", (event) => {
+      const mark = event.target.closest && event.target.closest(MARKS);
+      const run = mark && runNamed(window.storagelab.labelOf(mark));
+      if (run) show(...run);
+    });
+    for (const text of document.querySelectorAll(".chart .caption")) {
+      const mark = [...text.closest(".chart").querySelectorAll("figure svg.wide [aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
+      if (mark) text.append(" Click a run for its time series.");
+    }
+  }
+
+  return { unpack, draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };
+};
