@@ -34,9 +34,10 @@ from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
 from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
-from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained
+from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained, WatchedSlower
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import WATCHED
+from storagelab.model.values import Estimate
 from storagelab.report import writing
 from storagelab.report.export.document import json_schema
 from storagelab.report.text.terminal import print_findings
@@ -128,6 +129,15 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
     (
         ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
         ["6.1 % of one core", "measure.sample_hz"],
+    ),
+    (
+        WatchedSlower(
+            runs=5,
+            throughput=Estimate(value=0.96, low=0.94, high=0.98, confidence=0.95),
+            p99=Estimate(value=1.12, low=1.02, high=1.22, confidence=0.95),
+            least=0.01,
+        ),
+        ["throughput by -4 % (95 % CI -6 to -2 %)", "latency by +12 %", "5 runs", "unwatched stretches alone"],
     ),
     (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (

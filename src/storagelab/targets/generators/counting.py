@@ -19,6 +19,7 @@ from storagelab.model.measurement import SETTLED, Check
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.steps import POLL_S
+from storagelab.targets.turns import SHORTEST_S
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
@@ -123,6 +124,11 @@ class Counting(ABC):
     warm_up_s: float | None = None
     """How long the warm-up took, if its end was to be found."""
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether the run is watched in turns: the log tells each transaction's end, and the run is long enough."""
+        return False
+
     def __init__(self, load: GeneratedLoad, process: Process) -> None:
         self.load, self.process = load, process
         self.start_s = self.end_s = 0.0
@@ -182,6 +188,10 @@ class SetTime(Counting):
     """A time that storagelab keeps: the program works on after it, and is then told to stop."""
 
     _trend: Trend | None = None
+
+    @property
+    def in_turns(self) -> bool:
+        return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
         """Wait for a set time, or until throughput has settled."""
