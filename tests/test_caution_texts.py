@@ -137,7 +137,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             p99=Estimate(value=1.12, low=1.02, high=1.22, confidence=0.95),
             least=0.01,
         ),
-        ["throughput by -4 % (95 % CI -6 to -2 %)", "latency by +12 %", "5 runs", "unwatched stretches alone"],
+        ["throughput is 0.960 times (95 % CI 0.940 to 0.980)", "latency 1.120 times", "5 runs", "sample_hz"],
     ),
     (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (
@@ -205,7 +205,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
-    FilesOnDisks, TwoProvenances, UnlikeHosts,
+    FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 

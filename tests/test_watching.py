@@ -82,7 +82,7 @@ def test_turns_leave_unwatched_stretches_without_a_look(monkeypatch):
 def test_watched_and_unwatched_stretches_share_a_trend(eights):
     """Of eight stretches, both kinds have the same number, the same sum of places, and the same sum of their squares."""
     places = range(8 * eights, 8 * eights + 8)
-    watched = [place for place in places if turns.is_watched(place + 0.5)]
+    watched = [place for place in places if turns.is_watched((place + 0.5) * turns.STRETCH_S)]
     rest = [place for place in places if place not in watched]
     assert [sum(p**power for p in watched) for power in range(3)] == [sum(p**power for p in rest) for power in range(3)]
 

@@ -78,8 +78,6 @@ class Pace:
         if self.resting:
             self._rest_until(self._due_s)
             self._notice_gap(now_s)
-            # Rests cost nothing: they must not make room for more expensive looks.
-            self._checked = (now_s, self._spend())
             self._slot_s = now_s - self._interval_s
             self._schedule(now_s)
             return
@@ -108,6 +106,8 @@ class Pace:
         begins_s = max(self._looked_s, self._due_s - turns.STRETCH_S)
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
+            checked_s, spent_s = self._checked
+            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests must not make room for dearer looks
 
     def saw_stopped(self) -> None:
         """Notes that this look found a working session stopped by force: nothing since the last look counts as seen."""

@@ -13,7 +13,7 @@ from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.words.numbers import count, percent, plural, signed_estimate
+from storagelab.words.numbers import count, percent, plural, times_estimate
 from storagelab.words.phrases import in_brackets, without_stop
 
 WAIT_PASSES_LEAST = 100
@@ -55,11 +55,11 @@ class WatchedSlower(Caution):
     least: float
 
     def sentence(self, findings: Findings) -> str:
-        p99 = f", and the 99th percentile of latency by {signed_estimate(self.p99)}" if self.p99 is not None else ""
+        p99 = f", and the 99th percentile of latency {times_estimate(self.p99)}" if self.p99 is not None else ""
         return (
-            f"Looking at the sessions changes throughput by {signed_estimate(self.throughput)}{p99}, over "
-            f"{plural(self.runs, 'run')} watched in turns. Throughput and latency come from "
-            "unwatched stretches alone; waits come from watched ones. Lower measure.sample_hz to bring the two closer."
+            f"While its sessions are watched, throughput is {times_estimate(self.throughput)}{p99} that of unwatched "
+            f"stretches ({plural(self.runs, 'run')}). Throughput and latency come from unwatched stretches alone, but waits "
+            "from watched ones. Lower measure.sample_hz to bring the two closer."
         )
 
 

@@ -73,7 +73,7 @@ def _watching(runs: Sequence[Run]) -> list[list[str]]:
         return []
     found = {"throughput": cost.throughput, "p99": cost.p99}
     return [
-        [f"{name} while watched, against while not", numbers.signed_estimate(ratio)]
+        [f"{name} while watched, against while not", numbers.times_estimate(ratio)]
         for name, ratio in found.items()
         if ratio is not None
     ]
