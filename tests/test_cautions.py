@@ -18,7 +18,7 @@ from builders import (
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Caution
-from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run, Turns
+from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
 from storagelab.spec.matrix import expand
@@ -285,22 +285,6 @@ def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_caution():
     assert (caution.kind, caution.cells) == ("observer-cost", ())
     assert caution.figures["core_share"] == pytest.approx(0.06, rel=0.01)
     assert caution.figures["sampler_core_share"] == pytest.approx(0.04, rel=0.01)
-
-
-def test_a_load_that_is_surely_slower_while_watched_is_noted_with_the_interval():
-    def in_turns(runs):
-        made = []
-        for run in runs:
-            watched = 9_500 + 10 * run.repetition
-            cost = Turns(unwatched_s=10, unwatched_transactions=10_000, watched_s=10, watched_transactions=watched)
-            dear = ObserverCost(sampler_cpu_s=1.0, session_cpu_s=0.4, ticks=500)
-            made.append(with_measurement(run, turns=cost, observer=dear))
-        return made
-
-    caution = only(cautions_of(change=in_turns))
-    assert (caution.kind, caution.severity, caution.p99) == ("watched-slower", "note", None)
-    assert caution.throughput.value == pytest.approx(0.953, abs=0.001)
-    assert 0.95 < caution.throughput.low < caution.throughput.high < 0.955
 
 
 def test_waits_that_leave_most_of_the_time_unexplained_are_a_caution():
