@@ -31,6 +31,7 @@ from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
 from storagelab.findings.cautions.short_runs import ShortRuns
+from storagelab.findings.cautions.throttle_slices import ThrottleSlices
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
 from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
@@ -138,6 +139,10 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             least=0.01,
         ),
         ["throughput is 0.960 times (95 % CI 0.940 to 0.980)", "latency 1.120 times", "5 runs", "sample_hz"],
+    ),
+    (
+        ThrottleSlices(shortest_s=1.8, slice_s=0.1, share=0.1 / 1.8),
+        ["slices of 0.1 s", "as short as 1.80 s", "5.6 %", "Longer runs"],
     ),
     (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (
