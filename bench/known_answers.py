@@ -27,6 +27,7 @@ from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign as Compared
 from storagelab.findings.campaigns import compare
+from storagelab.findings.cautions.throttle_slices import SLICE_S
 from storagelab.findings.model import Estimate
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig
@@ -41,10 +42,6 @@ ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
 """Expected ratios of time: below the first, two layouts must not be told apart; from the second on, they must."""
 GOAL = 0.95
-SLICE_S = 0.1
-"""The kernel admits requests in time slices of this length: a run may begin with the rest of one, or wait for the
-next.
-"""
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20
 _MEMORY = Path("/dev/shm")

@@ -5,7 +5,8 @@
 In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which one begins
 changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is kept in memory: there the
 programs take nearly all of the time, and a cost of storagelab shows that the noise of a shared drive would hide. By
-hand, nothing watches.
+hand, nothing watches. storagelab watches in turns: its own figures come from unwatched stretches, and their ratio to watched
+ones is what watching costs, from the same runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.targets import Site
 from storagelab.targets.composed import Composed
@@ -28,17 +31,15 @@ from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import pgbench_scripts
 from storagelab.targets.postgres import reaching
 from storagelab.targets.postgres.engine import opened
+from storagelab.words.numbers import times_estimate
 
-SECONDS, WARM_UP = 6.0, 1.0
+SECONDS, WARM_UP = 8.0, 1.0
 
 
-def through(target: Composed[Any]) -> tuple[float, float, float]:
-    """Transactions a second, p99 in s, and the share of a core that watching took."""
+def through(target: Composed[Any]) -> Measurement:
     measured = target.run(Cell(cell_id="c01", levels={}, config=target.config), 1, 1, lambda _: None)
     assert measured.latency is not None
-    assert measured.observer is not None
-    cost = (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0.0)) / measured.elapsed_s
-    return (measured.work_per_s or 0.0), measured.latency.percentile_s(99), cost
+    return measured
 
 
 def by_hand(target: Composed[Any]) -> tuple[float, float]:
@@ -67,7 +68,7 @@ def by_hand(target: Composed[Any]) -> tuple[float, float]:
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    rates, tails, costs = list[float](), list[float](), list[float]()
+    rates, tails, runs = list[float](), list[float](), list[Measurement]()
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/dev/shm") as name:
         os.chmod(name, 0o755)
         tables = {
@@ -80,8 +81,8 @@ def main() -> None:
             with opened(config, Site(experiment="by-hand", identity="0badcafe", spec_folder=Path(name))) as target:
                 for ours in (True, False, False, True) if number % 2 else (False, True, True, False):
                     if ours:
-                        rate, tail, cost = through(target)
-                        costs.append(cost)
+                        runs.append(one := through(target))
+                        rate, tail = one.work_per_s or 0.0, one.latency.percentile_s(99)
                     else:
                         rate, tail = by_hand(target)
                     seen[ours].append((rate, tail))
@@ -97,7 +98,11 @@ def main() -> None:
     for what, logs in (("throughput", rates), ("p99", tails)):
         error = np.std(logs, ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else float("nan")
         print(f"{what}: {np.exp(np.mean(logs)):.3f} of that by hand, standard error {error:.3f}")
-    print(f"watching: {100 * np.mean(costs):.1f} % of a core")
+    cost = watching_cost(runs)
+    assert cost is not None
+    print(f"throughput while watched: {times_estimate(cost.throughput)} that of unwatched stretches")
+    if cost.p99 is not None:
+        print(f"p99 while watched: {times_estimate(cost.p99)} that of unwatched stretches")
 
 
 if __name__ == "__main__":

@@ -32,12 +32,14 @@ from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
 from storagelab.findings.cautions.short_runs import ShortRuns
+from storagelab.findings.cautions.throttle_slices import ThrottleSlices
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
 from storagelab.findings.cautions.unverified import BehindRate, Unsettled, Unverified
-from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained
+from storagelab.findings.cautions.watching import FewWaitSamples, NoSplit, ObserverDear, Unexplained, WatchedSlower
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import WATCHED
+from storagelab.model.values import Estimate
 from storagelab.report import writing
 from storagelab.report.export.document import json_schema
 from storagelab.report.text.terminal import print_findings
@@ -135,6 +137,19 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
         ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
         ["6.1 % of one core", "measure.sample_hz"],
     ),
+    (
+        WatchedSlower(
+            runs=5,
+            throughput=Estimate(value=0.96, low=0.94, high=0.98, confidence=0.95),
+            p99=Estimate(value=1.12, low=1.02, high=1.22, confidence=0.95),
+            least=0.01,
+        ),
+        ["throughput is 0.960 times (95 % CI 0.940 to 0.980)", "latency 1.120 times", "5 runs", "sample_hz"],
+    ),
+    (
+        ThrottleSlices(shortest_s=1.8, slice_s=0.1, share=0.1 / 1.8),
+        ["slices of 0.1 s", "as short as 1.80 s", "5.6 %", "Longer runs"],
+    ),
     (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (
         NoSplit(runs=20, reason="the server runs on another host"),
@@ -201,7 +216,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     NoCheckpoint, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
-    FilesOnDisks, TwoProvenances, UnlikeHosts,
+    FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 

@@ -118,6 +118,9 @@ def test_tables_are_made_for_each_run_or_once_for_each_template_and_then_copied(
     assert estimate(copied, copied.runs, [(first, 80.0), (first, 30.0)]).seconds == pytest.approx(12 * 30 + 2 * 50)
     both = estimate(copied, copied.runs, [(first, 80.0), (first, 30.0), (other, 90.0), (other, 40.0)])
     assert both.seconds == pytest.approx(3 * 30 + 3 * 40 + 6 * 35 + 2 * 50)
+    # After an interruption the template is made again: that run says nothing about the next runs of its cell.
+    again = estimate(copied, copied.runs, [(first, 80.0), (first, 30.0), (first, 80.0), (first, 30.0)])
+    assert again.seconds == pytest.approx(12 * 30 + 2 * 50)
 
 
 def test_only_what_is_added_to_a_set_time_is_learned_and_its_share_is_said():

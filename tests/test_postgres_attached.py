@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -138,6 +140,10 @@ def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_w
         assert str(refused(on_volumes, scratch)).startswith(
             "volumes.a.path: the server does not run on this machine, so storagelab can't make data folders on its volumes"
         )
+        # Its own signal, as `unshare` would kill it, and it would leave its shared memory.
+        (child,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGINT)
+        assert until(server.died, 20)
 
 
 # --- connecting ------------------------------------------------------------------------------------------------------

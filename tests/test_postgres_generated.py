@@ -123,10 +123,13 @@ def test_the_session_in_which_pgbench_asks_for_the_scale_is_not_taken_for_the_lo
 
 
 def test_one_connection_of_pgbench_is_watched_and_its_time_is_explained(scratch):
-    measured = measure(cell(scratch, connections=1, scripts=["select-only"], duration_s=2.0), site_at(scratch))
+    measured = measure(cell(scratch, connections=1, scripts=["select-only"], duration_s=4.0), site_at(scratch))
     assert all(ok for _, ok in got(measured).values())
     assert measured.waits.passes > 0
     assert measured.waits.no_split_reason == "" or not keeps_schedstat()
+    turns = measured.turns
+    assert turns.unwatched_s + turns.watched_s == pytest.approx(measured.elapsed_s)
+    assert turns.unwatched_transactions == measured.latency.operations < measured.transactions
 
 
 def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):

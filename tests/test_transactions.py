@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from storagelab.targets.generators.transactions import Transactions, joined
+from storagelab.targets.generators.unwatched import in_turns
 
 
 def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:
@@ -31,6 +32,28 @@ def test_only_what_ended_in_the_part_that_counts_counts():
     half = found.within(1.7e9 + 5, 1.7e9 + 10)
     assert half.number + found.within(1.7e9, 1.7e9 + 5).number == found.number
     assert half.ended_s.min() > 1.7e9 + 5
+
+
+def test_latency_and_throughput_come_from_the_stretches_in_which_nothing_looked():
+    """Watched seconds have 3 transactions of 2 ms, unwatched ones 4 of 1 ms. A rest that begins before the part that counts
+    is cut off.
+    """
+    ends = [
+        (second + place / 10, 2e3 if second % 2 else 1e3)
+        for second in range(4)
+        for place in range(1, 4 + (not second % 2))
+    ]
+    at_s, latency_us = np.array(ends).T
+    found = Transactions(at_s, latency_us, np.zeros(len(ends)), np.empty(0), np.empty(0))
+    latency, turns = in_turns(found, [(-1.0, 1.0), (2.0, 3.0)], 0.0, 4.0)
+    assert (latency.operations, latency.longest_ns) == (8, 1_000_000)
+    assert (turns.unwatched_s, turns.unwatched_transactions) == (2.0, 8)
+    assert (turns.watched_s, turns.watched_transactions, turns.watched_latency.least_ns) == (2.0, 6, 2_000_000)
+
+
+def test_a_run_that_was_watched_throughout_counts_as_a_whole():
+    found = drawn()
+    assert in_turns(found, [], 1.7e9, 1.7e9 + 10) == (found.latency(), None)
 
 
 def test_a_latency_begins_when_the_load_was_let_go():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.model.measurement import WaitingTask
+from storagelab.targets import turns
 from storagelab.targets.watching import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)
@@ -57,6 +58,33 @@ def test_looks_at_random_keep_to_their_rate_but_not_to_a_beat():
         last = now
         pace.ticked()
     assert min(gaps) < 0.008 < 0.012 < max(gaps)
+
+
+def test_turns_leave_unwatched_stretches_without_a_look(monkeypatch):
+    monkeypatch.setattr(turns, "STRETCH_S", 0.1)
+    pace = Pace(200, 1.0, at_random=True, in_turns=True)
+    pace.begin(lambda: None)
+    began_s, looked_s = time.monotonic(), list[float]()
+    while time.monotonic() < began_s + 0.82:
+        time.sleep(pace.delay_s())
+        if not pace.resting:
+            looked_s.append(time.monotonic())
+        pace.ticked()
+    pace.halt()
+    # Watched, not, not, watched, not, watched, watched, not.
+    assert sum(end - begin for begin, end in pace.rests) == pytest.approx(0.4, abs=0.1)
+    assert not any(begin < at_s < end for begin, end in pace.rests for at_s in looked_s)
+    assert pace.cost().ticks == len(looked_s) > 20
+    assert pace.cost().blind_s == 0
+
+
+@given(st.integers(0, 1000))
+def test_watched_and_unwatched_stretches_share_a_trend(eights):
+    """Of eight stretches, both kinds have the same number, the same sum of places, and the same sum of their squares."""
+    places = range(8 * eights, 8 * eights + 8)
+    watched = [place for place in places if turns.is_watched((place + 0.5) * turns.STRETCH_S)]
+    rest = [place for place in places if place not in watched]
+    assert [sum(p**power for p in watched) for power in range(3)] == [sum(p**power for p in rest) for power in range(3)]
 
 
 def test_a_session_that_tells_its_cost_is_reported_with_it():

@@ -60,7 +60,7 @@ class Spent:
         return sum(self.by_run_s) / len(self.by_run_s)
 
 
-def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
+def spent(runs: Sequence[tuple[float, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
     """What a cell's connections spent, the largest first. `runs`: what a run's seconds are divided by (its
     connections for the mean connection, its transactions for the mean transaction), its audit and its waits.
     """

@@ -76,7 +76,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         data_files=config.layout.data_files,
         elapsed_s=sample((repetition, one.elapsed_s) for repetition, one in runs.items()),
         rows_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
-        work=_mean([float(one.work.amount) for one in runs.values()]),
+        work=_mean([float(one.unwatched_work) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
         latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
         judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
@@ -110,10 +110,10 @@ class _Waited(NamedTuple):
     raw: RawWaits
     rows: Sequence[WaitStat]
     audit: Conservation
-    transactions: int
+    transactions: float
 
     @property
-    def shares(self) -> int:
+    def shares(self) -> float:
         """The number by which its seconds are divided: of connections, or of transactions."""
         return self.transactions or self.raw.connections
 
@@ -130,7 +130,7 @@ def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> 
     return [
         _Waited(
             repetition, raw, in_classes(normalise(raw)) if by_class else normalise(raw), conservation(raw),
-            one.work.amount if by_transaction else 0,
+            one.unwatched_work if by_transaction else 0,
         )
         for repetition, one in runs.items() if (raw := one.waits) is not None
     ]  # fmt: skip

@@ -27,7 +27,7 @@ class TimedRun(NamedTuple):
     repetition: int
     attempt: int
     elapsed_s: float | None
-    work: int
+    work: float
     wall_s: float
     latency_s: Mapping[str, float] = MappingProxyType({})
     began_s: float = 0.0
@@ -35,7 +35,7 @@ class TimedRun(NamedTuple):
 
 def timed(run: Run) -> TimedRun:
     measured = run.measurement if run.usable else None
-    elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.work.amount)
+    elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.unwatched_work)
     latency = None if measured is None else measured.latency
     latency_s = {} if latency is None else latencies.figures_s(latency)
     return TimedRun(

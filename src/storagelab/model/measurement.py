@@ -139,6 +139,19 @@ class ObserverCost(Frozen):
     blind_s: Figure = 0.0
 
 
+class Turns(Frozen):
+    """What a load did in a run that was watched in turns: in the stretches in which nothing looked at its sessions, and in
+    the others.
+    """
+
+    unwatched_s: Figure
+    unwatched_transactions: Count
+    watched_s: Figure
+    watched_transactions: Count
+    watched_latency: Latency | None = None
+    """That of the unwatched stretches is the run's latency."""
+
+
 class Measurement(Frozen):
     """One run as a target returns it. `elapsed_s` runs from the first start to the last finish, by the server's
     clock; the checkpoint after it is timed separately. `counters` are differences over the run, `group -> name ->
@@ -157,7 +170,7 @@ class Measurement(Frozen):
     connection_s: tuple[Figure, ...] = ()
     """Start to finish of each connection."""
     latency: Latency | None = None
-    """The latencies of its requests or transactions."""
+    """The latencies of its requests or transactions: those of unwatched stretches, if it was watched in turns."""
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -167,6 +180,8 @@ class Measurement(Frozen):
     """What survives a crash; None without a server."""
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
+    turns: Turns | None = None
+    """None if the run was watched throughout, or not at all."""
     setup_s: Figure | None = None
     teardown_s: Figure | None = None
 
@@ -187,8 +202,14 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """Work a second; None if no time passed."""
-        return self.work.amount / self.elapsed_s if self.elapsed_s > 0 else None
+        """Work a second, while nothing looked at the sessions if possible; None if no time passed."""
+        return self.unwatched_work / self.elapsed_s if self.elapsed_s > 0 else None
+
+    @property
+    def unwatched_work(self) -> float:
+        """The work that the run would have done if it had been unwatched throughout, as far as that is known."""
+        turns = self.turns
+        return self.work.amount if turns is None else turns.unwatched_transactions / turns.unwatched_s * self.elapsed_s
 
     @property
     def unverified(self) -> tuple[Check, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import NamedTuple
 
 from storagelab.model import prepared
@@ -13,6 +13,8 @@ from storagelab.model.values import Frozen
 
 _COPIED_PER_S = 1_500_000
 """How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
+_PLAIN = 0.5
+"""A template whose making takes more than this share of a run can be told from the chance by which runs differ."""
 
 
 class TimeEstimate(Frozen):
@@ -58,9 +60,7 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     durations = list(finished)
     making = _making(configs, durations)
-    walls: dict[str, list[float]] = {}
-    for cell_id, wall_s in making.without:
-        walls.setdefault(cell_id, []).append(wall_s)
+    walls = _by_cell(making.without)
     known = {cell_id: fmean(of_cell) for cell_id, of_cell in walls.items()}
     done = [(configs[cell_id], wall_s) for cell_id, of_cell in walls.items() for wall_s in of_cell]
     units = {config.workload.work.unit for config in configs.values()}
@@ -106,9 +106,8 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
         name = prepared.name_of(config) if prepared.wanted(config) else ""
         (first if name and name not in made else others).append((cell_id, wall_s))
         made.add(name)
-    of_cell: dict[str, list[float]] = {}
-    for cell_id, wall_s in others:
-        of_cell.setdefault(cell_id, []).append(wall_s)
+    others = _made_once(configs, first, others)
+    of_cell = _by_cell(others)
     known = [(configs[cell_id], wall_s - fmean(of_cell[cell_id])) for cell_id, wall_s in first if cell_id in of_cell]
     if known:
         ratio = _ratio((took_s, _making_s(config)) for config, took_s in known)
@@ -118,6 +117,31 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
     rest = [(cell_id, wall_s) for cell_id, wall_s in first if cell_id not in of_cell]
     without = [(cell_id, max(wall_s - ratio * _making_s(configs[cell_id]), 0.0)) for cell_id, wall_s in rest]
     return _Making(ratio, [*without, *others])
+
+
+def _made_once(
+    configs: Mapping[str, Config], first: list[tuple[str, float]], others: list[tuple[str, float]]
+) -> list[tuple[str, float]]:
+    """The other runs without those that made a template again, as the first run after an interruption does: they took
+    longer than the rest of their cell by about what its making had taken before.
+    """
+    usual = {cell_id: median_low(walls) for cell_id, walls in _by_cell(others).items()}
+    making_s = {
+        prepared.name_of(configs[cell_id]): wall_s - usual[cell_id] for cell_id, wall_s in first if cell_id in usual
+    }
+
+    def made_again(cell_id: str, wall_s: float) -> bool:
+        took_s = making_s.get(prepared.name_of(configs[cell_id]), 0.0)
+        return took_s > _PLAIN * usual[cell_id] and wall_s - usual[cell_id] > took_s / 2
+
+    return [one for one in others if not made_again(*one)]
+
+
+def _by_cell(runs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    of_cell: dict[str, list[float]] = {}
+    for cell_id, wall_s in runs:
+        of_cell.setdefault(cell_id, []).append(wall_s)
+    return of_cell
 
 
 def _ratio(took_and_guessed: Iterable[tuple[float, float]]) -> float:

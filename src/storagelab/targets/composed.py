@@ -258,8 +258,9 @@ class Composed(Generic[C]):
         passes = waits.passes if isinstance(waits, SampledWaits) else None
         return Measurement(
             provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
-            connection_s=done.connection_s, latency=done.latency, waiting_tasks=seen.waiting_tasks, series=done.series,
-            waits=waits, checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes)), observer=observer,
+            connection_s=done.connection_s, latency=done.latency, turns=done.turns,
+            waiting_tasks=seen.waiting_tasks, series=done.series, waits=waits, observer=observer,
+            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes)),
             durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
         )  # fmt: skip
 

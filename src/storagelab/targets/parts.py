@@ -68,6 +68,11 @@ class Sessions(ABC, Generic[C]):
     """
 
     @property
+    def in_turns(self) -> bool:
+        """Whether the load tells when each piece of its work was done, and lasts so long that it is watched in turns."""
+        return False
+
+    @property
     @abstractmethod
     def first(self) -> C:
         """A session that has the load's settings."""

@@ -202,6 +202,8 @@ class Seen:
     error: str = ""
     blind_s: Callable[[float], float] = lambda _: 0.0
     """For how many seconds nothing was seen of a run of this length."""
+    unwatched: tuple[tuple[float, float], ...] = ()
+    """The stretches in which nothing looked at the sessions, from when to when, by the monotonic clock."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
         """The cost of watching, and what was not seen of the run. Watching ends after the run does."""
@@ -233,18 +235,22 @@ class SessionSampler(Watch, ABC):
     hz_without_waits: ClassVar[float] = SERIES_HZ
     stop_timeout_s: ClassVar[float] = 5.0
 
-    def __init__(self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "") -> None:
-        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so."""
+    def __init__(
+        self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "", *, in_turns: bool = False
+    ) -> None:
+        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so. With
+        `in_turns`, waits are watched in every second stretch only.
+        """
         self.accounts = Accounts(unseen)
         self.sample_waits = measure.waits
         hz = min(measure.sample_hz, self.most_hz) if measure.waits else self.hz_without_waits
-        self.pace = Pace(hz, self.budget, at_random=measure.waits)
+        self.pace = Pace(hz, self.budget, at_random=measure.waits, in_turns=in_turns and measure.waits)
         self.series = Series()
         self.moments = Moments[WaitingTask](MOMENT_INTERVAL_S, MOST_TASKS)
         self.passes = 0
         self._tallies = Tallies()
         self._rows_done: dict[int, int] = {}
-        looks = Looks(self._take_series, self._tick, self._last_look)
+        looks = Looks(self._take_series, self._look_or_rest, self._last_look)
         super().__init__(self.pace, looks, words, self.accounts.own_cpu_s)
 
     @abstractmethod
@@ -256,6 +262,12 @@ class SessionSampler(Watch, ABC):
         self.accounts.begin()
 
     # All methods from here to `progress` run in the sampler's thread.
+
+    def _look_or_rest(self) -> None:
+        if self.pace.resting:
+            self._take_series()
+        else:
+            self._tick()
 
     @abstractmethod
     def _tick(self) -> None:
@@ -300,7 +312,7 @@ class SessionSampler(Watch, ABC):
             events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,
-            error=self.error, blind_s=self.pace.blind_s,
+            error=self.error, blind_s=self.pace.blind_s, unwatched=tuple(self.pace.rests),
         )  # fmt: skip
 
     @abstractmethod

@@ -16,7 +16,16 @@ from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.measurement import HELD_BACK, THROTTLED, WATCHED, Check, ObserverCost, TimeSeries, held_back
+from storagelab.model.measurement import (
+    HELD_BACK,
+    THROTTLED,
+    WATCHED,
+    Check,
+    ObserverCost,
+    TimeSeries,
+    Turns,
+    held_back,
+)
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
@@ -44,6 +53,7 @@ class Done(NamedTuple):
     rows: int | None = None
     transactions: int | None = None
     latency: Latency | None = None
+    turns: Turns | None = None
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:

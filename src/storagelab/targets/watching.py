@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from storagelab.machine.procfs import GONE, RUNNABLE
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import EventTicks
+from storagelab.targets import turns
 from storagelab.targets.wait_events import Event
 
 LOOKS_PER_CHECK = 5
@@ -32,12 +33,15 @@ class Pace:
 
     With `at_random`, looks come at random within their interval, so that they can't coincide with the kernel's clock
     tick. When they cost more of a core than `budget`, they become rarer; when they cost less again, they return to
-    `hz`.
+    `hz`. `in_turns` leaves out the looks of every unwatched stretch (`turns`): at its end only counters are read.
     """
 
-    def __init__(self, hz: float, budget: float, *, at_random: bool) -> None:
+    resting = False
+    """Whether what is due next is the end of an unwatched stretch, and no look."""
+
+    def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
         self._shortest_s = self._interval_s = 1 / hz
-        self._budget, self._at_random = budget, at_random
+        self._budget, self._at_random, self._in_turns = budget, at_random, in_turns
         self._random = random.Random(0)
         self._session_cpu_s: Callable[[], float | None] = lambda: None
         self._sampler_start_s = 0.0
@@ -49,6 +53,8 @@ class Pace:
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
         """The blind intervals, from when to when, in seconds since the beginning."""
+        self.rests: list[tuple[float, float]] = []
+        """The unwatched stretches, from when to when, by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -69,6 +75,12 @@ class Pace:
         it was due.
         """
         now_s = time.monotonic()
+        if self.resting:
+            self._rest_until(self._due_s)
+            self._notice_gap(now_s)
+            self._slot_s = now_s - self._interval_s
+            self._schedule(now_s)
+            return
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
         self._notice_gap(now_s)
@@ -85,6 +97,17 @@ class Pace:
         if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made later
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
+        due_s = self._due_s - self._began_s
+        self.resting = self._in_turns and not turns.is_watched(due_s)
+        if self.resting:
+            self._due_s = self._began_s + turns.next_edge_s(due_s)
+
+    def _rest_until(self, ends_s: float) -> None:
+        begins_s = max(self._looked_s, self._due_s - turns.STRETCH_S)
+        if begins_s < ends_s:
+            self.rests.append((begins_s, ends_s))
+            checked_s, spent_s = self._checked
+            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests must not make room for dearer looks
 
     def saw_stopped(self) -> None:
         """Notes that this look found a working session stopped by force: nothing since the last look counts as seen."""
@@ -92,7 +115,10 @@ class Pace:
 
     def halt(self) -> None:
         """Ends the looks. If one is long overdue, it counts as missed."""
-        self._notice_gap(time.monotonic())
+        now_s = time.monotonic()
+        if self.resting:
+            self._rest_until(min(now_s, self._due_s))
+        self._notice_gap(now_s)
 
     def _notice_gap(self, now_s: float) -> None:
         if now_s - self._due_s > BLIND_AFTER_S:

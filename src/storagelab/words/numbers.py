@@ -276,6 +276,14 @@ def share_estimate(estimate: Estimate | None) -> str:
     )
 
 
+def times_estimate(ratio: Estimate) -> str:
+    """A ratio of figures that are no times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
+    interval = (
+        "" if ratio.low is None or ratio.high is None else f" ({_level(ratio)} {ratio.low:.3f} to {ratio.high:.3f})"
+    )
+    return f"{ratio.value:.3f} times{interval}"
+
+
 def seconds_interval(estimate: Estimate | None) -> str:
     """The interval of a time by itself: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:

@@ -9,18 +9,23 @@ from collections.abc import Iterator
 from storagelab.findings.cautions.short_runs import length_key
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Measurement
+from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.words.numbers import count, percent, plural
+from storagelab.words.numbers import count, percent, plural, times_estimate
 from storagelab.words.phrases import in_brackets, without_stop
 
 WAIT_PASSES_LEAST = 100
 OBSERVER_CORE_SHARE_MOST = 0.04
+SLOWER_LEAST = 0.01
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 
 
 class ObserverDear(Caution):
-    """Observing is expensive: the sampler and its session took `core_share` of one core over all runs."""
+    """Observing is expensive: the sampler and its session took `core_share` of one core over all runs that were watched
+    throughout.
+    """
 
     kind, place, weight = "observer-cost", 100, 110
     short = "watching the waits cost CPU time"
@@ -33,6 +38,28 @@ class ObserverDear(Caution):
             f"Watching the waits{self.where(findings)} took {percent(self.core_share)} of one core, above the "
             f"{percent(self.limit)} limit for harmless: it may slow what it watches. Lower measure.sample_hz, or make "
             "measure.waits a factor to see what it costs."
+        )
+
+
+class WatchedSlower(Caution):
+    """The load is surely slower while it is watched. `throughput` is that of watched stretches over that of unwatched
+    ones, `p99` the same of the 99th percentile.
+    """
+
+    kind, place, weight = "watched-slower", 105, 175
+    short = "waits are those of a slower load"
+    severity: Severity = "note"
+    runs: int
+    throughput: Estimate
+    p99: Estimate | None
+    least: float
+
+    def sentence(self, findings: Findings) -> str:
+        p99 = f", and the 99th percentile of latency {times_estimate(self.p99)}" if self.p99 is not None else ""
+        return (
+            f"While its sessions are watched, throughput is {times_estimate(self.throughput)}{p99} that of unwatched "
+            f"stretches ({plural(self.runs, 'run')}). Throughput and latency come from unwatched stretches alone, but waits "
+            "from watched ones. Lower measure.sample_hz to bring the two closer."
         )
 
 
@@ -100,7 +127,7 @@ class NoSplit(Caution):
 def check_observer_cost(evidence: Evidence) -> Iterator[ObserverDear]:
     cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
-        if m.observer is not None and m.elapsed_s > 0:
+        if m.observer is not None and m.elapsed_s > 0 and m.turns is None:
             cost_s[cell_id].append((m.observer.sampler_cpu_s, m.observer.session_cpu_s or 0.0, m.elapsed_s))
     every = [cost for costs in cost_s.values() for cost in costs]
     if not every or _core_share(every) <= OBSERVER_CORE_SHARE_MOST:
@@ -110,6 +137,13 @@ def check_observer_cost(evidence: Evidence) -> Iterator[ObserverDear]:
         core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
         sampler_core_share=sum(sampler for sampler, _, _ in every) / sum(elapsed for _, _, elapsed in every),
     )  # fmt: skip
+
+
+def check_watched_slower(evidence: Evidence) -> Iterator[WatchedSlower]:
+    cost = watching_cost(m for _, _, m in evidence.measurements())
+    if cost is None or cost.throughput.high is None or cost.throughput.high >= 1 - SLOWER_LEAST:
+        return
+    yield WatchedSlower(runs=cost.runs, throughput=cost.throughput, p99=cost.p99, least=SLOWER_LEAST)
 
 
 def _core_share(costs: list[tuple[float, float, float]]) -> float:

@@ -21,6 +21,7 @@ from storagelab.findings.answer import answer
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
 from storagelab.model.config import Config
+from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement, Run
@@ -165,16 +166,17 @@ def _run(run: Run) -> Json:
 
 
 _NOT_MEASURED: Json = {
-    **dict.fromkeys(stored.Measured.__annotations__), "connection_s": [], "latency_s": {}, "waits": [], "waiting_tasks": [],
-    "counters": {}, "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [],
+    **dict.fromkeys(name for name in stored.Measured.__annotations__ if name != "turns"), "connection_s": [],
+    "latency_s": {}, "waits": [], "waiting_tasks": [], "counters": {}, "series": {"at_s": [], "columns": {}},
+    "environment": {}, "checks": [],
 }  # fmt: skip
 
 
 def _measured(measured: Measurement) -> Json:
-    waits, durability = measured.waits, measured.durability
+    waits, durability, turns = measured.waits, measured.durability, measured.turns
     audit = conservation(waits) if waits is not None else None
     rows = normalise(waits) if waits is not None else ()
-    return _filled(
+    found = _filled(
         stored.Measured,
         measured,
         rows=measured.work.amount,
@@ -182,15 +184,21 @@ def _measured(measured: Measurement) -> Json:
         cpu_s=waits.cpu_s if waits is not None else None,
         available_s=audit and audit.available_s,
         explained=audit and audit.explained,
-        latency_s=latencies.figures_s(measured.latency) if measured.latency is not None else {},
+        latency_s=_latencies(measured.latency),
         waits=[_copied(stored.Wait, row, counted=row.method == "counter") for row in rows],
         waiting_tasks=[
             _copied(stored.WaitingTask, task, resource=masked(task.resource.text)) for task in measured.waiting_tasks
         ],
         series=_filled(stored.SeriesForm, measured.series),
         checks=[_filled(stored.CheckForm, check) for check in measured.checks],
+        turns=turns and _filled(stored.TurnsForm, turns, watched_latency_s=_latencies(turns.watched_latency)),
         durability=durability and _filled(stored.DurabilityForm, durability),
     )
+    return found if turns is not None else {name: value for name, value in found.items() if name != "turns"}
+
+
+def _latencies(latency: Latency | None) -> Mapping[str, float]:
+    return {} if latency is None else latencies.figures_s(latency)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -151,6 +151,19 @@ class Planned(Form):
     """How long it took, including set-up and clean-up."""
 
 
+class TurnsForm(Form):
+    unwatched_s: float
+    """How long nothing looked at the sessions: throughput and latency come from these stretches."""
+    unwatched_transactions: int
+    """Transactions that ended in them."""
+    watched_s: float
+    """How long the sessions were watched: sampled waits come from these stretches."""
+    watched_transactions: int
+    """Transactions that ended in them."""
+    watched_latency_s: dict[str, float]
+    """Figures of their latencies, named as in `latency_s`."""
+
+
 class Measured(Form):
     """What a run measured; `null` and empty lists for a failed run."""
 
@@ -161,7 +174,7 @@ class Measured(Form):
     rows: Count
     """Rows inserted and counted; requests or transactions of other loads."""
     rows_per_s: Amount
-    """The same per second."""
+    """The same per second; while unwatched, if the run was watched in turns."""
     checkpoint_s: Amount
     """The checkpoint after the run, which is not part of `elapsed_s`."""
     cpu_s: Amount
@@ -201,6 +214,8 @@ class Measured(Form):
     """What was asked for and what was read back."""
     observer: Observer | None
     """What observing cost."""
+    turns: NotRequired[TurnsForm]
+    """Only of a run that was watched in turns."""
     durability: DurabilityForm | None
     """What survives a crash of the server; `null` if no server was measured."""
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from storagelab.findings.model import Findings
+from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.page.pieces import PageTable, View
@@ -59,9 +60,23 @@ def _campaign(
         ["first run began", started[0] if started else ""],
         ["last run ended", finished[-1] if finished else ""],
         *_observer(runs),
+        *_watching(runs),
     ]
     facts += [[_label(path), text] for path, text in flat(extra)]
     return [fact for fact in facts if fact[1]]
+
+
+def _watching(runs: Sequence[Run]) -> list[list[str]]:
+    """What watching cost, where runs were watched in turns."""
+    cost = watching_cost(run.measurement for run in runs if run.measurement is not None)
+    if cost is None:
+        return []
+    found = {"throughput": cost.throughput, "p99": cost.p99}
+    return [
+        [f"{name} while watched, against while not", numbers.times_estimate(ratio)]
+        for name, ratio in found.items()
+        if ratio is not None
+    ]
 
 
 def _observer(runs: Sequence[Run]) -> list[list[str]]:

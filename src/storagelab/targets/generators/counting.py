@@ -20,6 +20,7 @@ from storagelab.targets.generators.cycles import BAND, LOOK_S, Cycles, WarmUp, e
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.steps import POLL_S
+from storagelab.targets.turns import SHORTEST_S
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
@@ -122,6 +123,11 @@ class Counting(ABC):
     warm_up_s: float | None = None
     """How long the warm-up took, if its end was to be found."""
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether the run is watched in turns: the log tells each transaction's end, and the run is long enough."""
+        return False
+
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
         self.load, self.process, self.cycles = load, process, cycles
         self.start_s = self.end_s = 0.0
@@ -186,6 +192,10 @@ class SetTime(Counting):
     _end: WarmUp
     _ends_s: float
     """When a run ends at the latest whose warm-up is to be found."""
+
+    @property
+    def in_turns(self) -> bool:
+        return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
         """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next one

@@ -76,6 +76,10 @@ class Process:
     def now_s(self) -> float:
         return time.monotonic() + self._to_epoch_s
 
+    def at_s(self, *moments_s: float) -> tuple[float, ...]:
+        """Moments of the monotonic clock, as the generator's log has them."""
+        return tuple(moment_s + self._to_epoch_s for moment_s in moments_s)
+
     @property
     def folder(self) -> Path:
         assert self._folder is not None

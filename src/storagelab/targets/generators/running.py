@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
@@ -21,6 +21,7 @@ from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.cycles import Cycles
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
+from storagelab.targets.generators.unwatched import in_turns
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
@@ -68,6 +69,10 @@ class Generator(Sessions[C]):
     def ids(self) -> list[int]:
         return self._ids
 
+    @property
+    def in_turns(self) -> bool:
+        return self._counting.in_turns
+
     def so_far(self, reported: int) -> int:  # noqa: ARG002 - its sessions report nothing
         return self._counting.so_far()
 
@@ -114,12 +119,12 @@ class Generator(Sessions[C]):
         return []
 
     def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
-        done = self.counted(seen.series)
+        done = self.counted(seen.series, seen.unwatched)
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
-    def counted(self, series: TimeSeries) -> Done:
-        """Stop the program and read its log. `series` is what was watched meanwhile. Raises RunFailed with the
-        program's words.
+    def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Done:
+        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches `unwatched`.
+        Raises RunFailed with the program's words.
         """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:
@@ -128,10 +133,11 @@ class Generator(Sessions[C]):
                 + (f"; {counted.failed} were refused" if counted.failed else "")
             )
         began_s, elapsed_s = self._counting.start_s, end_s - start_s
+        latency, of_turns = in_turns(counted, [self._process.at_s(*one) for one in unwatched], start_s, end_s)
         edges_s = [began_s, *(began_s + at_s for at_s in series.at_s)]
         return Done(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
-            transactions=counted.number, latency=counted.latency(),
+            transactions=counted.number, latency=latency, turns=of_turns,
             counters=self._counters(counted) | self._cycles.counters(start_s, end_s),
             checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})

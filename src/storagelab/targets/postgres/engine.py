@@ -121,6 +121,7 @@ class Postgres(System[Connection]):
         return Sampler(
             lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure, kernel_view=reach.kernel_view,
             relations=self.layout.relations(own), probe=columns, of_generator=self.config.generated,
+            in_turns=sessions.in_turns,
         )  # fmt: skip
 
     def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - of all

@@ -163,12 +163,15 @@ class Sampler(SessionSampler):
         relations: Relations,
         probe: Callable[[], Mapping[str, float]],
         of_generator: bool = False,
+        in_turns: bool = False,
     ) -> None:
-        super().__init__(measure, _one_line, "" if kernel_view else "the server's processes can't be seen from here")
+        unseen = "" if kernel_view else "the server's processes can't be seen from here"
+        super().__init__(measure, _one_line, unseen, in_turns=in_turns)
         self._connect, self._probe, self._relations = connect, probe, relations
         self._pids, self._kernel_view, self._of_generator = pids, kernel_view, of_generator
         self._checkpointer: int | None = None
         self._checkpoint_s = self._looked_s = 0.0
+        self._in_checkpoint = False
         self._rows_done = dict.fromkeys(pids, 0)
         self._connection: Connection | None = None
         self._libpq: pq.abc.PGconn
@@ -274,12 +277,18 @@ class Sampler(SessionSampler):
 
     def _see_checkpointer(self, type_wire: bytes | None) -> None:
         """Adds up the time in which the checkpointer works; between checkpoints it waits in an activity of its own."""
+        self._in_checkpoint = type_wire != b"Activity"
+        self._add_checkpoint()
+
+    def _add_checkpoint(self) -> None:
         at_s = self.at_s
-        if type_wire != b"Activity":
+        if self._in_checkpoint:
             self._checkpoint_s += at_s - self._looked_s
         self._looked_s = at_s
 
     def _columns(self) -> dict[str, float]:
+        if self.pace.resting:  # nothing is looked at: the checkpointer goes on as it was last seen
+            self._add_checkpoint()
         rows = {} if self._of_generator else {"rows": float(self.progress())}
         checkpoint = {} if self._checkpointer is None else {"checkpoint_s": self._checkpoint_s}
         return {**rows, **checkpoint, **self._probe()}
