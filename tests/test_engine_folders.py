@@ -32,7 +32,10 @@ PRIVATE_MODULES = {
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {
     "mariadb": {"generated": "the tables of a generator's load, spread over the layout"},
-    "postgres": {"generated": "the tables of a generator's load, spread over the layout"},
+    "postgres": {
+        "generated": "the tables of a generator's load, spread over the layout",
+        "checkpoints": "when checkpoints begin, so that runs hold whole cycles",
+    },
     "sqlserver": {
         "login": "is run as a program of its own, as the driver forgets what the server said",
         "target": "needs the driver, which may be absent where `engine` is loaded",

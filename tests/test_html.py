@@ -141,7 +141,7 @@ def test_the_policy_of_the_page_forbids_requests_and_allows_its_own_script_alone
     scripts.append(gzip.decompress(base64.b64decode(packed[1])))
     allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in scripts)
     assert f"script-src {allowed};" in policy
-    assert len(scripts) == 4
+    assert len(scripts) == 5
     assert "unsafe" not in policy.split("script-src")[1]
 
 

@@ -30,11 +30,10 @@ class Point(Frozen):
 
 
 class Sample(Frozen):
-    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd`
-    is None for a single run.
-    For times and rates, `mean` is the geometric mean of the runs that count, so it lies among them. Comparisons use
-    `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same interval, as a share. For
-    everything else, `mean` is the arithmetic mean of the points."""
+    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is None
+    for a single run. For times and rates, `mean` is the geometric mean of the runs that count, so it lies among them.
+    Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same interval, as a
+    share. For everything else, `mean` is the arithmetic mean of the points."""
 
     mean: Estimate
     median: float
@@ -444,11 +443,9 @@ class Caution(Frozen, ABC):
 class Findings(JudgedByLoad):
     """Everything found in one experiment.
 
-    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row"
-    if the plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for
-    generated loads, whose runs all have the length that the spec sets; "latency-p99" and the like if the spec asks for
-    that.
-    """
+    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row" if the
+    plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for generated
+    loads, whose runs have the length that the spec sets; "latency-p99" and the like if the spec asks for that."""
 
     experiment: str
     question: str
