@@ -87,7 +87,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     text = words_of(page)
     order = [
         "files-and-log-place", "How many data files", "measured", "Completion time", "Every cell", "Cautions",
-        "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
+        "What each factor does", "Where the sessions’ time goes", "Waits of each cell", "Over time",
         "Final checkpoint", "How it was measured", "Glossary", "All raw data",
     ]  # fmt: skip
     place = text.index("All raw data") + len("All raw data")  # the list of contents ends there

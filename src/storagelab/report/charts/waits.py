@@ -172,7 +172,7 @@ def _words(data: Figure, _findings: Findings) -> str:
 CHART = Chart(
     name="waits",
     part="waits",
-    title=lambda _findings: "Where the connections' time goes",
+    title=lambda _findings: "Where the sessions' time goes",
     rows=_rows,
     draw=_draw,
     caption=_caption,

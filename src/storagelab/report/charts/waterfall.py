@@ -57,9 +57,7 @@ def _tip(step: Step) -> str:
         "" if low is None or high is None else f" (joint 95 % CI {signed_seconds(low)} to {signed_seconds(high)})"
     )
     from_to = f"{numbers.seconds(step.before_s) or '0 s'} to {numbers.seconds(step.after_s) or '0 s'}"
-    return (
-        f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each connection's time, {from_to}"
-    )
+    return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each session's time, {from_to}"
 
 
 def _ends_of(findings: Findings) -> tuple[str, str, Waterfall] | None:

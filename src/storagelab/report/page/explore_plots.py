@@ -140,7 +140,7 @@ def _waits(where: str) -> Spec:
                       "axis": {"labelLimit": 230, "labelColor": palette.INK, "minExtent": 150},
                       "scale": {"paddingInner": 0.3}},
                 "yOffset": {"field": "pin", "type": "nominal", "sort": ["A", "B"], "scale": {"domain": ["A", "B"]}},
-                "x": {"field": "seconds", "type": "quantitative", "title": f"seconds per connection ({where})"},
+                "x": {"field": "seconds", "type": "quantitative", "title": f"seconds per session ({where})"},
                 "color": {"field": "pin", "type": "nominal", "scale": pins, "legend": {"title": None}},
                 "opacity": {"field": "opacity", "type": "quantitative", "scale": None},
                 "order": {"field": "part_place"},

@@ -87,7 +87,7 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
 
 
 def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
-    """The wait types, and for each cell its seconds per connection: in total, resource, signal; the last two are
+    """The wait types, and for each cell its seconds per session: in total, resource, signal; the last two are
     None if there is no split.
     """
     names: dict[str, Json] = {}

@@ -83,7 +83,7 @@ def sections(
         ),
         Section(
             "waits",
-            "Where the connections’ time goes",
+            "Where the sessions’ time goes",
             None if raw_io else _waits(findings, charts.get("waits", []), colours),
             "the waits of the cells in one chart, and which of them differ most",
         ),

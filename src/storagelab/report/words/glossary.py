@@ -36,7 +36,7 @@ GLOSSARY: Mapping[str, str] = {
     "fewest drives, or the order that the spec prefers.",
     "drift": "A change of times from the first run to the last that has nothing to do with the layouts.",
     "effect": "How much longer or shorter runs take at one level of a factor than at another, all else the same.",
-    "explained": "The share of the connections' time that waits and CPU time add up to. Far from 100 %, the wait table "
+    "explained": "The share of the sessions' time that waits and CPU time add up to. Far from 100 %, the wait table "
     "misses or repeats something.",
     "extension": "The growth of a data file. PostgreSQL's sessions wait for it in Lock:extend.",
     "extent": "A group of neighbouring pages that a server allocates together: 8 pages in SQL Server.",

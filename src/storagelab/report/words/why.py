@@ -37,7 +37,7 @@ SMALLER = "smaller changes"
 
 def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, per: str = "") -> str:
     """Why the time of `after` differs from that of `before`, with its evidence: "c08 against c01: 9 % less time
-    (...). Waits for page latches take 736 s less of each connection's time, ...".
+    (...). Waits for page latches take 736 s less of each session's time, ...".
     """
     waterfall = case.waterfall
     shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
