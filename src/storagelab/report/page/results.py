@@ -300,11 +300,12 @@ def checkpoint_view(findings: Findings) -> View | None:
     if not cells:
         return None
     shown = cells if len(cells) <= MAX_ROWS_OPEN else [cell for cell in notable_cells(findings, 12) if cell in cells]
-    columns = [Heading("cell", "prose"), Heading("load, mean s"), Heading("checkpoint, mean s"),
-               Heading("95 % interval, s"), Heading("both together, s")]  # fmt: skip
+    # Where the spec says how long loads last, their time tells nothing.
+    of_load, both = ([], []) if findings.set_time else ([Heading("load, mean s")], [Heading("both together, s")])
+    columns = [Heading("cell", "prose"), *of_load, Heading("checkpoint, mean s"), Heading("95 % interval, s"), *both]
     samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
     decimals = min(3, max(numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples))
-    rows = [_checkpoint_row(cell, decimals) for cell in shown]
+    rows = [_checkpoint_row(cell, decimals, timed=not findings.set_time) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (
         "A load leaves dirty pages behind. The checkpoint that writes them is timed separately and is not part "
@@ -314,10 +315,11 @@ def checkpoint_view(findings: Findings) -> View | None:
     return view(words, tables=[PageTable(caption, columns, rows)])
 
 
-def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Content]:
+def _checkpoint_row(cell: CellSummary, decimals: int, *, timed: bool) -> list[Content]:
     assert cell.checkpoint_s is not None
     assert cell.elapsed_s is not None
     load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean
     figures = (load.value, after.value, load.value + after.value)
     load_s, after_s, both_s = (numbers.seconds_number(value, decimals) for value in figures)
-    return [cell_entry(cell.cell_id, cell_text(cell.levels)), load_s, after_s, _interval(after, decimals), both_s]
+    own = [after_s, _interval(after, decimals)]
+    return [cell_entry(cell.cell_id, cell_text(cell.levels)), *([load_s, *own, both_s] if timed else own)]

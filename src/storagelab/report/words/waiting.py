@@ -22,6 +22,7 @@ from storagelab.words.numbers import (
     count,
     limit_text,
     percent,
+    plural,
     ratio_interval,
     seconds,
     share_estimate,
@@ -288,7 +289,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     if cell.explained is not None and cell.available_s is not None:
         lines.append(
             f"Waits + CPU explain {percent(cell.explained, 1)} of connections x elapsed "
-            f"({cell.connections} x {seconds(cell.available_s / cell.connections)} = {seconds(cell.available_s)})."
+            f"({seconds(cell.available_s)} of {plural(cell.connections, 'connection')})."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
