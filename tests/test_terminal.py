@@ -80,7 +80,7 @@ Waits of c3, 4 data files (nominally fastest), mean of 5 runs: the top 95 %
   Lock:extend        ~    2.41        2.17      0.24      2,974        9.98
   RUNNABLE_NO_EVENT  *    2.31        0.00      2.31      2,855        9.58
   ON_CPU: 7.71 s, 20 % of session time (derived; no wait)
-  Waits + CPU explain 98.7 % of connections x elapsed (38.6 s of 16 connections).
+  Waits + CPU explain 98.7 % of connections x elapsed (38.6 s in all).
 
 Waits of c1, 1 data file (nominally slowest), mean of 5 runs: the top 95 %
   WaitType              Wait_S  Resource_S  Signal_S  WaitCount  Percentage
@@ -88,7 +88,7 @@ Waits of c1, 1 data file (nominally slowest), mean of 5 runs: the top 95 %
   Lock:extend        ~   10.00        9.00      1.00     12,340       30.71
   RUNNABLE_NO_EVENT  *    2.40        0.00      2.40      2,962        7.37
   ON_CPU: 8.00 s, 20 % of session time (derived; no wait)
-  Waits + CPU explain 98.7 % of connections x elapsed (40.0 s of 16 connections).
+  Waits + CPU explain 98.7 % of connections x elapsed (40.0 s in all).
 
   ~ sampled: estimated shares, rough counts; * derived from the kernel's totals
   In SQL Server's words: LWLock:WALWrite = WRITELOG; Lock:extend = PAGELATCH_*

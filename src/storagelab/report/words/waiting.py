@@ -22,7 +22,6 @@ from storagelab.words.numbers import (
     count,
     limit_text,
     percent,
-    plural,
     ratio_interval,
     seconds,
     share_estimate,
@@ -289,7 +288,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     if cell.explained is not None and cell.available_s is not None:
         lines.append(
             f"Waits + CPU explain {percent(cell.explained, 1)} of connections x elapsed "
-            f"({seconds(cell.available_s)} of {plural(cell.connections, 'connection')})."
+            f"({seconds(cell.available_s)} in all)."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
