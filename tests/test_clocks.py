@@ -220,8 +220,9 @@ def stopped_until_the_load_is_over(sessions: list[int]) -> subprocess.Popen[byte
 def test_what_was_not_seen_once_the_load_was_over_does_not_count(scratch):
     stopping: list[subprocess.Popen[bytes]] = []
     run = run_of(
-        scratch, "postgres", lambda: stopping.append(stopped_until_the_load_is_over(sessions_at_work(scratch)))
-    )
+        scratch, "postgres", lambda: stopping.append(stopped_until_the_load_is_over(sessions_at_work(scratch))),
+        rows_per_connection=60_000,  # on a fast machine, too, more than may go unseen
+    )  # fmt: skip
     assert stopping[0].wait() == 0
     said = re.search(r"got nothing for ([\d.]+) s of ([\d.]+) s, ", run.reason)
     assert said is not None, run.reason

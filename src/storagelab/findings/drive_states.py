@@ -37,7 +37,8 @@ def mean_of(values: Sequence[float], quantity: Quantity) -> Estimate:
     below, above = plain.value - least, most - plain.value
     if plain.high is None or plain.high == plain.value or min(below, above) <= 0:
         return plain
-    factor = math.exp((plain.high - plain.value) * (1 / below + 1 / above))
+    # Values that scatter far beyond their mean bound nothing; the exponent keeps the arithmetic finite.
+    factor = math.exp(min(300.0, (plain.high - plain.value) * (1 / below + 1 / above)))
     low, high = below / factor, below * factor
     if math.isfinite(most):
         low, high = ((most - least) * part / (part + above) for part in (low, high))

@@ -21,7 +21,7 @@ import numpy as np
 from storagelab.findings import racing, stats
 from storagelab.findings.differences import Difference
 from storagelab.findings.racing import Standing
-from storagelab.findings.samples import FURTHEST
+from storagelab.findings.samples import FURTHEST, KNOWN
 from storagelab.findings.stats import Fit, Matrix
 from storagelab.findings.studentized import maximum_point
 
@@ -44,7 +44,7 @@ class Halving(Standing):
 
     @property
     def at_most_slower(self) -> float | None:
-        return self.bound
+        return self.bound if self.bound is not None and self.bound <= KNOWN else None
 
 
 def size_of(number: int, layouts: int, repetitions: int) -> int:

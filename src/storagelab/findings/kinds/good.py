@@ -61,7 +61,7 @@ def find(evidence: Evidence) -> Iterator[GoodLayout]:
         standing = group.standing
         if not isinstance(standing, Halving) or not standing.racing or not standing.differences:
             continue
-        first, bound = standing.racing[0], standing.bound
+        first, bound = standing.racing[0], standing.at_most_slower
         yield GoodLayout(
             cell_id=plan.cells[first].cell_id,
             load=loads[first],

@@ -127,7 +127,7 @@ def _on_loads(findings: Findings) -> list[str]:
         return []
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
     how = f"{layouts} are compared with the fastest under the same {load}; the effects of factors say what a {load} costs."
-    judged = [one for one in findings.loads if one.fastest is not None and one.verdict != "too-few-runs"]
+    judged = [one for one in findings.loads if one.best and one.fastest is not None and one.verdict != "too-few-runs"]
     left = len(judged) - _LOADS_SHOWN
     table = [f"For the other {left} {compared.load_noun(findings, left)} see the table."] if left > 0 else []
     open_ = sum(one.verdict == "too-few-runs" for one in findings.loads)
