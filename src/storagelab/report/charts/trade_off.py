@@ -75,7 +75,10 @@ def _rows(other: _Other, findings: Findings) -> Figure:
             if cell.cell_id in load.cells and cell.cell_id not in left_out
             and compared.judged(findings, cell) is not None and other.of(cell) is not None
         ]  # fmt: skip
-        rows = [_row(other, findings, cell, name) for cell, name in zip(cells, short_names(cells), strict=True)]
+        names = short_names(cells)
+        if not load.load:  # else a layout is a cell under each load, and keeps its colour
+            names = [cell_entry(cell.cell_id, name) for cell, name in zip(cells, names, strict=True)]
+        rows = [_row(other, findings, cell, name) for cell, name in zip(cells, names, strict=True)]
         if len({row["other"] for row in rows}) > 1:
             of_loads[level_text(load.load)] = sorted(_with_edge(other, findings, rows), key=_other_of)
     must = {cell.cell_id for cell in must_show(findings)}
@@ -127,7 +130,8 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     y_domain, from_zero = readable_domain(
         [float(one) for row in data.rows for key in _FIELDS if (one := row[key]) is not None]
     )
-    x = {"field": "other", "type": "quantitative", "title": f"{other.axis} ({sheet.where})", "axis": {"tickCount": 8},
+    x = {"field": "other", "type": "quantitative", "title": f"{other.axis} ({sheet.where})",
+         "axis": {"tickCount": sheet.form.width_px // 110},
          "scale": {"domain": x_domain, "zero": False, "nice": False}}  # fmt: skip
     y = {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({sheet.where})",
          "scale": {"domain": y_domain, "zero": from_zero, "nice": False}}  # fmt: skip
