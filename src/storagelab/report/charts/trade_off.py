@@ -126,6 +126,7 @@ def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[R
 
 
 def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
+    apart = len(data.panels) > 1
     x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
     y_domain, from_zero = readable_domain(
         [float(one) for row in data.rows for key in _FIELDS if (one := row[key]) is not None]
@@ -134,7 +135,7 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
          "axis": {"tickCount": sheet.form.width_px // 110},
          "scale": {"domain": x_domain, "zero": False, "nice": False}}  # fmt: skip
     y = {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({sheet.where})",
-         "scale": {"domain": y_domain, "zero": from_zero, "nice": False}}  # fmt: skip
+         "scale": {"zero": False} if apart else {"domain": y_domain, "zero": from_zero, "nice": False}}  # fmt: skip
     interval = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
     key = {"field": "line", "type": "nominal", "sort": data.lines}
     legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
@@ -152,8 +153,10 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         only("datum.edge", {"type": "point", "size": 80, "filled": True, "opacity": 1},
              {"x": x, "y": y} | colour | shape | TIP),
     ]  # fmt: skip
-    note = "; mean with 95 % interval" + ("" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}")
-    return finished(sheet, note, layers, data.rows, data.panels)
+    start = "" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}"
+    note = "; mean with 95 % interval" + ("; each panel has its own vertical axis" if apart else start)
+    spec = finished(sheet, note, layers, data.rows, data.panels)
+    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart else spec
 
 
 def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
