@@ -344,6 +344,7 @@ def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
         "",
         "",
         "",
+        "",
     ]
     assert elements.named("img") == []
     assert [tag for tag, attributes in elements.tags if any(name.startswith("on") for name in attributes)] == []
