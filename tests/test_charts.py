@@ -51,7 +51,8 @@ def test_charts_are_in_reading_order():
     names = [chart.name for chart in charts()]
     assert names[:4] == ["completion-time", "best-case", "requests", "megabytes"]
     assert names[4:7] == ["throughput-latency", "latency", "throughput"]
-    assert names[7:10] == ["write-amplification", "effects", "speed-up-1"]
+    assert names[7:9] == ["price-against-speed", "capacity-against-speed"]
+    assert names[9:12] == ["write-amplification", "effects", "speed-up-1"]
     assert names[-14:-11] == ["waits", "waterfall", "rows-over-time"]
 
 

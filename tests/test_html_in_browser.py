@@ -323,7 +323,7 @@ def test_what_tries_to_break_out_is_shown_as_text(opened):
     assert tab.locator(".question").inner_text() == NASTY
     assert tab.locator("img").count() == 0
     tab.wait_for_selector("html[data-explore=ready]")
-    own = ["explore-record", "explore-series-record", "raw-data", "runtime", "", "", ""]
+    own = ["explore-record", "explore-series-record", "raw-data", "runtime", "", "", "", ""]
     assert tab.locator("body script").evaluate_all("all => all.map(one => one.id)") == own
     assert tab.locator("head script").count() == 1  # the runtime, unpacked
     assert tab.title() == "files-and-log-place · storagelab"

@@ -123,9 +123,7 @@ class CellSummary(Frozen):
     )
     judged: Sample | None = Field(None, description="the figure of each run's latency by which the spec compares cells")
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
-    steady: bool | None = Field(
-        None, description="whether raw I/O ended in steady state; None if there are too few rounds"
-    )
+    steady: bool | None = Field(None, description="whether raw I/O ended in steady state; None after too few rounds")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -146,6 +144,7 @@ class CellSummary(Frozen):
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
+    price_per_month: float | None = Field(None, description="what its volumes cost, if the spec says it of all of them")
     found: Found = Field(default_factory=dict, description="what else its runs show")
 
 

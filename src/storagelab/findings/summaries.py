@@ -96,6 +96,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         stretch=stretch,
         drives=_drives(config),
         capacity_bytes=next((_capacity(config, one.environment) for one in runs.values()), None),
+        price_per_month=config.price_per_month,
         found=found_in_cell([*runs.values()], config),
     )
 

@@ -146,6 +146,8 @@ class LinkConfig(Described):
     """Time that a request needs in one direction."""
 
 
+PRICE = "price_per_month"
+"""The key of a volume that affects no run."""
 MADE_KEYS = frozenset(
     {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
      "prepare", "check", "variables"}
@@ -209,6 +211,10 @@ class VolumeConfig(Described):
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
     run, which is `unverified` if the command fails. Needs `--allow-commands`."""
+    price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
+    """What the volume costs in a month, in any currency, the same for all volumes. If the layouts' prices differ, a chart
+    shows their times against them. It affects no run, so it may change while results are kept.
+    """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
     STORAGELAB_RECORDSIZE. Each can be a factor."""
@@ -375,6 +381,13 @@ class Config(Described):
         """Names of the volumes that hold data files, other parts of the layout, or the log; each once."""
         named = (self.log_volume, *self.extra_volumes.values())
         return tuple(dict.fromkeys([*self.data_volumes, *(name for name in named if name)]))
+
+    @property
+    def price_per_month(self) -> float | None:
+        """What the volumes in use cost together; None if the spec has no price of one of them."""
+        prices = [self.volumes[name].price_per_month for name in self.volumes_used if name in self.volumes]
+        known = [price for price in prices if price is not None]
+        return sum(known) if known and len(known) == len(self.volumes_used) else None
 
     @property
     def extra_volumes(self) -> dict[str, str]:

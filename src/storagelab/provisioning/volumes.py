@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import VolumeConfig
+from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
@@ -149,8 +149,8 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
 
 
 def _written(volume: VolumeConfig) -> dict[str, object]:
-    """The keys of the volume that the spec has, and its variables."""
-    keys = volume.model_dump(exclude_unset=True)
+    """The keys of the volume that the spec has, without its price, and its variables."""
+    keys = volume.model_dump(exclude_unset=True, exclude={PRICE})
     return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}
 
 

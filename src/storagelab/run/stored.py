@@ -76,7 +76,7 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
     """The stored experiment, judged and worded as the spec's file says today, if that file describes the same runs."""
     if spec.sha256 != experiment.sha256:
         return experiment
-    update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors}
+    update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors, "base": spec.base}
     return experiment.model_copy(update=update)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from storagelab.errors import SpecError
+from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
@@ -127,8 +128,16 @@ def _table(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def is_price(path: str) -> bool:
+    """Whether a path names what a volume costs, which affects no run."""
+    return _table(path) == "volumes" and path.endswith(f".{PRICE}")
+
+
 def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
     """Levels of a factor that is named by a path: each is a value of that key."""
+    if is_price(name):
+        hint = "Let labelled levels set it, each beside the keys of the volume that has this price."
+        raise SpecError("affects no run, so it can't be a factor", key=keys.dotted(("factors", name)), hint=hint)
     _check_path(name, ("factors", name), base)
     read: list[Level] = []
     for position, value in enumerate(levels):

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError
+from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, shown
 from storagelab.model.plan import Experiment, Factor, FleetConfig
 from storagelab.model.values import share_of
 from storagelab.spec import keys, small_files
-from storagelab.spec.factors import read_excludes, read_factors, with_labels
+from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -208,14 +209,33 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are
     numbered as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged,
-    and on which hosts runs are made.
+    what volumes cost, and on which hosts runs are made.
     """
+    raw = _without_prices(raw)
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
     given = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
     if "measure" in given:
         measure = {name: value for name, value in given["measure"].items() if name != "judge"}
         given = {**given, "measure": measure} if measure else {name: given[name] for name in given if name != "measure"}
     return {**given, "listed": listed}
+
+
+def _without_prices(raw: keys.Tables) -> keys.Tables:
+    """The content without what volumes cost, in their tables and in the levels of factors."""
+    volumes = {
+        name: {key: value for key, value in volume.items() if key != PRICE}
+        for name, volume in raw.get("volumes", {}).items()
+    }
+    factors = {
+        name: [
+            {path: value for path, value in level.items() if not is_price(path)}
+            if isinstance(level, Mapping)
+            else level
+            for level in levels
+        ]
+        for name, levels in raw.get("factors", {}).items()
+    }
+    return {**raw, **{name: table for name, table in (("volumes", volumes), ("factors", factors)) if name in raw}}
 
 
 def _sha256(canonical: keys.Tables) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import MADE_KEYS, OPERATING_SYSTEM, Config, VolumeConfig
+from storagelab.model.config import MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
@@ -45,7 +45,8 @@ _OF_REAL_SERVERS = (
 _ONLY_SIMULATED = Foreign(
     (
         "target.scale", "server", "drives", "layout.data_size_bytes", "layout.log_size_bytes",
-        *(f"volumes.*.{key}" for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote"} - MADE_KEYS)),
+        *(f"volumes.*.{key}"
+          for key in sorted(VolumeConfig.model_fields.keys() - {"path", "device", "remote", PRICE} - MADE_KEYS)),
         "between_runs.format_drives", "between_runs.move_files",
     ),
     "is for simulated servers, and target.engine is {config.target.engine}",
@@ -299,7 +300,7 @@ def _raw_conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
 
 def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
     volume, key = config.volumes[name], f"volumes.{name}"
-    for other in sorted(volume.model_fields_set - {"path", "device"} - MADE_KEYS):
+    for other in sorted(volume.model_fields_set - {"path", "device", PRICE} - MADE_KEYS):
         hint = "Leave it out, or give the volume drives instead of a place."
         problem = "is for simulated or remote volumes, and this one is a drive of this machine"
         yield SpecError(problem, key=f"{key}.{other}", hint=hint)

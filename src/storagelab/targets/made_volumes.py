@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability, ability
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.config import PRICE, Config, VolumeConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Plan
 from storagelab.stopping import uninterrupted
@@ -82,7 +82,7 @@ def try_making(plan: Plan, site: Site) -> None:
     tried: set[str] = set()
     for config in (cell.config for cell in plan.cells):
         for name, volume in wanted(config).items():
-            plain = volume.model_copy(update={"prepare": None, "check": None})
+            plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
             keys = plain.model_dump_json()
             if plain.file_bytes is None or keys in tried:
                 continue

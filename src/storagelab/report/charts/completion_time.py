@@ -8,7 +8,7 @@ from dataclasses import replace
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, place_of
-from storagelab.report.drawing.layers import dodged_rows, means
+from storagelab.report.drawing.layers import dodged_rows, means, readable_domain
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
@@ -67,11 +67,7 @@ def time_domain(data: Figure) -> tuple[list[float], bool]:
     """The axis, and whether it starts at zero: it does, unless that would put the times too close together to read."""
     values = [float(value) for row in data.rows for key in _FIELDS if (value := row[key]) is not None]
     values += [float(row["elapsed_s"] or 0) for row in data.points]
-    low, high = max(0.0, min(values)), max(values)
-    margin = 0.08 * (high - low) or 0.05 * high or 1.0
-    if low < 0.5 * high or low <= margin:
-        return [0.0, high + margin], True
-    return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
+    return readable_domain(values)
 
 
 def _caption(data: Figure, _findings: Findings) -> str:

@@ -19,6 +19,17 @@ def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
     return [min(values) - margin, max(values) + margin]
 
 
+def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
+    """An axis of `values`, and whether it starts at zero: it does, unless that would put them too close together to
+    read.
+    """
+    low, high = max(0.0, min(values)), max(values)
+    margin = 0.08 * (high - low) or 0.05 * high or 1.0
+    if low < 0.5 * high or low <= margin:
+        return [0.0, high + margin], True
+    return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
+
+
 def means_with_intervals(
     data: Figure,
     sheet: Sheet,

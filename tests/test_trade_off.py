@@ -1,0 +1,104 @@
+"""The charts of speed against price and against capacity, with the layouts that no other one beats in both."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.errors import SpecError
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.plan import Experiment
+from storagelab.report.charts import trade_off, wide_specs
+from storagelab.run.stored import judged_as_in
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import differences, parse
+
+PRICE, CAPACITY = trade_off.CHARTS
+SECONDS = {"a": 100.0, "b": 80.0, "c": 90.0, "d": 60.0}
+"""FABRICATED: c is slower than b, and dearer."""
+PRICES = {"a": 10, "b": 20, "c": 30, "d": 40}
+
+
+def story(prices: dict[str, int], **more: list) -> Findings:
+    volumes = {name: {"path": name, "price_per_month": price} for name, price in prices.items()}
+    base = make_experiment({}).base | {"volumes": volumes}
+    factors = {"layout.log": [*prices], **more}
+    experiment = make_experiment(factors, 4, base=base)
+    experiment = experiment.model_copy(update={"base": base | {"layout": {"data": ["a"]}}})
+    plan = make_plan(experiment)
+    return analyse(experiment, plan, make_runs(experiment, plan, elapsed=elapsed))
+
+
+def elapsed(levels, repetition):
+    load = 10.0 if levels.get("workload.connections") == 32 else 1.0
+    return load * SECONDS[levels["layout.log"]] * (1 + 0.001 * (repetition % 3))
+
+
+def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
+    data = PRICE.rows(story(PRICES), ())
+    assert [row["other"] for row in data.rows] == [10, 30, 40, 50]  # the data's volume costs, too
+    assert [row["edge"] for row in data.rows] == [True, True, False, True]
+    assert [str(line).partition(": ")[2] for line in data.lines] == ["log on a", "log on b", "log on d"]
+    edge = PRICE.words(data, story(PRICES))
+    assert "log on b" in edge
+    assert "log on c" not in edge
+    table = PRICE.table(data, story(PRICES))
+    assert [row[-1] for row in table.rows] == ["yes", "yes", "", "yes"]
+
+
+def test_each_load_has_its_own_edge():
+    data = PRICE.rows(story(PRICES, **{"workload.connections": [16, 32]}), ())
+    assert data.panels == ["connections = 16", "connections = 32"]
+    for panel in data.panels:
+        rows = [row for row in data.rows if row["panel"] == panel]
+        assert [row["edge"] for row in rows] == [True, True, False, True]
+
+
+def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
+    findings = story(dict.fromkeys(PRICES, 0))
+    assert PRICE.rows(findings, ()).rows == []
+    assert CAPACITY.rows(findings, ()).rows == []
+    assert not {"price-against-speed", "capacity-against-speed"} & wide_specs(findings, ()).keys()
+
+
+def test_more_capacity_at_the_same_time_is_on_the_edge():
+    findings = story(PRICES)
+    sizes = dict(zip("abcd", (300e9, 300e9, 210e9, 150e9), strict=True))
+    cells = tuple(
+        cell.model_copy(update={"capacity_bytes": sizes[str(cell.levels["layout.log"])]}) for cell in findings.cells
+    )
+    data = CAPACITY.rows(findings.model_copy(update={"cells": cells}), ())
+    assert {str(row["layout"]).partition("log on ")[2]: row["edge"] for row in data.rows} == {
+        "d": True, "c": False, "b": True, "a": False,
+    }  # fmt: skip
+
+
+SPEC = """
+[target]
+engine = "postgres"
+[volumes.a]
+path = "a"
+[volumes.b]
+path = "b"
+[factors]
+place = [{{ label = "one", "layout.data" = ["a"]{0} }}, {{ label = "two", "layout.data" = ["b"] }}]
+"""
+
+
+def spec(of_volume: str = "", of_level: str = "") -> Experiment:
+    return parse(SPEC.format(of_level).replace('path = "b"', f'path = "b"\n{of_volume}'), "x.toml")
+
+
+def test_a_price_may_be_added_while_results_are_kept():
+    bare, priced = spec(), spec("price_per_month = 12.5", ', "volumes.a.price_per_month" = 7')
+    assert bare.sha256 == priced.sha256
+    assert differences(bare.canonical, priced.canonical) == []
+    prices = [cell.config.price_per_month for cell in expand(judged_as_in(bare, priced)).cells]
+    assert prices == [7, 12.5]
+    assert [cell.config.price_per_month for cell in expand(bare).cells] == [None, None]
+
+
+def test_a_price_alone_is_no_factor():
+    with pytest.raises(SpecError, match="affects no run"):
+        parse(SPEC.format("") + '"volumes.a.price_per_month" = [1, 2]\n', "x.toml")
