@@ -205,8 +205,8 @@ class VolumeConfig(Described):
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
     """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder, where `path` must
-    exist. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
+    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
+    before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
     STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the

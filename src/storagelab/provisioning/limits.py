@@ -1,8 +1,8 @@
 """Limits of a drive that belongs to the experiment, set through the kernel's control groups.
 
-In version 1 the root group's limit holds everything that reaches the device back: what servers request themselves, and
-what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every
-group at the top gets the same; there, each process's writes belong to its own group.
+Tried with version 1 only. There, the root group's limit holds back everything that reaches the device: what servers
+request themselves, and what the kernel writes for them later, which is in no other group. In version 2 the root group has
+no limits, so every group at the top gets the same; there, each process's writes belong to its own group.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Limited:
 
     def read(self) -> dict[str, int]:
         """The limits that hold now, as the kernel shows them."""
-        return limits_of(self.number, next(self._limiting()))
+        group = next(self._limiting(), None)
+        return {} if group is None else limits_of(self.number, group)
 
     def requests(self) -> float:
         """How many requests the drive has done, as limits count them."""
