@@ -50,6 +50,10 @@ docs: setup-dev ## write the documentation's tables, and build its site in build
 bench: setup-dev ## what storagelab itself costs, as paired ratios
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: wheel
+wheel: setup $(STAMPS)/release ## build wheels for Linux, which install without a compiler, and a source distribution, in build/wheels
+	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/build-wheels.sh build/wheels
+
 # --- Setting up: each step leaves a stamp, and is done again only when what it was made from has changed -------------
 
 .PHONY: setup
@@ -86,6 +90,11 @@ $(STAMPS)/dev: requirements-dev.lock requirements-alone.txt $(STAMPS)/runtime | 
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
 	@umask 022; $(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-dev.lock
 	@$(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-alone.txt
+	@touch $@
+
+$(STAMPS)/release: requirements-release.lock $(STAMPS)/runtime
+	@echo 'installing pinned packages for releases into $(VENV) ...'
+	@$(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-release.lock
 	@touch $@
 
 .PHONY: test-tools
