@@ -22,7 +22,7 @@ help: ## say what can be made
 
 .PHONY: demo
 demo: setup ## measure data-file layouts on this machine's disk, and write a report
-	@$(BIN)/storagelab run experiments/quickstart.toml
+	@$(BIN)/storagelab demo
 
 # Linters and Rust's tests stand beside each other; pytest comes last, as it fills all cores by itself.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)

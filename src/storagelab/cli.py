@@ -17,10 +17,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import screen
+from storagelab import offered, screen
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
+from storagelab.offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
@@ -51,17 +52,6 @@ app = typer.Typer(
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
-ResultsOption = Annotated[
-    Path,
-    typer.Option(
-        "--results",
-        envvar="STORAGELAB_RESULTS",
-        help="Folder that holds the results, one subfolder for each experiment.",
-    ),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
-]
 FitOption = Annotated[
     FitKind,
     typer.Option(
@@ -90,7 +80,6 @@ FindGoodOption = Annotated[
 SqlServerNamesOption = Annotated[
     bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
 ]
-DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
@@ -409,34 +398,7 @@ def validate_(
     )  # fmt: skip
 
 
-profiles_app = typer.Typer(
-    help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
-)
-app.add_typer(profiles_app, name="profiles")
-
-
-@profiles_app.callback()
-def profiles_(context: typer.Context) -> None:
-    """List the drive profiles that come with storagelab."""
-    if context.invoked_subcommand is None:
-        from storagelab.verbs import profiles
-
-        profiles.list_all()
-
-
-@profiles_app.command("show")
-def show_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
-) -> None:
-    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
-    from storagelab.verbs import profiles
-
-    if toml:
-        profiles.show_file(name)
-    else:
-        profiles.show(name, sources=sources)
+offered.add_to(app)
 
 
 @app.callback(invoke_without_command=True)
