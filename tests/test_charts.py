@@ -172,7 +172,7 @@ def test_names_leave_out_what_all_the_cells_share():
     findings, _ = story({LOG: ["a"], FILES: [1, 2]}, repetitions=1)
     assert arrange.short_names(findings.cells) == ["1 data file", "2 data files"]
     assert arrange.shared_levels(findings.cells) == "log volume = a"
-    assert arrange.short_names(findings.cells[:1]) == ["1 data file with log on a"]
+    assert arrange.short_names(findings.cells[:1]) == ["1 file, log on a"]
 
 
 def test_without_numbers_the_first_factor_is_the_axis():
@@ -186,7 +186,7 @@ def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_
     assert len(times_of(few).lines) == 4
     many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
     data = times_of(many)
-    assert data.panels == ["log volume = a", "log volume = b"]
+    assert data.panels == ["log on a", "log on b"]
     assert data.lines == ["off", "on", "lz4"]
     spec = wide_specs(many, runs)["completion-time"]
     assert "resolve" not in spec

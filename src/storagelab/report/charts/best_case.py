@@ -21,7 +21,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import cell_text, phrase, value_text
+from storagelab.words.names import phrase, value_text
 
 _FIELDS = ("mean_s", "low_s", "high_s")
 
@@ -76,7 +76,7 @@ def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, 
     return {
         "x": x, "line": line, "panel": "", "cell_id": cell.cell_id, "mean_s": mean.value, "low_s": mean.low,
         "high_s": mean.high, "name": _name(cell, places), "against": faster,
-        "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}{against}",
+        "tip": f"{cell.name}: mean {numbers.seconds_estimate(mean)}{against}",
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_RUNS_DRAWN = 1_500
 _RUNS_LISTED = 50
@@ -37,7 +37,7 @@ def _row(cell: CellSummary) -> Row:
     mean, runs = cell.elapsed_s.mean, numbers.plural(len(cell.elapsed_s.points), "run")
     return {
         "mean_s": mean.value, "low_s": mean.low, "high_s": mean.high,
-        "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}, {runs}",
+        "tip": f"{cell.name}: mean {numbers.seconds_estimate(mean)}, {runs}",
     }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def _points(cell: CellSummary, data: Figure) -> list[Row]:
     return [
         place_of(cell, data.arrangement) | {
             "elapsed_s": point.value,
-            "tip": f"{cell_text(cell.levels)}, repetition {point.repetition}: {numbers.seconds(point.value)}",
+            "tip": f"{cell.name}, repetition {point.repetition}: {numbers.seconds(point.value)}",
         }
         for point in cell.elapsed_s.points
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells,
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 _FIELDS = ("mean", "low", "high")
 
@@ -19,7 +19,7 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
         mean = cell.raw_io[counter].mean
         value, low, high = (None if one is None else one / divisor for one in (mean.value, mean.low, mean.high))
         interval = "" if low is None or high is None else f" (95 % CI {low:,.4g} to {high:,.4g})"
-        tip = f"{cell_text(cell.levels)}: {value:,.4g} {unit}{interval}"
+        tip = f"{cell.name}: {value:,.4g} {unit}{interval}"
         return {"mean": value, "low": low, "high": high, "tip": tip}
 
     def cells(findings: Findings) -> list[CellSummary]:

@@ -8,7 +8,7 @@ from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 _FIELDS = ("mean", "low", "high")
 UNIT = numbers.RATES["transactions"]
@@ -24,7 +24,7 @@ def of_set_time(findings: Findings) -> list[CellSummary]:
 def _row(cell: CellSummary) -> Row:
     assert cell.rows_per_s is not None
     mean = cell.rows_per_s.mean
-    tip = f"{cell_text(cell.levels)}: {numbers.rows_per_s_estimate(mean, UNIT)}"
+    tip = f"{cell.name}: {numbers.rows_per_s_estimate(mean, UNIT)}"
     return {"mean": mean.value, "low": mean.low, "high": mean.high, "tip": tip}
 
 

@@ -26,7 +26,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
-from storagelab.report.words.marks import verdict_mark
+from storagelab.report.words.marks import legend_sentence, verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import HANGING
 from storagelab.report.words.table import Paper, Table
@@ -88,6 +88,9 @@ def _print_cells(console: Console, findings: Findings) -> None:
     if not any(cell.elapsed_s for cell in cells):
         return
     blank(console)
+    if legend := legend_sentence(findings):
+        print_paragraph(console, legend)
+        blank(console)
     columns = [
         Column(name, texts, rank=CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_figure(name, texts))
         for name, texts in cell_columns(findings, cells)
