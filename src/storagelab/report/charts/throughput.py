@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
-from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
@@ -28,6 +28,14 @@ def _row(cell: CellSummary) -> Row:
     return {"mean": mean.value, "low": mean.low, "high": mean.high, "tip": tip}
 
 
+def _axis(data: Figure) -> Axis:
+    return axis_of(data, _FIELDS, always_zero=True)
+
+
+def _caption(data: Figure, _findings: Findings) -> str:
+    return " ".join(filter(None, ["Mean with its 95 % interval.", _axis(data).says, data.on_hidden_panels]))
+
+
 def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("cell", "prose"), Heading(f"mean, {UNIT}"), Heading("95 % from"), Heading("to")]
     return Table(
@@ -41,8 +49,10 @@ CHART = Chart(
     place=5,
     title=lambda _findings: "Throughput",
     rows=lambda findings, _runs: figure_of_cells(findings, of_set_time(findings), _row),
-    draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, UNIT, note="; mean with 95 % interval"),
-    caption=lambda data, _findings: f"Mean with its 95 % interval. {data.on_hidden_panels}".strip(),
+    draw=lambda data, sheet: means_with_intervals(
+        data, sheet, _FIELDS, UNIT, axis=_axis(data), note="; mean with 95 % interval"
+    ),
+    caption=_caption,
     table=_table,
     words=rows_in_words,
 )
