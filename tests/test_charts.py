@@ -172,7 +172,7 @@ def test_names_leave_out_what_all_the_cells_share():
     findings, _ = story({LOG: ["a"], FILES: [1, 2]}, repetitions=1)
     assert arrange.short_names(findings.cells) == ["1 data file", "2 data files"]
     assert arrange.shared_levels(findings.cells) == "log volume = a"
-    assert arrange.short_names(findings.cells[:1]) == ["1 data file with log on a"]
+    assert arrange.short_names(findings.cells[:1]) == ["1 file, log on a"]
 
 
 def test_without_numbers_the_first_factor_is_the_axis():
@@ -186,7 +186,7 @@ def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_
     assert len(times_of(few).lines) == 4
     many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
     data = times_of(many)
-    assert data.panels == ["log volume = a", "log volume = b"]
+    assert data.panels == ["log on a", "log on b"]
     assert data.lines == ["off", "on", "lz4"]
     spec = wide_specs(many, runs)["completion-time"]
     assert "resolve" not in spec
@@ -285,11 +285,35 @@ def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     far, far_runs = story(
         FOUR, elapsed=lambda levels, repetition: float(levels[FILES]) * ten_seconds(levels, repetition)
     )  # type: ignore[arg-type]
-    assert completion_time.time_domain(times_of(far))[0][0] == 0
-    start = completion_time.time_domain(times_of(close))[0][0]
+    assert completion_time.time_axis(times_of(far)).scale["domain"][0] == 0
+    start = completion_time.time_axis(times_of(close)).scale["domain"][0]
     assert start > 0
-    assert f"the axis starts at {start:g} s" in wide_specs(close, close_runs)["completion-time"]["title"]["subtitle"]
+    assert (
+        f"the axis starts at {start:g} s, not at zero"
+        in wide_specs(close, close_runs)["completion-time"]["title"]["subtitle"]
+    )
     assert "starts at" not in wide_specs(far, far_runs)["completion-time"]["title"]["subtitle"]
+
+
+def test_a_few_slow_cells_do_not_press_the_others_together():
+    def slow_on_b(levels, repetition):
+        return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" and levels[FILES] == 8 else 1)
+
+    findings, runs = story(FOUR | {LOG: ["a", "b"]}, elapsed=slow_on_b)
+    assert completion_time.time_axis(times_of(findings)).scale["type"] == "log"
+    assert "equal steps are equal ratios" in wide_specs(findings, runs)["completion-time"]["title"]["subtitle"]
+
+
+def test_panels_that_are_far_apart_have_their_own_axes():
+    def slow_on_b(levels, repetition):
+        return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" else 1)
+
+    findings, runs = story(
+        FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, elapsed=slow_on_b, repetitions=2
+    )
+    spec = wide_specs(findings, runs)["completion-time"]
+    assert spec["resolve"] == {"scale": {"y": "independent"}}
+    assert "each panel has its own axis" in spec["title"]["subtitle"]
 
 
 def test_labels_on_time_unexplained_are_in_the_pages_ink_which_turns_light_in_the_dark():

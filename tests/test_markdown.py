@@ -89,9 +89,8 @@ def test_unverified_runs_say_what_was_not_got():
     cell = plan.cells[0]
     check = Check(name=FILES, asked="4", got="3", ok=False, read_from="pg_inherits")
     run = make_run(plan.runs[0], cell, make_measurement(cell.config, 10.0, None, checks=(check,)))
-    assert (
-        "unverified: cell-001, 1 data file with log on a, repetition 1: layout.data_files: asked 4, got 3"
-        in as_markdown(experiment, plan, [run])
+    assert "unverified: cell-001, 1 file, log on a, repetition 1: layout.data_files: asked 4, got 3" in as_markdown(
+        experiment, plan, [run]
     )
 
 

@@ -19,7 +19,7 @@ from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Estimate as Estimate
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
-from storagelab.words.names import group_text, noun
+from storagelab.words.names import cell_name, group_text, noun
 
 
 class Point(Frozen):
@@ -146,6 +146,11 @@ class CellSummary(Frozen):
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
     price_per_month: float | None = Field(None, description="what its volumes cost, if the spec says it of all of them")
     found: Found = Field(default_factory=dict, description="what else its runs show")
+
+    @property
+    def name(self) -> str:
+        """The cell in a sentence."""
+        return cell_name(self.cell_id, self.levels)
 
 
 class Comparison(Frozen):

@@ -111,6 +111,16 @@ class RunProgress:
         cell = next(cell for cell in self.plan.cells if cell.cell_id == planned.cell_id)
         return _run_text(cell.levels, cell.cell_id, planned.repetition)
 
+    @property
+    def by_host(self) -> bool:
+        """Whether the hosts of a fleet make the runs."""
+        return bool(self._rounds)
+
+    @property
+    def running(self) -> str:
+        """What runs are being made between two of them: of a fleet the round of each host, else the run that comes next."""
+        return self._now if self._rounds else self.waiting
+
     def time_left(self) -> str:
         return f"{self._most}{self._eta_text()}"
 

@@ -23,6 +23,7 @@ from storagelab.run.rounds import Round, rounds_of, share_out
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.stopping import Interruptible
 from storagelab.targets import Site
+from storagelab.verbs import so_far
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import saying_what_is_stored, site_of, tell_if_set_aside
 from storagelab.words.numbers import bytes_, plural
@@ -131,7 +132,8 @@ def _make_rounds(
             request, hosts.reach, progress.say, limit_s=hosts.limit_s, fleet=tuple(hosts.address_of)
         )
         progress.workers = lambda: min(executor.at_once, hosts.at_once)
-        with saying_what_is_stored(stopping, progress, before):
+        live = so_far.kept(store.folder, progress, before, stopping)
+        with live, saying_what_is_stored(stopping, progress, before):
             fleet.Rounds(plan, todo, hosts.at_once, store, site, progress).make(executor)
         if distinct(cell.config for cell in plan.cells):
             _remove_templates(plan, site, hosts, progress.say)

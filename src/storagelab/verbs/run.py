@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,9 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
-from storagelab.verbs import fleet
+from storagelab.verbs import fleet, so_far
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
-from storagelab.verbs.so_far import SoFar
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
@@ -161,23 +159,11 @@ class _Here(NamedTuple):
                 progress.workers = lambda: cluster.at_once
             if at_once < loop.processes(self.plan, pending, None, jobs):
                 progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-            page = SoFar(store.folder, progress, before)
-            progress.renew_page = page.renew
-            with _page_if_interrupted(stopping, page), saying_what_is_stored(stopping, progress, before, most):
+            live = so_far.kept(store.folder, progress, before, stopping)
+            with live, saying_what_is_stored(stopping, progress, before, most):
                 loop.run_all(
                     plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
                 )
-
-
-@contextlib.contextmanager
-def _page_if_interrupted(stopping: Interruptible, page: SoFar) -> Iterator[None]:
-    """If a person at a terminal stops the runs, makes the page of what is stored. Programs wait for nothing."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if stopping.by_user and sys.stdin.isatty():
-            page.interrupted()
-        raise
 
 
 def _tell_of_round(progress: RunProgress, state: RaceState) -> None:

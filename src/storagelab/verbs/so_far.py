@@ -1,7 +1,8 @@
 """The page of a campaign that is still running: renewed between two runs, and again if the runs are interrupted.
 
-A page takes seconds of a CPU, so another process makes it while no run is measured, and the next run waits for it. It is
-renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time.
+A page takes seconds of a CPU, so another process makes it while no run is measured here, and the next run waits for it. It is
+renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time. The runs of a fleet are
+measured on its hosts, which go on meanwhile.
 
 python -m storagelab.verbs.so_far FOLDER TEXT RELOAD_S    makes the page once, in a process of its own
 """
@@ -14,16 +15,33 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from storagelab import screen
 from storagelab.run.progress import RunProgress
+from storagelab.stopping import Interruptible
 from storagelab.words import numbers
 
 EVERY_S = 60.0
 _LARGEST_SHARE = 0.05
 _LONGEST_S = 300.0
 """A page that takes longer is given up."""
+
+
+@contextlib.contextmanager
+def kept(folder: Path, progress: RunProgress, before: int, stopping: Interruptible) -> Iterator[None]:
+    """Keeps the page of the runs that are made meanwhile. If a person at a terminal stops them, makes it once more, of what
+    is stored; programs wait for nothing.
+    """
+    page = SoFar(folder, progress, before)
+    progress.renew_page = page.renew
+    try:
+        yield
+    except KeyboardInterrupt:
+        if stopping.by_user and sys.stdin.isatty():
+            page.interrupted()
+        raise
 
 
 class SoFar:
@@ -59,7 +77,9 @@ class SoFar:
 
     def _next(self) -> str:
         progress = self._progress
-        return f"{progress.at_once} at a time." if progress.at_once > 1 else f"Running now: {progress.waiting}."
+        if progress.by_host or progress.at_once == 1:
+            return f"Running now: {progress.running}."
+        return f"{progress.at_once} at a time."
 
     def _make(self, text: str, reload_s: float) -> None:
         began, self.is_made = time.monotonic(), False

@@ -2,6 +2,9 @@
 
 A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of
 the spec can be a factor. A user's own name is shown unchanged, with its dots.
+
+A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` says once which factors
+those are.
 """
 
 from __future__ import annotations
@@ -44,6 +47,14 @@ _COUNTED = {  # levels of these read as "4 data files"
     "workload.rows_per_connection": ("row per connection", "rows per connection"),
     "workload.rows_per_transaction": ("row per transaction", "rows per transaction"),
 }
+_SHORT = {
+    DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
+    "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
+}  # fmt: skip
+ALONE = ("layout.log", "layout.data")
+"""The factors whose levels are places: "log on b"."""
+_CODE = 4
+"""A level of so few letters says nothing without its factor."""
 _STORAGE = ("layout.", "drives.", "volumes.")
 _HOSTS_NAMED = 4
 
@@ -116,28 +127,67 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
     return f"{factor_text(factor)} = {text}"
 
 
+def level_alone(factor: str, value: JsonValue) -> str:
+    """A level in a sentence that has named its factor: "improved-write", "4 data files", "log on b"."""
+    return phrase(factor, [value]) if factor in _COUNTED or factor in ALONE else _quoted(value)
+
+
 def listed(items: Sequence[str]) -> str:
     """ "1", "1 and 2", "1, 2 and 4"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-def _in_reading_order(names: Iterable[str]) -> list[str]:
+def short_factor(name: str) -> str:
+    """The last word of a factor's path: "files", "format"."""
+    if name in _SHORT:
+        return _SHORT[name]
+    text = factor_text(name).partition(" of drive ")[0].partition(" of volume ")[0]
+    return f"{text.removesuffix(' bytes')} size" if text.endswith(" bytes") else text
+
+
+def one_of(things: str) -> str:
+    """ "rows per transaction" -> "row per transaction"."""
+    head, per, rest = things.partition(" per ")
+    return f"{head.removesuffix('s')}{per}{rest}"
+
+
+def says_enough(level: str) -> bool:
+    """Whether a level can be recognised without the name of its factor."""
+    return len(level) > _CODE
+
+
+def in_reading_order(names: Iterable[str]) -> list[str]:
+    """Factors whose levels are counts first, as in "4 files, basic"."""
     counted = list(_COUNTED)
     return sorted(names, key=lambda name: counted.index(name) if name in counted else len(counted))
 
 
 def cell_text(levels: Mapping[str, JsonValue]) -> str:
-    """One cell as a phrase: "4 data files with log on b and X = on"; "the only layout" without factors."""
-    names = _in_reading_order(levels)
-    return _joined(names, [phrase(name, [levels[name]]) for name in names])
+    """One cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the only
+    layout" without factors.
+    """
+    if len(levels) < 2:
+        return listed([phrase(name, [value]) for name, value in levels.items()]) or "the only layout"
+    short = [short_factor(name) for name in levels]
+    twice = {name for name in levels if short.count(short_factor(name)) > 1}
+    return ", ".join(_level_in_short(name, levels[name], twice) for name in in_reading_order(levels))
 
 
-def _joined(names: Sequence[str], phrases: Sequence[str]) -> str:
-    if not phrases:
-        return "the only layout"
-    if len(phrases) == 1 or names[0] not in _COUNTED:
-        return listed(phrases)
-    return f"{phrases[0]} with {listed(phrases[1:])}"
+def _level_in_short(name: str, value: JsonValue, twice: Iterable[str]) -> str:
+    factor, text = factor_text(name) if name in twice else short_factor(name), value_text(value)
+    if name in _COUNTED:
+        return f"{text} {one_of(factor) if value == 1 else factor}"
+    if name in ALONE:
+        return f"{factor} on {text}"
+    alone = name == "workload.kind" or (isinstance(value, str) and says_enough(text) and name not in twice)
+    return text if alone else f"{factor} {text}"
+
+
+def cell_name(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
+    """One cell in a sentence: "c29 (4 files, basic, log on b)", so that it is found in the table of cells; "4 data files" if
+    nothing else varies.
+    """
+    return f"{cell_id} ({cell_text(levels)})" if len(levels) > 1 else cell_text(levels)
 
 
 def cell_entry(cell_id: object, text: object) -> str:
@@ -148,23 +198,27 @@ def cell_entry(cell_id: object, text: object) -> str:
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
     """Several cells in as few words as possible.
 
-    If the cells are all combinations of some levels, each factor is named once ("4 and 8 data files with log on b"),
-    and a factor with all of its levels reads "any". Otherwise the first `shown` cells are listed and the rest counted.
+    If the cells are all combinations of some levels, each factor is named once ("4 and 8 data files, log on b"), and a
+    factor with all of its levels reads "any". Otherwise the first `shown` cells are listed and the rest counted.
     """
     if len(cells) == 1:
         return cell_text(cells[0])
     subsets = _product(cells)
     if subsets is not None:
         known = {factor.name: len(factor.levels) for factor in factors}
-        names = [name for name in _in_reading_order(subsets) if len(subsets[name]) != known.get(name)]
+        names = [name for name in in_reading_order(subsets) if len(subsets[name]) != known.get(name)]
         free = [f"any {factor_text(name)}" for name in subsets if name not in names]
         if names:
-            return _joined(names, [*(phrase(name, subsets[name]) for name in names), *free])
+            return ", ".join([*(_levels_in_short(name, subsets[name]) for name in names), *free])
     texts = [cell_text(cell) for cell in cells]
     if len(texts) > shown:
         return "; ".join(texts[:shown]) + f"; and {len(texts) - shown} more"
     one_factor = all(len(cell) < 2 for cell in cells)
     return listed(texts) if one_factor else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
+
+
+def _levels_in_short(name: str, values: Sequence[JsonValue]) -> str:
+    return _level_in_short(name, values[0], ()) if len(values) == 1 else phrase(name, values)
 
 
 def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:
@@ -183,11 +237,6 @@ def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonVal
     for values in subsets.values():
         size *= len(values)
     return subsets if size == len(cells) and subsets else None
-
-
-def is_plural(cell: str) -> bool:
-    """Whether a phrase from `cell_text` takes "were"."""
-    return cell.split(" with ")[0].endswith(tuple(many for _, many in _COUNTED.values()))
 
 
 def noun(factors: Sequence[Factor], number: int = 1) -> str:

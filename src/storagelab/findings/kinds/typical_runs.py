@@ -12,7 +12,6 @@ from storagelab.findings.evidence import Evidence
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Finding, Findings
 from storagelab.findings.verdicts import loads_of
-from storagelab.words.names import group_text
 from storagelab.words.numbers import percent, plural, signed_percent, significant
 
 APART_LEAST = 0.005
@@ -40,7 +39,7 @@ class TypicalRun(Finding):
         first = found[0]
         more = f"; {len(found) - 1} more such below" if len(found) > 1 else ""
         runs = f"{first.slow} of {plural(first.runs, 'run')}"
-        name = group_text([findings.cell(first.cell_id).levels], findings.factors)
+        name = findings.cell(first.cell_id).name
         return [
             f"{runs}{what} took {first.long()} as long: {first.compared()}{rest}."
             for what, rest in ((f" with {name}", more), (f" with {name}", ""), (" of one layout", more), ("", ""))
@@ -51,7 +50,7 @@ class TypicalRun(Finding):
         return [one.sentence(findings) for one in cls.of(findings)]
 
     def sentence(self, findings: Findings) -> str:
-        name = group_text([findings.cell(self.cell_id).levels], findings.factors)
+        name = findings.cell(self.cell_id).name
         runs = f"{self.slow} of {plural(self.runs, 'run')} with {name} took {self.long()} as long"
         return f"{runs}: {self.compared()}. The verdict is that of means; choose by the median only if such runs do no harm."
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from storagelab.findings.model import CellSummary, Effect, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.charts.completion_time import time_domain
+from storagelab.report.charts.completion_time import time_axis
 from storagelab.report.charts.speed_ups import speed_up_text
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
@@ -21,7 +21,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import cell_text, phrase, value_text
+from storagelab.words.names import phrase, value_text
 
 _FIELDS = ("mean_s", "low_s", "high_s")
 
@@ -76,7 +76,7 @@ def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, 
     return {
         "x": x, "line": line, "panel": "", "cell_id": cell.cell_id, "mean_s": mean.value, "low_s": mean.low,
         "high_s": mean.high, "name": _name(cell, places), "against": faster,
-        "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}{against}",
+        "tip": f"{cell.name}: mean {numbers.seconds_estimate(mean)}{against}",
     }  # fmt: skip
 
 
@@ -103,12 +103,8 @@ def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> 
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    axis, from_zero = time_domain(data)
-    note = "" if from_zero else "; the axis does not start at zero"
     height = sheet.form.height_px * 3 // 4
-    return means_with_intervals(
-        data, sheet, _FIELDS, "completion time, s", also=0.0 if from_zero else axis[0], note=note, height=height
-    )
+    return means_with_intervals(data, sheet, _FIELDS, "completion time, s", axis=time_axis(data), height=height)
 
 
 def _caption(data: Figure, _findings: Findings) -> str:

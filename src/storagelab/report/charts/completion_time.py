@@ -8,12 +8,12 @@ from dataclasses import replace
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, place_of
-from storagelab.report.drawing.layers import dodged_rows, means, readable_domain
+from storagelab.report.drawing.layers import Axis, axis_of, dodged_rows, in_panels, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_RUNS_DRAWN = 1_500
 _RUNS_LISTED = 50
@@ -37,7 +37,7 @@ def _row(cell: CellSummary) -> Row:
     mean, runs = cell.elapsed_s.mean, numbers.plural(len(cell.elapsed_s.points), "run")
     return {
         "mean_s": mean.value, "low_s": mean.low, "high_s": mean.high,
-        "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}, {runs}",
+        "tip": f"{cell.name}: mean {numbers.seconds_estimate(mean)}, {runs}",
     }  # fmt: skip
 
 
@@ -46,38 +46,36 @@ def _points(cell: CellSummary, data: Figure) -> list[Row]:
     return [
         place_of(cell, data.arrangement) | {
             "elapsed_s": point.value,
-            "tip": f"{cell_text(cell.levels)}, repetition {point.repetition}: {numbers.seconds(point.value)}",
+            "tip": f"{cell.name}, repetition {point.repetition}: {numbers.seconds(point.value)}",
         }
         for point in cell.elapsed_s.points
     ]  # fmt: skip
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    domain, from_zero = time_domain(data)
-    y = {"type": "quantitative", "scale": {"domain": domain, "zero": from_zero, "nice": False}}
+    axis = time_axis(data)
+    y = {"type": "quantitative", "scale": axis.scale, **axis.ticks}
     layers = means(data, sheet, _FIELDS, y, f"completion time, s ({sheet.where})", "elapsed_s")
-    note = "; mean with 95 % interval" + (", and every run" if data.points else "")
-    note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
-    return finished(
+    note = "; mean with 95 % interval" + (", and every run" if data.points else "") + axis.note
+    spec = finished(
         sheet, note, layers, dodged_rows(data, _FIELDS), data.panels, sheet.form.height_of(len(data.panels))
     )
+    return in_panels(axis, spec)
 
 
-def time_domain(data: Figure) -> tuple[list[float], bool]:
-    """The axis, and whether it starts at zero: it does, unless that would put the times too close together to read."""
-    values = [float(value) for row in data.rows for key in _FIELDS if (value := row[key]) is not None]
-    values += [float(row["elapsed_s"] or 0) for row in data.points]
-    return readable_domain(values)
+def time_axis(data: Figure) -> Axis:
+    """The axis of times: those of the cells, and of their runs if they are drawn."""
+    return axis_of(data, (*_FIELDS, "elapsed_s"), "s")
 
 
 def _caption(data: Figure, _findings: Findings) -> str:
-    domain, from_zero = time_domain(data)
+    axis = time_axis(data)
     parts = [
         f"Mean with its 95 % interval; {numbers.count(data.hidden_points)} single runs are too many to draw."
         if data.hidden_points else "Mean with its 95 % interval; small marks are single runs.",
-        "" if from_zero else f"The axis starts at {domain[0]:g} s, not at zero.",
-        f"Each step of the axis doubles the {data.arrangement.x_title}." if data.arrangement.doubles else "",
-        "All panels have the same axes." if data.panels[1:] else "",
+        axis.says,
+        f"Each step to the right doubles the {data.arrangement.x_title}." if data.arrangement.doubles else "",
+        "All panels have the same axes." if data.panels[1:] and not axis.apart else "",
         f"{numbers.plural(data.hidden_lines, 'more line is', 'more lines are')} not drawn." if data.hidden_lines else "",
         data.on_hidden_panels,
     ]  # fmt: skip

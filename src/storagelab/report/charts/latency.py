@@ -55,7 +55,7 @@ def _row(cell: CellSummary, name: str, places: Arrangement) -> Row:
     return {
         "x": places.x_of(cell), "line": places.line_of(cell), "panel": name, "cell_id": cell.cell_id,
         "cell": cell_text(cell.levels), "mean": value, "low": low, "high": high,
-        "tip": f"{cell_text(cell.levels)}: {name} {compared.milliseconds(found)}",
+        "tip": f"{cell.name}: {name} {compared.milliseconds(found)}",
     }  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
                         "cell": cell_text(cell.levels), "cell_id": cell.cell_id, "repetition": run.repetition,
-                        "run": f"{cell_text(cell.levels)}, repetition {run.repetition}, {line}",
+                        "run": f"{cell.name}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]

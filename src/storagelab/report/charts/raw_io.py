@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
-from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 _FIELDS = ("mean", "low", "high")
 
@@ -19,7 +19,7 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
         mean = cell.raw_io[counter].mean
         value, low, high = (None if one is None else one / divisor for one in (mean.value, mean.low, mean.high))
         interval = "" if low is None or high is None else f" (95 % CI {low:,.4g} to {high:,.4g})"
-        tip = f"{cell_text(cell.levels)}: {value:,.4g} {unit}{interval}"
+        tip = f"{cell.name}: {value:,.4g} {unit}{interval}"
         return {"mean": value, "low": low, "high": high, "tip": tip}
 
     def cells(findings: Findings) -> list[CellSummary]:
@@ -31,11 +31,17 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
         place=2,
         title=lambda _findings: title,
         rows=lambda findings, _runs: figure_of_cells(findings, cells(findings), row),
-        draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, unit, note="; mean with 95 % interval"),
-        caption=lambda _data, _findings: "Mean with its 95 % interval.",
+        draw=lambda data, sheet: means_with_intervals(
+            data, sheet, _FIELDS, unit, axis=_axis(data), note="; mean with 95 % interval"
+        ),
+        caption=lambda data, _findings: f"Mean with its 95 % interval. {_axis(data).says}".strip(),
         table=_table,
         words=rows_in_words,
     )
+
+
+def _axis(data: Figure) -> Axis:
+    return axis_of(data, _FIELDS, always_zero=True)
 
 
 def _table(data: Figure, _findings: Findings) -> Table:

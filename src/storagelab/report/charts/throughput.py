@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
-from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 _FIELDS = ("mean", "low", "high")
 UNIT = numbers.RATES["transactions"]
@@ -24,8 +24,16 @@ def of_set_time(findings: Findings) -> list[CellSummary]:
 def _row(cell: CellSummary) -> Row:
     assert cell.rows_per_s is not None
     mean = cell.rows_per_s.mean
-    tip = f"{cell_text(cell.levels)}: {numbers.rows_per_s_estimate(mean, UNIT)}"
+    tip = f"{cell.name}: {numbers.rows_per_s_estimate(mean, UNIT)}"
     return {"mean": mean.value, "low": mean.low, "high": mean.high, "tip": tip}
+
+
+def _axis(data: Figure) -> Axis:
+    return axis_of(data, _FIELDS, always_zero=True)
+
+
+def _caption(data: Figure, _findings: Findings) -> str:
+    return " ".join(filter(None, ["Mean with its 95 % interval.", _axis(data).says, data.on_hidden_panels]))
 
 
 def _table(data: Figure, _findings: Findings) -> Table:
@@ -41,8 +49,10 @@ CHART = Chart(
     place=5,
     title=lambda _findings: "Throughput",
     rows=lambda findings, _runs: figure_of_cells(findings, of_set_time(findings), _row),
-    draw=lambda data, sheet: means_with_intervals(data, sheet, _FIELDS, UNIT, note="; mean with 95 % interval"),
-    caption=lambda data, _findings: f"Mean with its 95 % interval. {data.on_hidden_panels}".strip(),
+    draw=lambda data, sheet: means_with_intervals(
+        data, sheet, _FIELDS, UNIT, axis=_axis(data), note="; mean with 95 % interval"
+    ),
+    caption=_caption,
     table=_table,
     words=rows_in_words,
 )

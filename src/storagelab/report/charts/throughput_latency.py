@@ -43,7 +43,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
             "line": places.line_of(cell), "level": places.x_of(cell), "step": levels.index(places.x_of(cell)),
             "cell_id": cell.cell_id, "cell": cell_text(cell.levels),
             "rate": _rate(cell), "ms": 1e3 * cell.latency[name].value,
-            "tip": f"{cell_text(cell.levels)}: {numbers.rows_per_s(_rate(cell), UNIT)}, {name} "
+            "tip": f"{cell.name}: {numbers.rows_per_s(_rate(cell), UNIT)}, {name} "
             f"{compared.milliseconds(cell.latency[name])}",
         }
         for cell in shown

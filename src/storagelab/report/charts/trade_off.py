@@ -107,7 +107,7 @@ def _row(other: _Other, findings: Findings, cell: CellSummary, name: str) -> Row
     return {
         "other": value, "layout": name, "cell_id": cell.cell_id, "cell": cell_text(cell.levels), "stretch": cell.stretch,
         **dict(zip(_FIELDS, figures, strict=True)),
-        "tip": f"{cell_text(cell.levels)}: {compared.judged_text(findings, cell)}, {other.figure(value)} {other.unit}",
+        "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {other.figure(value)} {other.unit}",
     }  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
                 # The remainder's ground turns dark in dark mode, and its text takes the page's own ink.
                 "ink": palette.INK if name == REMAINDER else palette.ink_on(colours[name]),
                 "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
-                       f"{numbers.percent(parts[name])} of connections × elapsed; {cell_text(cell.levels)}",
+                       f"{numbers.percent(parts[name])} of connections × elapsed; {cell.name}",
             }
         )  # fmt: skip
         low = high

@@ -15,7 +15,7 @@ from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_DRIVES = 2
 STATE_MOVES_LEAST = 0.02
@@ -63,7 +63,7 @@ def _row(drive: str, cell: CellSummary) -> Row:
     time = f", mean time {numbers.seconds(cell.elapsed_s.mean.value)}" if cell.elapsed_s is not None else ""
     return {
         "drive": drive, "mean": mean.value, "low": mean.low, "high": mean.high,
-        "tip": f"{cell_text(cell.levels)}: write amplification of drive {drive} {mean.value:.2f}{interval}{utilised}{time}",
+        "tip": f"{cell.name}: write amplification of drive {drive} {mean.value:.2f}{interval}{utilised}{time}",
     }  # fmt: skip
 
 

@@ -88,7 +88,8 @@ class Arrangement:
 
 
 def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
-    return level_text({factor.name: cell.levels[factor.name] for factor in factors if factor.name in cell.levels})
+    levels = {factor.name: cell.levels[factor.name] for factor in factors if factor.name in cell.levels}
+    return cell_text(levels) if levels else ""
 
 
 def arrange(findings: Findings) -> Arrangement:

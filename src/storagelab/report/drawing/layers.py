@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Figure
 from storagelab.report.drawing.vega import Form, Sheet, Spec, finished, in_lines
 
+_FAR, _APART = 6.0, 3.0
+"""A chart hides its small figures if the largest is so many times the median, or the panels are so many times apart."""
+_ROOM = 1.15
+_MOST_TICKS = 9
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 
 
@@ -30,23 +37,78 @@ def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
     return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
 
 
+class Axis(NamedTuple):
+    """How figures are drawn along an axis. `says`: what readers must know, in a sentence; "" for even steps from zero.
+    `apart`: each panel has an axis of its own.
+    """
+
+    scale: Spec
+    ticks: Spec
+    says: str
+    apart: bool = False
+
+    @property
+    def note(self) -> str:
+        """`says` as the end of a subtitle."""
+        return f"; {self.says[:1].lower()}{self.says[1:].removesuffix('.')}" if self.says else ""
+
+
+def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero: bool = False) -> Axis:
+    """The axis of the figures of a chart. Where a few large ones would press the rest together, panels get axes of their own
+    if the large ones fill a panel; else equal steps are equal ratios. Where all are close, it does not start at zero unless
+    `always_zero`.
+    """
+    of_panels: dict[str, list[float]] = {}
+    for row in (*data.rows, *data.points):
+        of_panels.setdefault(str(row.get("panel", "")), []).extend(
+            float(value) for name in fields if (value := row.get(name)) is not None
+        )
+    ranges = [(min(values), max(values)) for values in of_panels.values() if values]
+    low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
+    if low > 0 and max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low:
+        return Axis({"zero": always_zero}, {}, "Each panel has its own axis.", apart=True)
+    if low > 0 and high >= _FAR * statistics.median(value for values in of_panels.values() for value in values):
+        ends = [low / _ROOM, high * _ROOM]
+        scale = {"type": "log", "domain": ends, "nice": False}
+        return Axis(scale, {"axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios.")
+    domain, from_zero = ([0.0, 1.06 * high or 1.0], True) if always_zero else readable_domain([low, high])
+    says = "" if from_zero else f"The axis starts at {domain[0]:,g}{unit and f' {unit}'}, not at zero."
+    return Axis({"domain": domain, "zero": from_zero, "nice": False}, {}, says)
+
+
+def _round_figures(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10, ... within a range, or 1, 10, 100, ... if these are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    found = [value for value in found if low <= value <= high]
+    return found if len(found) <= _MOST_TICKS else [value for value in found if f"{value:e}".startswith("1.0")]
+
+
 def means_with_intervals(
     data: Figure,
     sheet: Sheet,
     fields: tuple[str, str, str],
     y_title: str,
     *,
+    axis: Axis | None = None,
     also: float = 0.0,
     note: str = "",
     height: int | None = None,
     below: Sequence[Spec] = (),
 ) -> Spec:
-    """A whole chart of means. Its axis includes the value `also`; the layers `below` are drawn first."""
-    y = {"type": "quantitative", "scale": {"domain": domain(data, fields, also), "zero": not also}}
+    """A whole chart of means along `axis`, else along one that includes the value `also`; the layers `below` are drawn
+    first.
+    """
+    axis = axis or Axis({"domain": domain(data, fields, also), "zero": not also}, {}, "")
+    y = {"type": "quantitative", "scale": axis.scale, **axis.ticks}
     layers = [*below, *means(data, sheet, fields, y, f"{y_title} ({sheet.where})")]
-    return finished(
-        sheet, note, layers, dodged_rows(data, fields), data.panels, height or sheet.form.height_of(len(data.panels))
-    )
+    note, height = note + axis.note, height or sheet.form.height_of(len(data.panels))
+    return in_panels(axis, finished(sheet, note, layers, dodged_rows(data, fields), data.panels, height))
+
+
+def in_panels(axis: Axis, spec: Spec) -> Spec:
+    """A chart whose panels have their own axes if they are `apart`."""
+    return spec | {"resolve": {"scale": {"y": "independent"}}} if axis.apart and "facet" in spec else spec
 
 
 def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,

@@ -216,5 +216,5 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> PageTable | None:
         return None
     headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
     rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
-    caption = f"Counters of server and devices, differences over a run, of {cell_text(cell.levels)}; zeros left out"
+    caption = f"Counters of server and devices, differences over a run, of {cell.name}; zeros left out"
     return PageTable(caption, headings, rows, folded="Counters of server and devices")

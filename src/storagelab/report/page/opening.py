@@ -16,7 +16,6 @@ from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.compared import ends
 from storagelab.report.words.sentences import evidence
 from storagelab.words import numbers
-from storagelab.words.names import cell_text
 from storagelab.words.numbers import keep_together
 
 _MOST_LINKS = 12
@@ -124,7 +123,7 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
         "title": title,
         "kind": kind,
         "figure": keep_together(time),
-        "what": cell_text(cell.levels),
+        "what": cell.name,
         "odd": _odd_runs(findings, cell),
         "facts": [keep_together(fact) for fact in facts if fact],
     }

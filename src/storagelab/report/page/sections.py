@@ -28,10 +28,11 @@ from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.hosts import host_sentences, host_table
+from storagelab.report.words.marks import legend_sentence
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
-from storagelab.words.names import cell_text, factor_noun, factor_text, listed, value_text
+from storagelab.words.names import factor_noun, factor_text, listed, value_text
 
 MAX_EFFECT_ROWS = 200
 MAX_CHANGES = 10
@@ -128,7 +129,12 @@ def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
         known = record(plan, runs, findings, found.cells)
         known |= {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
     over_time = packed(series(findings, runs, found.cells)) if known else ""
-    return {"table": found.table, "record": _script_text(known) if known else Markup(""), "series": over_time}
+    return {
+        "legend": legend_sentence(findings),
+        "table": found.table,
+        "record": _script_text(known) if known else Markup(""),
+        "series": over_time,
+    }
 
 
 def _script_text(value: object) -> Markup:
@@ -211,8 +217,8 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Pa
     ]  # fmt: skip
     under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
     yield PageTable(
-        f"The waits that differ most: {cell_text(fastest.levels)}, of the shortest mean time{under}, against "
-        f"{cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run",
+        f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against "
+        f"{slowest.name}, of the longest; seconds over all connections of the mean run",
         headings,
         rows,
     )

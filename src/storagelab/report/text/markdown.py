@@ -24,6 +24,7 @@ from storagelab.report.text.tables import (
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
+from storagelab.report.words.marks import legend_sentence
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
@@ -87,7 +88,9 @@ def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
     left = (CELL_ID, "verdict", AGAINST)
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
-    return [*markdown_table(cell_columns(findings, cells), left), "", note]
+    legend = legend_sentence(findings)
+    before = [escaped(legend), ""] if legend else []
+    return [*before, *markdown_table(cell_columns(findings, cells), left), "", note]
 
 
 def _hosts(findings: Findings) -> list[str]:

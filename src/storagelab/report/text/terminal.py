@@ -26,12 +26,12 @@ from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
-from storagelab.report.words.marks import verdict_mark
+from storagelab.report.words.marks import legend_sentence, verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import HANGING
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
-from storagelab.words.names import level_text
+from storagelab.words.names import cell_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
@@ -88,12 +88,15 @@ def _print_cells(console: Console, findings: Findings) -> None:
     if not any(cell.elapsed_s for cell in cells):
         return
     blank(console)
+    if legend := legend_sentence(findings):
+        print_paragraph(console, legend)
+        blank(console)
     columns = [
         Column(name, texts, rank=CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_figure(name, texts))
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = Column("levels", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        levels = Column("levels", [cell_text(cell.levels) for cell in cells], right=False, wraps=True)
         after = 1 + len(findings.factors)
         columns = [columns[0], *narrow(columns[1:after], levels), *columns[after:]]
     styles = [_STYLES.get(verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]

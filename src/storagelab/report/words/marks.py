@@ -8,12 +8,19 @@ from __future__ import annotations
 from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings
 from storagelab.report.words import compared
-from storagelab.words.names import DATA_FILES
+from storagelab.words.names import DATA_FILES, in_reading_order, level_text
 from storagelab.words.numbers import against_slower, at_most_slower, change, change_estimate
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
     return change_estimate(ratio, compared.per(findings))
+
+
+def legend_sentence(findings: Findings) -> str:
+    """How cells are named, by the example of the fastest; "" if their names need no explanation."""
+    cell = findings.cell(next(iter(findings.best), findings.cells[0].cell_id))
+    levels = {name: cell.levels[name] for name in in_reading_order(cell.levels)}
+    return f"Cells by short names: {cell.name} has {level_text(levels)}." if len(levels) > 1 else ""
 
 
 _APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}

@@ -21,7 +21,7 @@ from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.marks import change_text, in_blocks, untested_text
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
-from storagelab.words.names import cell_text, group_text, listed, noun, phrase
+from storagelab.words.names import cell_name, group_text, level_alone, listed, noun, phrase
 from storagelab.words.numbers import at_most_slower, plural, rows_per_s_estimate
 
 _LOADS_SHOWN = 5
@@ -112,7 +112,7 @@ def _on_latency(findings: Findings) -> list[str]:
 
 
 def _disagreement(findings: Findings, found: Disagreement) -> str:
-    fastest, lowest = (cell_text(findings.cell(cell_id).levels) for cell_id in (found.fastest, found.lowest))
+    fastest, lowest = (findings.cell(cell_id).name for cell_id in (found.fastest, found.lowest))
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, each "
@@ -137,7 +137,7 @@ def _on_loads(findings: Findings) -> list[str]:
 
 def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     best = findings.cell(load.best[0])
-    name = cell_text({name: value for name, value in best.levels.items() if name not in load.load})
+    name = cell_name(best.cell_id, {name: value for name, value in best.levels.items() if name not in load.load})
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
     slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
     lead = f"; against the slowest: {_saved_against(findings, slower[-1])}" if slower else ""
@@ -154,7 +154,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
     rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
-    return [f"{which}{within}: {cell_text(best.levels)}, {time}{rate}, over {plural(number, 'run')}."]
+    return [f"{which}{within}: {best.name}, {time}{rate}, over {plural(number, 'run')}."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
@@ -172,7 +172,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
         return [f"Layouts that are not told apart need not be equal: how much slower they may be is not known. {more}"]
     bound, cell_id = max(known)
     return [
-        f"Layouts that are not told apart need not be equal: {_cell_name(findings, cell_id)} is {at_most_slower(bound)} than "
+        f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} than "
         f"the truly fastest (95 %). {more}"
     ]
 
@@ -193,7 +193,7 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     )
     return [
         "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed did to "
-        f"the others, or what the run before left behind, is taken out. Most so for {_cell_name(findings, cell.cell_id)}: "
+        f"the others, or what the run before left behind, is taken out. Most so for {cell.name}: "
         f"mean {mean}, adjusted {adjusted}."
     ]
 
@@ -226,21 +226,17 @@ def _slower_cells(findings: Findings) -> list[Comparison]:
     return sorted(slower, key=lambda comparison: comparison.ratio.value)
 
 
-def _cell_name(findings: Findings, cell_id: str) -> str:
-    return cell_text(findings.cell(cell_id).levels)
-
-
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
     shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
     parts = [_saved_against(findings, item) for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"{_cell_name(findings, best)} against the slower: {'; '.join(parts)}."
+    return f"{findings.cell(best).name} against the slower: {'; '.join(parts)}."
 
 
 def _saved_against(findings: Findings, slower: Comparison) -> str:
     """Such as "18 % less time (joint 95 % CI 15 to 21 %) than 1 data file"; "1 data file takes 2.4 times as long (...)"."""
-    name = _cell_name(findings, slower.cell_id)
+    name = findings.cell(slower.cell_id).name
     if slower.ratio.value >= 2:
         return f"{name} takes {change_text(findings, slower.ratio)}"
     return f"{change_text(findings, slower.ratio.inverse)} than {name}"
@@ -264,13 +260,17 @@ def _on_effects(findings: Findings) -> list[str]:
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
     baseline = phrase(name, [effects[0].baseline])
     parts = [
-        f"{phrase(name, [one.level])} took {change_text(findings, one.ratio)}" for one in effects if one.distinguishable
+        f"{level_alone(name, one.level)} took {change_text(findings, one.ratio)}"
+        for one in effects
+        if one.distinguishable
     ]
     parts += [
-        f"{phrase(name, [one.level])} can't be told apart from it, {change_text(findings, one.ratio)}"
+        f"{level_alone(name, one.level)} can't be told apart from it, {change_text(findings, one.ratio)}"
         for one in effects if one.tested and not one.distinguishable
     ]  # fmt: skip
-    parts += [f"{phrase(name, [one.level])} took {untested_text(findings, one)}" for one in effects if not one.tested]
+    parts += [
+        f"{level_alone(name, one.level)} took {untested_text(findings, one)}" for one in effects if not one.tested
+    ]
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
@@ -289,7 +289,9 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
         )
         if most is None or least is None:
             continue
-        ends = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
+        ends = [
+            f"{_effect_change(findings, effect)} with {level_alone(name, effect.level)}" for effect in (least, most)
+        ]
         of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
         took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
         yield f"{of_all} others took {took}"

@@ -14,7 +14,16 @@ from typing import NamedTuple
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.words.names import DATA_FILES, factor_text, is_counted, value_text
+from storagelab.words.names import (
+    ALONE,
+    DATA_FILES,
+    factor_text,
+    is_counted,
+    one_of,
+    says_enough,
+    short_factor,
+    value_text,
+)
 from storagelab.words.numbers import keep_together
 
 LINE = 80
@@ -40,11 +49,6 @@ _WIDTHS = (
 _WHOLE = Width(10_000, 12)
 _READABLE = 28
 """A name with fewer characters may not be recognised."""
-_SHORT = {
-    DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
-    "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
-}  # fmt: skip
-_ALONE = ("layout.log", "layout.data")
 
 
 CUT = "..."
@@ -88,7 +92,7 @@ class Names:
     def __init__(self, findings: Findings, width: Width = WIDE) -> None:
         self._factors = {factor.name: factor for factor in findings.factors}
         self._findings, self._width = findings, width
-        short = [_short(name) for name in self._factors]
+        short = [short_factor(name) for name in self._factors]
         self._twice = {name for name in short if short.count(name) > 1}
 
     def cut(self, text: str) -> str:
@@ -100,7 +104,7 @@ class Names:
 
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
-        return self.cut(self._label(self._factors[name], name) if name in self._factors else _short(name))
+        return self.cut(self._label(self._factors[name], name) if name in self._factors else short_factor(name))
 
     def heading(self, name: str) -> str:
         """A factor as the heading of its column: "data files", "format"."""
@@ -108,7 +112,7 @@ class Names:
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
 
     def _label(self, factor: Factor, path: str) -> str:
-        short = _short(path)
+        short = short_factor(path)
         return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
@@ -121,8 +125,8 @@ class Names:
             return f"{many} {label}"
         if is_counted(name):
             label = "data files" if full and name == DATA_FILES else label
-            return f"{many} {_one(label) if list(levels) == [1] else label}"
-        if name in _ALONE:
+            return f"{many} {one_of(label) if list(levels) == [1] else label}"
+        if name in ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if self._needs_its_factor(factor, many) else many
 
@@ -143,10 +147,10 @@ class Names:
 
     def _in_layout(self, name: str, level: JsonValue) -> str:
         factor = self._factors.get(name)
-        if factor is None or is_counted(name) or name in _ALONE or not isinstance(level, str):
+        if factor is None or is_counted(name) or name in ALONE or not isinstance(level, str):
             return self.levels(name, [level]) if factor is not None else self.cut(value_text(level))
         text = self.cut(value_text(level))
-        return f"{self.factor(name)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
+        return f"{self.factor(name)} {text}" if not says_enough(text) and not _is_labelled(factor) else text
 
     def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
@@ -227,19 +231,6 @@ def shortened(findings: Findings, forms: Sequence[Form], rows: int = 1) -> str:
 def whole(findings: Findings, forms: Sequence[Form]) -> str:
     """A result in its longest form, with whole names."""
     return forms[0](Names(findings, _WHOLE))
-
-
-def _one(things: str) -> str:
-    """ "rows per transaction" -> "row per transaction"."""
-    head, per, rest = things.partition(" per ")
-    return f"{head.removesuffix('s')}{per}{rest}"
-
-
-def _short(name: str) -> str:
-    if name in _SHORT:
-        return _SHORT[name]
-    text = factor_text(name).partition(" of drive ")[0].partition(" of volume ")[0]
-    return f"{text.removesuffix(' bytes')} size" if text.endswith(" bytes") else text
 
 
 def _is_labelled(factor: Factor) -> bool:

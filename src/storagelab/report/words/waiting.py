@@ -75,10 +75,10 @@ def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
     share = sum(item.worst_s - item.best_s for item in grown) / extra_s
     covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
     limit = between_ends(findings)
-    pace = "" if limit is None else limit_sentence(limit, cell_text(worst.levels))
+    pace = "" if limit is None else limit_sentence(limit, worst.name)
     return [
-        f"{pace}Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "
-        f"run than those of {cell_text(best.levels)}. What grew: {'; '.join(parts)}{covers}."
+        f"{pace}Where the time goes: the connections of {worst.name} together spent {seconds(extra_s)} more per "
+        f"run than those of {best.name}. What grew: {'; '.join(parts)}{covers}."
     ]
 
 
