@@ -109,7 +109,7 @@ def _along(reason: Reason) -> str:
         }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
-        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of the sessions seen waiting)"
+        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of waiting sessions)"
     return ""
 
 
@@ -194,12 +194,12 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 
 
 def crowd_sentence(case: Case, slower: str) -> list[str]:
-    """What waiting sessions were seen waiting for, at the slower end."""
+    """What waiting sessions waited for, at the slower end."""
     parts = [
         f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
-    return [f"Of the sessions seen waiting at {slower}, most waited for {listed(parts)}."] if parts else []
+    return [f"Of waiting sessions at {slower}, most waited for {listed(parts)}."] if parts else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------
