@@ -50,6 +50,19 @@ def typed(fit_model, small_spec, capsys):
     return type_
 
 
+def test_each_block_runs_with_the_format_and_the_driver_of_its_own_cells(fit_model, small_spec):
+    setup = fit_model.set_up(fit_model.arguments_of(["--spec", str(small_spec), "--scale", "256"]))
+    made = [
+        {(drive["format"], drive["driver"]) for drive in block.content["drives"].values()} for block in setup.blocks
+    ]
+    wanted = [
+        {(drive.format, drive.driver) for drive in setup.cells[block.runs[0].cell_id].config.drives.values()}
+        for block in setup.blocks
+    ]
+    assert made == wanted
+    assert len({frozenset(one) for one in made}) > 1
+
+
 def test_it_lowers_the_cost_and_says_every_candidates_ratios(typed):
     out = typed("--vary", "row_cpu_ns=40000:70000", "--figures", "A54", "--figures", "A1", "--minutes", "0.05")
     costs = [float(cost) for cost in re.findall(r"^#\d+ cost ([\d.]+)", out, re.MULTILINE)]

@@ -126,11 +126,16 @@ def set_up(arguments: argparse.Namespace) -> Setup:
         if {cell.cell_id for cell in _cells_of(figure, levels, plan.cells)} <= made
     ]
     folder = arguments.spec.resolve().parent
-    content = tuple(Block(runs, dict(scenario(PlannedBlock(runs, cells), folder))) for runs in blocks)
+    content = tuple(Block(runs, dict(scenario(_planned(runs, cells), folder))) for runs in blocks)
     inside = {
         name: cell for name, cell in cells.items() if name in made
     }  # in the plan's order, in which levels are compared
     return Setup(inside, content, tuple(fitted), tuple(watched))
+
+
+def _planned(runs: tuple[PlannedRun, ...], cells: Mapping[str, Cell]) -> PlannedBlock:
+    """A block with its own cells alone: its drives are made in the form of the first of them."""
+    return PlannedBlock(runs, {run.cell_id: cells[run.cell_id] for run in runs})
 
 
 def _cells_of(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[Cell]:

@@ -35,7 +35,7 @@ mod look_ahead;
 mod page_wait;
 mod pool;
 mod random_rows;
-mod resource;
+pub(crate) mod resource;
 mod sample;
 mod session;
 mod split;

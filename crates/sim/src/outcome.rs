@@ -37,6 +37,8 @@ pub struct RunOutcome {
     pub series: Series,
     /// Samples of who waited for what.
     pub waiting_tasks: Vec<WaitingSample>,
+    /// How many sessions waited at once, the longest waits first.
+    pub crowds: Vec<CrowdRow>,
     /// The drives at the end.
     pub drives: Vec<DriveOutcome>,
     /// Volumes that are more than a flash drive.
@@ -66,6 +68,21 @@ impl WaitRow {
     pub const fn wait_ns(&self) -> u64 {
         self.resource_ns + self.signal_ns
     }
+}
+
+/// Waits of one type for things of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CrowdRow {
+    /// SQL Server's name for the wait.
+    pub wait_type: &'static str,
+    /// What was waited for, as in a sample's resources; empty if it has no name.
+    pub kind: &'static str,
+    /// Time that sessions waited: over a wait type, the same as in its [`WaitRow`].
+    pub sessions_ns: u64,
+    /// Time in which at least one did.
+    pub any_ns: u64,
+    /// The most sessions at once.
+    pub most: u32,
 }
 
 /// Sums over a run. Pages are database pages of 8 KB unless they are flash pages.

@@ -9,6 +9,7 @@
 //! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core.
 
 mod latency;
+mod series;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,6 +27,8 @@ use crate::volume::{Answer, Failure, Kind, Request, Volume};
 use crate::words::life_size;
 
 pub use latency::{Latencies, LatencyTable};
+pub use series::RawSeries;
+use series::Recorder;
 
 /// Tests on one set of drives, whose state carries over from one to the next.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -119,6 +122,8 @@ pub struct RawOutcome {
     pub bytes_per_s: f64,
     /// How long they took.
     pub latency: LatencyTable,
+    /// The counted time, interval by interval.
+    pub series: RawSeries,
     /// All requests submitted, including the warm-up; each of them was completed in the end.
     pub submitted: u64,
     /// The drives, over the whole test.
@@ -220,6 +225,7 @@ struct Running<'t, 'v> {
     submitted: u64,
     done: u64,
     latencies: Latencies,
+    recorder: Recorder,
     /// Every I/O with the number of the volume, if that was asked for.
     trace: Option<(usize, Trace)>,
 }
@@ -232,6 +238,7 @@ impl<'t, 'v> Running<'t, 'v> {
         let blocks = test.blocks(scale, volume.bytes());
         let each = blocks / u64::from(test.threads);
         let part = |thread: u64| (thread * each, thread * each, (thread + 1) * each - 1);
+        let (warm_ns, end_ns) = (scaled_ns(test.warm_up_s, scale), scaled_ns(test.duration_s, scale));
         Self {
             test,
             rng: Rng::stream(test.seed, "raw I/O"),
@@ -240,11 +247,12 @@ impl<'t, 'v> Running<'t, 'v> {
             begun_ns: vec![0; (test.threads * test.outstanding) as usize],
             due: EventList::new(),
             now_ns: 0,
-            warm_ns: scaled_ns(test.warm_up_s, scale),
-            end_ns: scaled_ns(test.duration_s, scale),
+            warm_ns,
+            end_ns,
             submitted: 0,
             done: 0,
             latencies: Latencies::default(),
+            recorder: Recorder::new(warm_ns, end_ns, scale),
             trace: None,
             volume,
         }
@@ -315,7 +323,12 @@ impl<'t, 'v> Running<'t, 'v> {
             trace.end(token, self.now_ns - self.begun_ns[token as usize]);
         }
         if self.now_ns > self.warm_ns && self.now_ns <= self.end_ns {
-            self.latencies.add(self.now_ns - self.begun_ns[token as usize]);
+            if self.now_ns > self.recorder.until_ns {
+                self.recorder.turn(self.now_ns, self.volume);
+            }
+            let latency_ns = self.now_ns - self.begun_ns[token as usize];
+            self.latencies.add(latency_ns);
+            self.recorder.add(latency_ns);
         }
         if self.now_ns < self.end_ns {
             self.submit(token)
@@ -342,6 +355,7 @@ impl<'t, 'v> Running<'t, 'v> {
             ios_per_s: per_s(latency.count, elapsed_ns),
             bytes_per_s: per_s(bytes, elapsed_ns),
             latency,
+            series: self.recorder.finish(self.now_ns, self.volume),
             submitted: self.submitted,
             drives: Vec::new(),
             volumes: Vec::new(),

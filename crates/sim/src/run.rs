@@ -4,15 +4,17 @@ mod fill;
 
 use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
+use crate::engine::resource::name_of;
 use crate::engine::{Engine, Reading, Table};
 use crate::kernel::{Ns, SEC};
 use crate::outcome::{
-    CounterTable, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
+    CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
 };
 use crate::rng::Rng;
 use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
 use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
 use crate::volume::Volume;
+use crate::words::ratio;
 
 /// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
 const WAITING_EVERY: usize = 20;
@@ -219,8 +221,10 @@ impl<'r, 'w> Run<'r, 'w> {
         series
             .log_bytes_per_s
             .push(rate(now.counters.log_bytes.get(), last.counters.log_bytes.get()));
-        series.write_amplification.push(write_amplification(&now, last));
-        series.utilisation.push(ratio(now.mapped_flash_pages, now.flash_pages));
+        series
+            .write_amplification
+            .push(now.flash.write_amplification_since(&last.flash));
+        series.utilisation.push(now.flash.utilisation());
         series.dirty_pages.push(now.dirty_pages);
         series.runnable.push(now.runnable);
         series.io_in_progress.push(now.io_in_progress);
@@ -263,6 +267,7 @@ impl<'r, 'w> Run<'r, 'w> {
             counters: self.counters(),
             series: self.series,
             waiting_tasks: self.waiting,
+            crowds: crowd_rows(self.os, &books.sessions),
             drives: Vec::new(),
             volumes: Vec::new(),
             every_io: None,
@@ -295,7 +300,7 @@ impl<'r, 'w> Run<'r, 'w> {
             memory_phase_cpu_ns,
             table_bytes: (now.leaf_pages + counted.index_splits.get()) * crate::engine::geometry::PAGE_BYTES,
             pool_pages: self.engine.pool_pages(),
-            write_amplification: write_amplification(now, &self.start),
+            write_amplification: now.flash.write_amplification_since(&self.start.flash),
             fingerprint: self.os.fingerprint(),
             events: self.os.kernel().steps(),
         }
@@ -317,18 +322,33 @@ fn wait_rows(account: &Account) -> Vec<WaitRow> {
     rows
 }
 
-fn write_amplification(now: &Reading, before: &Reading) -> f64 {
-    let host = now.host_flash_pages - before.host_flash_pages;
-    let moved = now.moved_flash_pages - before.moved_flash_pages;
-    if host == 0 { 1.0 } else { ratio(host + moved, host) }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "figures for people; counts stay as they are elsewhere"
-)]
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+/// Asserts that the crowds' time is that of the waits.
+fn crowd_rows(os: &Sqlos, sessions: &Account) -> Vec<CrowdRow> {
+    let crowds = os.crowds();
+    for &wait in WaitType::ALL {
+        let of_wait = crowds.iter().filter(|crowd| crowd.wait == wait);
+        let (counted_ns, wait_ns): (Ns, Ns) = (
+            of_wait.map(|crowd| crowd.sessions_ns).sum(),
+            sessions.of(wait).wait_ns(),
+        );
+        assert!(
+            counted_ns == wait_ns,
+            "sessions waited {wait_ns} ns in {}, and {counted_ns} ns by kind of resource",
+            wait.name()
+        );
+    }
+    let mut rows: Vec<CrowdRow> = crowds
+        .iter()
+        .map(|crowd| CrowdRow {
+            wait_type: crowd.wait.name(),
+            kind: name_of(crowd.kind),
+            sessions_ns: crowd.sessions_ns,
+            any_ns: crowd.any_ns,
+            most: crowd.most,
+        })
+        .collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.sessions_ns), row.wait_type, row.kind));
+    rows
 }
 
 #[cfg(test)]

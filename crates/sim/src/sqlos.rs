@@ -34,6 +34,7 @@
 
 mod awaits;
 mod coming;
+mod crowds;
 mod event;
 mod latch;
 mod machine;

@@ -6,6 +6,7 @@
 //! - [`parity`]: the reads and writes that a write to RAID-5 needs;
 //! - [`cache`]: the controller's write-back cache, with no idea of time;
 //! - [`link`]: the network between host and array;
+//! - [`flash_use`]: what flash drives were given to write, and how full they are;
 //! - [`failure`]: why a volume no longer answers; [`config`]: a volume's part of a scenario, and its checks;
 //! - [`array`]: all of it over time ([`Volume`]).
 //!
@@ -21,6 +22,7 @@ mod cache;
 pub mod config;
 mod device;
 mod failure;
+mod flash_use;
 mod link;
 mod parity;
 #[cfg(test)]
@@ -31,4 +33,5 @@ pub use array::{Answer, Counters, Volume};
 pub use config::VolumeChoice;
 pub use device::{Device, DeviceParameters, Kind, Request};
 pub use failure::Failure;
+pub use flash_use::FlashUse;
 pub use stripe::StripeMap;

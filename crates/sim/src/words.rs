@@ -13,6 +13,15 @@ pub(crate) fn life_size(bytes: u64, scale: u32) -> String {
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A part of a whole; 0 of nothing.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "figures for people; counts stay as they are elsewhere"
+)]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::life_size;

@@ -27,7 +27,7 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.next_steps import next_step
 from storagelab.findings.pattern import pattern_of
-from storagelab.findings.why import legs
+from storagelab.findings.why import adds_up, legs
 from storagelab.model.plan import Factor, Preference
 from storagelab.model.values import JsonValue
 
@@ -352,12 +352,8 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
     """The factors to explain: those with a difference, the largest first; if none has one, the factor with the
     largest gain.
-
-    Waits add up to the time of a run or of its mean transaction. They also add up to a mean latency, if the cells have
-    such a transaction, but never to a percentile.
     """
-    by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
-    if not by_mean and findings.compared not in ("elapsed", "time-per-row", "time-per-transaction"):
+    if not adds_up(findings):
         return []
     chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or gains[:1]
     return [gain.factor for gain in chosen]

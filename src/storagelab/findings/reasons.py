@@ -10,7 +10,7 @@ reasons(case)                                 the reasons for the change, the on
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -73,8 +73,8 @@ class Rule(StrEnum):
 
 
 class Crowd(NamedTuple):
-    """A kind of thing that sessions were seen waiting for: its share of all waits seen, and the most sessions on
-    one.
+    """A kind of thing that sessions waited for: its share of all waiting, and the most sessions on one or, where every
+    wait is counted, on all of them at once.
     """
 
     wait_type: str
@@ -278,14 +278,23 @@ def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | No
 
 
 def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
-    """What sessions waited for at the looks at these runs, the largest share first; nothing without looks."""
-    sessions: Counter[tuple[str, str]] = Counter()
-    most: dict[tuple[str, str], int] = {}
-    for run in runs:
-        for task in run.measurement.waiting_tasks if run.measurement is not None else ():
-            key = (task.wait_type, task.resource.kind)
-            sessions[key] += task.sessions
-            most[key] = max(most.get(key, 0), task.sessions)
-    total = sessions.total()
-    ranked = sorted(sessions.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Crowd(*key, seen / total, most[key]) for key, seen in ranked if seen)
+    """What sessions waited for in these runs, the largest share first: by every wait, or by the looks of a measured
+    run. The looks of a simulated one keep only its longest queues.
+    """
+    waited: dict[tuple[str, str], float] = defaultdict(float)
+    most: dict[tuple[str, str], int] = defaultdict(int)
+    for measured in (run.measurement for run in runs if run.measurement is not None):
+        counted = [
+            (one.wait_type, one.kind, one.sessions_mean * measured.elapsed_s, one.sessions_most)
+            for one in measured.crowds
+        ]
+        seen = [
+            (task.wait_type, task.resource.kind, float(task.sessions), task.sessions)
+            for task in measured.waiting_tasks if measured.provenance == "measured"
+        ]  # fmt: skip
+        for wait_type, kind, amount, at_once in counted or seen:
+            waited[wait_type, kind] += amount
+            most[wait_type, kind] = max(most[wait_type, kind], at_once)
+    total = sum(waited.values())
+    ranked = sorted(waited.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Crowd(*key, amount / total, most[key]) for key, amount in ranked if amount)

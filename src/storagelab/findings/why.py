@@ -141,6 +141,14 @@ class Leg:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def adds_up(findings: Findings) -> bool:
+    """Whether waits add up to what cells are compared by: to the time of a run or of its mean transaction, and to a mean
+    latency if the cells have such a transaction, but never to a percentile.
+    """
+    by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
+    return by_mean or findings.compared in ("elapsed", "time-per-row", "time-per-transaction")
+
+
 def between(
     findings: Findings, one: str, other: str, *, by: By = by_part, ratio: Estimate | None = None
 ) -> Waterfall | None:

@@ -116,6 +116,20 @@ class WaitingTask(Frozen):
         return resource_of(resource) if isinstance(resource, str) else resource
 
 
+class CountedCrowd(Frozen):
+    """The sessions that waited for things of one kind, counted at every wait of a run and not only at some moments."""
+
+    wait_type: str
+    kind: str
+    """What it is, as in `Resource`."""
+    sessions_mean: Figure
+    """Over the whole run: over a wait type it adds up to its time / elapsed time."""
+    sessions_most: Count
+    """At once."""
+    time_share: Figure
+    """The share of the run's time in which at least one waited."""
+
+
 class TimeSeries(Frozen):
     """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more in a long
     simulated one). `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values
@@ -173,6 +187,8 @@ class Measurement(Frozen):
     """The latencies of its requests or transactions: those of unwatched stretches, if it was watched in turns."""
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
+    crowds: tuple[CountedCrowd, ...] = ()
+    """Of a simulated run, the longest waits first."""
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)

@@ -3,17 +3,35 @@
 use super::above::Level;
 use super::leaf::Leaf;
 
-/// The label of events for a write of the log.
-pub(super) const LABEL_LOG: u64 = 1;
-/// The label of the checkpoint's writes.
-pub(super) const LABEL_CHECKPOINT: u64 = 2;
-/// The label of the lazy writer and its writes.
-pub(super) const LABEL_LAZY: u64 = 3;
-/// The label of a look at a file's PFS page: the file's number stands in the lower half.
-const LABEL_PFS: u64 = 1 << 32;
-
-/// The bit at which the kind begins in a latch's key.
+/// The bit at which the kind begins in a latch's key and in an event's label. Waits are counted by the lower half of
+/// that byte.
 const KIND_SHIFT: u32 = 56;
+
+/// The label of events for a write of the log.
+pub(super) const LABEL_LOG: u64 = 8 << KIND_SHIFT;
+/// The label of the checkpoint's writes.
+pub(super) const LABEL_CHECKPOINT: u64 = 9 << KIND_SHIFT;
+/// The label of the lazy writer and its writes.
+pub(super) const LABEL_LAZY: u64 = 10 << KIND_SHIFT;
+/// The label of a look at a file's PFS page, counted like its latch: the file's number stands in the lower half.
+const LABEL_PFS: u64 = (0x10 | 4) << KIND_SHIFT;
+/// The kind of the last leaf, counted like any leaf.
+const EDGE: u64 = 0x10 | 1;
+
+/// What is waited for, by the number under which waits are counted; empty for time or a turn.
+pub const fn name_of(kind: u8) -> &'static str {
+    match kind {
+        1 => "data",
+        2 => "index level 1",
+        3 => "index level 2",
+        4 => "PFS",
+        5 => "GAM",
+        8 => "log",
+        9 => "checkpoint writes",
+        10 => "lazy writer",
+        _ => "",
+    }
+}
 
 /// A latched page, identified by the key of its latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +62,7 @@ impl Page {
             Self::Above(Level::Grandparent, page) => (3, page),
             Self::Pfs { file, index } => (4, (file as u64) << 32 | index as u64),
             Self::Gam { file, index } => (5, (file as u64) << 32 | index as u64),
-            Self::Edge => (6, 0),
+            Self::Edge => (EDGE, 0),
         };
         kind << KIND_SHIFT | low
     }
@@ -63,7 +81,7 @@ impl Page {
             3 => Self::Above(Level::Grandparent, low),
             4 => Self::Pfs { file, index },
             5 => Self::Gam { file, index },
-            6 => Self::Edge,
+            EDGE => Self::Edge,
             kind => unreachable!("no latch is of kind {kind}"),
         }
     }

@@ -6,11 +6,11 @@ use super::Engine;
 use super::counters::Counters;
 use super::geometry::Geometry;
 use super::leaf::Leaf;
-use super::resource::{self, LABEL_CHECKPOINT, LABEL_LAZY, LABEL_LOG};
+use super::resource;
 use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::sqlos::{Resource, WaitType};
-use crate::volume::{Device, Volume};
+use crate::volume::FlashUse;
 
 /// All counts up to now; differences between two readings make a time series.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,14 +25,8 @@ pub struct Reading {
     pub runnable: u64,
     /// I/Os in progress now.
     pub io_in_progress: u64,
-    /// Flash pages that hosts wrote, on all drives.
-    pub host_flash_pages: u64,
-    /// Flash pages that garbage collection moved.
-    pub moved_flash_pages: u64,
-    /// Flash pages that hold data.
-    pub mapped_flash_pages: u64,
-    /// All flash pages.
-    pub flash_pages: u64,
+    /// The flash drives.
+    pub flash: FlashUse,
 }
 
 /// A page that a worker waits for, in words a DBA knows.
@@ -74,23 +68,14 @@ impl Engine<'_> {
     #[must_use]
     pub fn reading(&self) -> Reading {
         let tree = self.tree.borrow();
-        let mut reading = Reading {
+        Reading {
             counters: self.counters.clone(),
             leaf_pages: u64::from(tree.len()),
             dirty_pages: tree.dirty(),
             runnable: u64::from(self.os.runnable()),
             io_in_progress: self.ios.in_progress() as u64,
-            ..Reading::default()
-        };
-        let volumes = self.ios.volumes();
-        for drive in volumes.iter().flat_map(Volume::devices).filter_map(Device::flash) {
-            let counts = drive.counters().ftl;
-            reading.host_flash_pages += counts.host_pages;
-            reading.moved_flash_pages += counts.moved_pages;
-            reading.mapped_flash_pages += u64::from(drive.ftl().mapped_pages());
-            reading.flash_pages += u64::from(drive.ftl().shape().flash_pages());
+            flash: FlashUse::of(&self.ios.volumes()),
         }
-        reading
     }
 
     /// What sessions wait for and how many of them wait, the largest number first.
@@ -115,13 +100,10 @@ impl Engine<'_> {
     fn decode(&self, resource: Resource) -> String {
         match resource {
             Resource::Latch(key) => self.decode_latch(resource::Page::of(key)),
-            Resource::Event(LABEL_LOG) => "log".to_owned(),
-            Resource::Event(LABEL_CHECKPOINT) => "checkpoint writes".to_owned(),
-            Resource::Event(LABEL_LAZY) => "lazy writer".to_owned(),
-            Resource::Event(label) => {
-                let file = resource::pfs_file_of(label);
-                file.map_or_else(String::new, |file| self.pfs_page_of(file))
-            }
+            Resource::Event(label) => resource::pfs_file_of(label).map_or_else(
+                || resource::name_of(resource.kind()).to_owned(),
+                |file| self.pfs_page_of(file),
+            ),
             Resource::None => String::new(),
         }
     }

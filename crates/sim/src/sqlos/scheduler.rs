@@ -1,5 +1,6 @@
 //! Moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
 
+use super::crowds::first_of;
 use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
 use super::waits::WaitType;
 use super::{ALARM, Notice, Role, WAKE};
@@ -31,7 +32,9 @@ impl State {
         let worker = &mut self.workers[process.index()];
         worker.state = WorkerState::Suspended;
         worker.scheduler = scheduler;
+        worker.first_crowd = first_of(role);
         self.lives[process.index()].role = Some(role);
+        self.join_crowd(now_ns, process.0, WaitType::WorkerStart, Resource::None);
         self.make_runnable(kernel, process.0);
     }
 
@@ -122,6 +125,7 @@ impl State {
         core.running = id;
         core.quantum_ends_ns = now_ns + self.config.quantum_ns;
         self.change(now_ns, id, WorkerState::Runnable, WorkerState::Running);
+        self.leave_crowd(now_ns, id);
         let wait = self.workers[id as usize].wait;
         self.lives[id as usize].account.waits[wait.index()].count += 1;
         // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
@@ -173,10 +177,7 @@ impl State {
     pub(super) fn suspend(&mut self, kernel: &Kernel, id: u32, wait: WaitType, resource: Resource) {
         let now_ns = kernel.now();
         self.change(now_ns, id, WorkerState::Running, WorkerState::Suspended);
-        let worker = &mut self.workers[id as usize];
-        worker.wait = wait;
-        worker.resource = resource;
-        worker.waits_since_ns = now_ns;
+        self.join_crowd(now_ns, id, wait, resource);
         self.leave_core(kernel, id);
     }
 
@@ -192,10 +193,7 @@ impl State {
     pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
-        let worker = &mut self.workers[id as usize];
-        worker.wait = WaitType::SosSchedulerYield;
-        worker.resource = Resource::None;
-        worker.waits_since_ns = kernel.now();
+        self.join_crowd(kernel.now(), id, WaitType::SosSchedulerYield, Resource::None);
         self.enqueue(kernel.now(), id, WorkerState::Running);
         let next = self.take_next(kernel, scheduler);
         if next != id {

@@ -1,6 +1,7 @@
 //! The state of workers, schedulers and events, and the check that no time is lost; the moves are in `scheduler`.
 
 use super::coming::Coming;
+use super::crowds::{Crowd, first_of, nobody_waits};
 use super::latch::{LatchTable, Mode};
 use super::waits::{Account, WaitType};
 use super::{Config, Role};
@@ -43,6 +44,8 @@ pub(super) struct Worker {
     /// What it waits for, or waited for last.
     pub(super) wait: WaitType,
     pub(super) want: Mode,
+    /// Where the crowds of its role begin.
+    pub(super) first_crowd: u16,
     pub(super) scheduler: u32,
     /// The next in the one queue that this worker is in.
     pub(super) next: u32,
@@ -75,6 +78,7 @@ impl Worker {
             state: WorkerState::Foreign,
             wait: WaitType::WorkerStart,
             want: Mode::Sh,
+            first_crowd: first_of(Role::Background),
             scheduler: 0,
             next: NOBODY,
             since_ns: now_ns,
@@ -171,6 +175,7 @@ pub(super) struct State {
     /// The scheduler that gets the next worker.
     pub(super) next_scheduler: u32,
     pub(super) fingerprint: u64,
+    pub(super) crowds: Vec<Crowd>,
 }
 
 impl State {
@@ -194,6 +199,7 @@ impl State {
             free_events: Vec::new(),
             next_scheduler: 0,
             fingerprint: 0xcbf2_9ce4_8422_2325,
+            crowds: nobody_waits(),
             config,
         }
     }

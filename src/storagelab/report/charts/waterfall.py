@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 
 from storagelab.findings.model import Findings
-from storagelab.findings.why import Step, Waterfall, between
+from storagelab.findings.why import Step, Waterfall, adds_up, between
 from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement
@@ -62,7 +62,7 @@ def _tip(step: Step) -> str:
 
 def _ends_of(findings: Findings) -> tuple[str, str, Waterfall] | None:
     fastest, slowest = ends(findings)
-    if fastest is None or slowest is None:
+    if fastest is None or slowest is None or not adds_up(findings):
         return None
     if not compared.timed(findings) and any(cell.each_s is None for cell in findings.cells):
         return None  # each connection has the same set time in all cells

@@ -165,8 +165,10 @@ def _run(run: Run) -> Json:
     return {**_filled(stored.Planned, run), **measured}
 
 
+_IF_THERE = ("turns", "crowds")
+"""Fields of runs of some kinds only."""
 _NOT_MEASURED: Json = {
-    **dict.fromkeys(name for name in stored.Measured.__annotations__ if name != "turns"), "connection_s": [],
+    **dict.fromkeys(name for name in stored.Measured.__annotations__ if name not in _IF_THERE), "connection_s": [],
     "latency_s": {}, "waits": [], "waiting_tasks": [], "counters": {}, "series": {"at_s": [], "columns": {}},
     "environment": {}, "checks": [],
 }  # fmt: skip
@@ -189,12 +191,13 @@ def _measured(measured: Measurement) -> Json:
         waiting_tasks=[
             _copied(stored.WaitingTask, task, resource=masked(task.resource.text)) for task in measured.waiting_tasks
         ],
+        crowds=[_copied(stored.CrowdForm, crowd) for crowd in measured.crowds],
         series=_filled(stored.SeriesForm, measured.series),
         checks=[_filled(stored.CheckForm, check) for check in measured.checks],
         turns=turns and _filled(stored.TurnsForm, turns, watched_latency_s=_latencies(turns.watched_latency)),
         durability=durability and _filled(stored.DurabilityForm, durability),
     )
-    return found if turns is not None else {name: value for name, value in found.items() if name != "turns"}
+    return {name: value for name, value in found.items() if value or name not in _IF_THERE}
 
 
 def _latencies(latency: Latency | None) -> Mapping[str, float]:

@@ -49,6 +49,19 @@ class WaitingTask(Form):
     """What the holder was doing, or empty."""
 
 
+class CrowdForm(Form):
+    wait_type: str
+    """What the sessions waited in."""
+    kind: str
+    """What kind of thing they waited for."""
+    sessions_mean: float
+    """How many waited so, on average over the whole run."""
+    sessions_most: int
+    """The most at once."""
+    time_share: float
+    """The share of the run's time in which at least one did."""
+
+
 class SeriesForm(Form):
     at_s: list[float | None]
     """The end of each interval: one second in a measured run, longer in a simulated one."""
@@ -192,6 +205,8 @@ class Measured(Form):
     """Uncut rows of wait statistics ([below](#a-wait))."""
     waiting_tasks: list[WaitingTask]
     """What sessions were waiting for at some moments."""
+    crowds: NotRequired[list[CrowdForm]]
+    """Only of a simulated run: all sessions, counted at every wait, by wait type and kind of thing."""
     counters: Annotated[
         object,
         WithJsonSchema({

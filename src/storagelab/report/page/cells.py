@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.model.measurement import Run, WaitingTask
+from storagelab.model.measurement import Run
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.drawing import arrange, palette
+from storagelab.report.page.crowds import crowds
 from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import IN_SQL_SERVER, NINE_COLUMNS, are_likened, wait_columns, waits_of
 from storagelab.report.words import compared
@@ -18,7 +18,6 @@ from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import (
     audit_sentences,
-    crowd_sentence,
     method_text,
     no_waits_sentence,
     wait_footnotes,
@@ -30,7 +29,6 @@ from storagelab.words.names import cell_entry, cell_text
 MAX_CELLS_SHOWN = 110
 """As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
-MAX_TASKS = 8
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
 _TITLES = {
     "Wait_S": "seconds waited, summed over connections: Resource_S + Signal_S",
@@ -92,7 +90,6 @@ def _part(
 ) -> View:
     name, rows = cell_text(cell.levels), waits_of(cell, uncut=False)
     caption = waits_title(findings, cell, uncut=False)
-    crowd, crowds = _waiting_tasks(runs) or ("", None)
     notes = [*audit_sentences(cell), *wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
     return {
         "anchor": cell_anchor(cell),
@@ -103,8 +100,7 @@ def _part(
         "waits": PageTable(caption, _headings(rows), _nine_columns(rows, colours)) if rows else None,
         "no_waits": "" if rows else no_waits_sentence(cell),
         "notes": notes if rows else [],
-        "crowd": crowd,
-        "crowds": crowds,
+        **crowds(runs),
         "counters": _counters(cell, runs),
     }
 
@@ -141,68 +137,6 @@ def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
         if run.measurement is not None and run.measurement.waits is not None
     }
     return [f"No split into Resource and Signal: {reason}" for reason in reasons if reason]
-
-
-@dataclass
-class _Kind:
-    """Waits of one type for one kind of thing, over all runs of a cell."""
-
-    tasks: list[WaitingTask] = field(default_factory=list)
-    sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
-    """The sort key of a moment: number of the run, seconds since its start."""
-
-
-def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
-    """What sessions were seen waiting for, over all runs of the cell: the most crowded kinds of things first."""
-    kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
-    for number, run in enumerate(runs):
-        for task in run.measurement.waiting_tasks if run.measurement is not None else ():
-            kind = kinds[task.wait_type, task.resource.kind]
-            kind.tasks.append(task)
-            kind.sessions[number, task.at_s] += task.sessions
-    if not kinds:
-        return None
-    moments = len({moment for kind in kinds.values() for moment in kind.sessions})
-    ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
-    headings = [Heading("waiting for", "prose"), Heading("WaitType", "text"), Heading("moments"), Heading("of all moments"),
-               Heading("sessions then, mean"), Heading("most"), Heading("held by", "prose")]  # fmt: skip
-    rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
-    rest = (
-        f"; {numbers.plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
-    )
-    sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(len(runs), 'run')}"
-    kept = ", of each only the things with most sessions" if _is_simulated(runs) else ""
-    caption = f"Who waited for what: the largest crowds of {sampled}{kept}{rest}"
-    return crowd_sentence(*_most_crowded(kinds), moments), PageTable(caption, headings, rows)
-
-
-def _is_simulated(runs: Sequence[Run]) -> bool:
-    """Whether a moment has only its largest crowds: the simulator keeps no more, so that sessions with a page of their own
-    each are counted in part.
-    """
-    return any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs)
-
-
-def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
-    """The largest number of sessions seen on one thing, the kind of that thing, and the moments in which any session
-    waited for the kind.
-    """
-    crowds = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
-    task, key = max(crowds, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
-    return task, key[1], len(kinds[key].sessions)
-
-
-def _crowd(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, whatever
-    the thing.
-    """
-    holders = [task.held_by for task in kind.tasks if task.held_by]
-    holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
-    sessions = kind.sessions
-    return [
-        numbers.count(len(sessions)), numbers.percent(len(sessions) / moments),
-        f"{sessions.total() / len(sessions):.1f}", numbers.count(max(sessions.values())), holder,
-    ]  # fmt: skip
 
 
 def _counters(cell: CellSummary, runs: Sequence[Run]) -> PageTable | None:

@@ -243,19 +243,22 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     )
 
 
-def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:
-    """The moment of a cell with most waiting sessions, and in how many of the sampled `moments` any session waited
-    for that kind of thing: "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
+def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | None = None) -> str:
+    """The moment of a cell with most waiting sessions, "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page",
+    and in how many of all moments sampled any session waited for that kind of thing.
     """
     sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
     # A resource that is not a page names its file itself.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
-    return (
+    text = (
         f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
-        f"{seconds(crowd.at_s)} after the start. Of {count(moments)} moments sampled in which anyone waited, "
-        f"{count(seen)} had sessions in {crowd.wait_type} on {kind}."
+        f"{seconds(crowd.at_s)} after the start."
     )
+    if of_moments is None:
+        return text
+    seen, moments = map(count, of_moments)
+    return f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in {crowd.wait_type} on {kind}."
 
 
 def no_waits_sentence(cell: CellSummary) -> str:

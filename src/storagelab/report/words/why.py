@@ -10,7 +10,7 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
 from storagelab.findings.spending import SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
-from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
+from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.report.words.waiting import no_waits_sentence
@@ -109,7 +109,7 @@ def _along(reason: Reason) -> str:
         }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
-        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of the sessions seen waiting)"
+        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of waiting sessions)"
     return ""
 
 
@@ -194,12 +194,12 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 
 
 def crowd_sentence(case: Case, slower: str) -> list[str]:
-    """What waiting sessions were seen waiting for, at the slower end."""
+    """What waiting sessions waited for, at the slower end."""
     parts = [
         f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
-    return [f"Of the sessions seen waiting at {slower}, most waited for {listed(parts)}."] if parts else []
+    return [f"Of waiting sessions at {slower}, most waited for {listed(parts)}."] if parts else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -218,21 +218,22 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
         f"{findings.experiment}: {before} against {after}",
         findings.provenance or "nothing measured yet",
     )
+    per = compared.per(findings)
+    change = "" if ratio is None else f"{after} against {before}: {numbers.change_estimate(ratio, per)}. "
     if case is None:
         missing = next((cell for cell in cells if not cell.spent), cells[0])
-        change = (
-            ""
-            if ratio is None
-            else f"{after} against {before}: {numbers.change_estimate(ratio, compared.per(findings))}. "
-        )
         return Paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
+    devices = Part("What the devices did", device_table(case.devices, before, after), {"change": 1})
+    if not adds_up(findings):
+        verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
+        return Paper(title, provenance, verdict, notes, (devices,))
     parts = [
         Part(
             "Where each second of a connection went",
             waterfall_table(case.parts, before, after),
             {"95 % interval, s": 1},
         ),
-        Part("What the devices did", device_table(case.devices, before, after), {"change": 1}),
+        devices,
     ]
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
-    return Paper(title, provenance, why_sentence(case, after, before, ratio, compared.per(findings)), notes, parts)
+    return Paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, parts)

@@ -12,7 +12,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from storagelab.model.measurement import PFS_PAGE, Measurement, Page, Resource, TimeSeries, WaitingTask, resource_of
+from storagelab.model.measurement import (
+    PFS_PAGE,
+    CountedCrowd,
+    Measurement,
+    Page,
+    Resource,
+    TimeSeries,
+    WaitingTask,
+    resource_of,
+)
 from storagelab.model.plan import Cell
 from storagelab.model.waits import NS, Category, CountedWait, CountedWaits
 
@@ -23,6 +32,7 @@ _CATEGORIES: dict[str, Category] = {
 }  # fmt: skip
 """PAGELATCH_UP is requested only on allocation pages."""
 _PAGES = {"PFS": PFS_PAGE, "GAM": "a GAM page", "data": "a data page"}
+_NO_PAGE = "(no page)"
 _LOG_FILE = 2
 """A server numbers its files 1 (data), 2 (log), 3 (data) and so on."""
 _NOT_COUNTS = ("read_latency_ns", "write_latency_ns", "write_amplification")
@@ -40,6 +50,7 @@ def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str
         rows=outcome["rows"] * scale,
         waits=_waits(outcome, scale),
         waiting_tasks=tuple(_waiting_tasks(kept, scale)),
+        crowds=tuple(_crowds(outcome)),
         counters=_counters(outcome, scale, cell) | {"stored in part": left_out(taken, series, len(looks), len(kept))},
         series=series,
         environment=dict(environment),
@@ -80,11 +91,23 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
             )
 
 
+def _crowds(outcome: Mapping[str, Any]) -> Iterator[CountedCrowd]:
+    """Numbers of sessions and shares of time are the same at any scale."""
+    for row in outcome["crowds"]:
+        yield CountedCrowd(
+            wait_type=row["wait_type"],
+            kind=_PAGES.get(row["kind"], row["kind"] or _NO_PAGE),
+            sessions_mean=row["sessions_ns"] / outcome["elapsed_ns"] if outcome["elapsed_ns"] else 0.0,
+            sessions_most=row["most"],
+            time_share=row["any_ns"] / outcome["elapsed_ns"] if outcome["elapsed_ns"] else 0.0,
+        )
+
+
 def _resource(decoded: str) -> Resource:
     """The core's "PFS 5:1:1520544", or the name of something other than a page."""
     kind, _, place = decoded.partition(" ")
     if kind not in _PAGES:
-        return resource_of(decoded or "(no page)")
+        return resource_of(decoded or _NO_PAGE)
     return Resource(kind=_PAGES[kind], page=Page(*map(int, place.split(":"))))
 
 

@@ -12,7 +12,8 @@ from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.measurement import RAW_IO, Measurement
+from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock
 from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
@@ -240,7 +241,24 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
         requests=outcome["ios"] * scale,
         counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
+        series=_raw_series(outcome["series"], scale, cell.config),
         environment=dict(environment),
+    )
+
+
+def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Config) -> TimeSeries:
+    """The counted part, with the columns of a real run, and the state of flash drives."""
+    load, rates = config.workload, [rate or 0.0 for rate in series["ios_per_s"]]
+    assert isinstance(load, RawIo)
+    columns: dict[str, Sequence[float | None]] = {
+        "requests_per_s": rates,
+        f"volume.{config.data_volumes[0]}.{load.operation}_bytes_per_s": [rate * load.block_bytes for rate in rates],
+        f"{load.operation}_latency_mean_s": [None if ns is None else ns * NS for ns in series["latency_mean_ns"]],
+        **{name: series[name] for name in ("write_amplification", "utilisation") if name in series},
+    }
+    return TimeSeries(
+        at_s=tuple((at_ns or 0) * scale * NS for at_ns in series["at_ns"]),
+        columns={name: tuple(values) for name, values in columns.items()},
     )
 
 

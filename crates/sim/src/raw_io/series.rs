@@ -1,0 +1,103 @@
+//! A test over time: rates, latencies and the flash drives' state, interval by interval.
+
+use serde::Serialize;
+
+use crate::kernel::{Ns, SEC};
+use crate::volume::{FlashUse, Volume};
+use crate::words::ratio;
+
+/// The most intervals of a test. They are whole seconds at life-size, and longer in a longer test.
+const INTERVALS_MOST: u64 = 100;
+
+/// The counted part of a test, column by column; times count from the end of the warm-up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RawSeries {
+    /// The ends of the intervals.
+    pub at_ns: Vec<Ns>,
+    /// Requests done a second.
+    pub ios_per_s: Vec<f64>,
+    /// How long these took on average; `None` if there were none.
+    pub latency_mean_ns: Vec<Option<f64>>,
+    /// Write amplification in the interval, 1 if nothing was written; no column without a flash drive.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write_amplification: Vec<f64>,
+    /// The share of the flash that holds data; no column without a flash drive.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub utilisation: Vec<f64>,
+}
+
+/// A series in the making.
+pub(super) struct Recorder {
+    warm_ns: Ns,
+    end_ns: Ns,
+    interval_ns: Ns,
+    began_ns: Ns,
+    /// When the interval ends that is being counted.
+    pub(super) until_ns: Ns,
+    requests: u64,
+    waited_ns: u64,
+    flash: FlashUse,
+    series: RawSeries,
+}
+
+impl Recorder {
+    pub(super) fn new(warm_ns: Ns, end_ns: Ns, scale: u32) -> Self {
+        let second_ns = (SEC / u64::from(scale)).max(1);
+        let seconds = (end_ns - warm_ns).div_ceil(second_ns);
+        Self {
+            warm_ns,
+            end_ns,
+            interval_ns: seconds.div_ceil(INTERVALS_MOST).max(1) * second_ns,
+            began_ns: warm_ns,
+            until_ns: warm_ns,
+            requests: 0,
+            waited_ns: 0,
+            flash: FlashUse::default(),
+            series: RawSeries::default(),
+        }
+    }
+
+    /// A request of the counted part is done, no later than `until_ns`.
+    #[inline]
+    pub(super) const fn add(&mut self, latency_ns: Ns) {
+        self.requests += 1;
+        self.waited_ns += latency_ns;
+    }
+
+    /// The clock has passed `until_ns`: ends that interval, and those in which nothing happened.
+    pub(super) fn turn(&mut self, now_ns: Ns, volume: &Volume) {
+        while self.until_ns < now_ns && self.until_ns < self.end_ns {
+            self.close(volume);
+            self.until_ns = (self.began_ns + self.interval_ns).min(self.end_ns);
+        }
+    }
+
+    /// The test is over.
+    pub(super) fn finish(mut self, now_ns: Ns, volume: &Volume) -> RawSeries {
+        self.turn(now_ns, volume);
+        self.until_ns = self.until_ns.min(now_ns);
+        self.close(volume);
+        self.series
+    }
+
+    fn close(&mut self, volume: &Volume) {
+        let passed_ns = self.until_ns.saturating_sub(self.began_ns);
+        let flash = FlashUse::of(std::slice::from_ref(volume));
+        if passed_ns > 0 {
+            let series = &mut self.series;
+            series.at_ns.push(self.until_ns - self.warm_ns);
+            series.ios_per_s.push(ratio(self.requests, passed_ns) * ratio(SEC, 1));
+            let known = self.requests > 0;
+            series
+                .latency_mean_ns
+                .push(known.then(|| ratio(self.waited_ns, self.requests)));
+            if flash.pages > 0 {
+                series
+                    .write_amplification
+                    .push(flash.write_amplification_since(&self.flash));
+                series.utilisation.push(flash.utilisation());
+            }
+        }
+        (self.began_ns, self.requests, self.waited_ns, self.flash) = (self.until_ns, 0, 0, flash);
+    }
+}

@@ -1,0 +1,151 @@
+"""What was different in the seconds in which transactions took longest, where a percentile is judged. Pure.
+
+Waits add up to a mean transaction, never to a percentile. But a run tells the percentile of each second and what else
+went on then: the server's checkpoint, the volumes, what sessions were seen waiting for. So a tail is described by its
+seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from pydantic import Field
+from scipy import stats
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Finding, Findings
+from storagelab.model.measurement import Measurement
+from storagelab.model.values import Frozen
+from storagelab.words.names import group_text, listed
+from storagelab.words.numbers import count, percent, seconds, significant
+
+COLUMN = "latency_p99_s"
+SHARE = 0.1
+"""The slowest tenth of all seconds is compared with the others."""
+SECONDS_LEAST = 50
+"""Of fewer seconds, a tenth says nothing."""
+TIMES_AS_MUCH = 1.5
+"""What differs by less is not named."""
+MOST_NAMED = 3
+_BUSY = re.compile(r"volume\.(.+)\.busy_s_per_s")
+_SHARES = {"checkpoint_s_per_s": "a checkpoint ran {} of the time"}
+
+
+class Along(Frozen):
+    """Something that differed in the slow seconds: its mean in them, and in the others."""
+
+    what: str
+    """A column of the time series, or the wait in which sessions were seen."""
+    slow: float
+    others: float
+
+    @property
+    def text(self) -> str:
+        if busy := _BUSY.fullmatch(self.what):
+            return f"volume {busy[1]} was busy {percent(self.slow)} of the time ({percent(self.others)})"
+        if self.what in _SHARES:
+            return f"{_SHARES[self.what].format(percent(self.slow))} ({percent(self.others)})"
+        return f"{significant(self.slow, 2)} sessions waited in {self.what} ({significant(self.others, 2)})"
+
+
+class SlowSeconds(Finding):
+    """The slowest tenth of a cell's seconds."""
+
+    kind, about, weight = "slow_seconds", "why", 5
+    meaning = (
+        "Only where a percentile is judged: of the fastest and the slowest layout, the slowest tenth of all seconds and what "
+        "differed in them."
+    )
+    cell_id: str = Field(description="The cell.")
+    seconds: int = Field(ge=1, description="Seconds of all its runs.")
+    slow: int = Field(ge=1, description="Those in which the 99th percentile was highest.")
+    slow_p99_s: float = Field(ge=0, description="The mean of their 99th percentiles.")
+    others_p99_s: float = Field(ge=0, description="That of the others.")
+    along: tuple[Along, ...] = Field(description="What surely differed as well, by most first.")
+
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        return [one.sentence(findings) for one in cls.of(findings)]
+
+    def sentence(self, findings: Findings) -> str:
+        name = group_text([findings.cell(self.cell_id).levels], findings.factors)
+        start = (
+            f"With {name}, the 99th percentile was {seconds(self.slow_p99_s)} on average in the slowest {count(self.slow)} "
+            f"of {count(self.seconds)} seconds, and {seconds(self.others_p99_s)} in the others."
+        )
+        if not self.along:
+            return f"{start} Nothing else that was observed surely differed between them."
+        return f"{start} In the slow seconds {listed([one.text for one in self.along])}; in brackets: in the others."
+
+
+def find(evidence: Evidence) -> Iterator[SlowSeconds]:
+    """Of the cells with the shortest and the longest percentile, as far as their runs have enough seconds."""
+    judge = evidence.plan.cells[0].config.measure.judge
+    if not judge.startswith("p"):
+        return
+    known = [cell for cell in evidence.cells if judge in cell.latency]
+    ranked = sorted(known, key=lambda cell: cell.latency[judge].value)
+    measured = evidence.by_cell()
+    for cell in dict.fromkeys(one.cell_id for one in (*ranked[:1], *ranked[-1:])):
+        if (found := _of(cell, measured[cell])) is not None:
+            yield found
+
+
+def _of(cell_id: str, runs: Sequence[Measurement]) -> SlowSeconds | None:
+    seconds_of = [(p99_s, known) for run in runs for p99_s, known in _by_second(run)]
+    slow = round(SHARE * len(seconds_of))
+    if len(seconds_of) < SECONDS_LEAST:
+        return None
+    ranked = sorted(seconds_of, key=lambda one: -one[0])
+    parts = ranked[:slow], ranked[slow:]
+    slow_p99_s, others_p99_s = (fmean(p99_s for p99_s, _ in part) for part in parts)
+    return SlowSeconds(
+        cell_id=cell_id, seconds=len(seconds_of), slow=slow, slow_p99_s=slow_p99_s, others_p99_s=others_p99_s,
+        along=tuple(_along(*([known for _, known in part] for part in parts))),
+    )  # fmt: skip
+
+
+def _by_second(run: Measurement) -> Iterator[tuple[float, Mapping[str, float]]]:
+    """The 99th percentile of each second, and what else is known of it."""
+    waiting = _waiting_by_second(run)
+    columns = {
+        name: run.series.columns[name] for name in run.series.columns if name in _SHARES or _BUSY.fullmatch(name)
+    }
+    for place, p99_s in enumerate(run.series.columns.get(COLUMN, ())):
+        if p99_s is not None:
+            known = {name: value for name, values in columns.items() if (value := values[place]) is not None}
+            yield p99_s, known | waiting.get(place, {})
+
+
+def _waiting_by_second(run: Measurement) -> dict[int, dict[str, float]]:
+    """Sessions in each wait at the moments of a second, on average over those moments."""
+    moments: dict[float, Counter[str]] = defaultdict(Counter)
+    for task in run.waiting_tasks:
+        moments[task.at_s][task.wait_type] += task.sessions
+    types = {task.wait_type for task in run.waiting_tasks}
+    found: dict[int, list[Counter[str]]] = defaultdict(list)
+    for at_s, sessions in moments.items():
+        place = next((place for place, end_s in enumerate(run.series.at_s) if at_s <= end_s), None)
+        if place is not None:
+            found[place].append(sessions)
+    return {place: {name: fmean(one[name] for one in seen) for name in types} for place, seen in found.items()}
+
+
+def _along(slow: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> list[Along]:
+    """What surely differed (Mann-Whitney's test over seconds, corrected for how much is looked at), and by much."""
+    names = sorted({name for one in (*slow, *others) for name in one})
+    found = []
+    for name in names:
+        parts = [[one[name] for one in part if name in one] for part in (slow, others)]
+        if min(map(len, parts)) < 5 or len({*parts[0], *parts[1]}) < 2:
+            continue
+        means = [fmean(part) for part in parts]
+        low, high = sorted(means)
+        if high < TIMES_AS_MUCH * low or stats.mannwhitneyu(*parts).pvalue * len(names) >= 0.05:
+            continue
+        found.append(Along(what=name, slow=means[0], others=means[1]))
+    found.sort(key=lambda one: -max(one.slow, one.others) / max(min(one.slow, one.others), 1e-9))
+    return found[:MOST_NAMED]
