@@ -24,8 +24,9 @@ from storagelab.findings import stats
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
-EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
-POWER_EXPERIMENTS = 2000
+EXPERIMENTS = {2: 1000, 5: 1000, 8: 1000, 16: 200, 72: 200}
+POWER_EXPERIMENTS = 400
+CAMPAIGNS = 1000
 HOSTS_EXPERIMENTS = 1000
 WARM_UPS = {10: 2000, 60: 1000, 300: 200}
 """Seconds that count -> runs of each kind."""
@@ -74,7 +75,8 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         found = dict(zip(keys, pool.map(_draw, [(*key, EXPERIMENTS[key[1]] // part) for key in keys]), strict=True))
         powers = list(pool.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
         others = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
-        compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
+        compared = list(pool.map(_other, [(name, CAMPAIGNS // part) for name in campaigns.CASES]))
+        alike = list(pool.map(_other, [(name, CAMPAIGNS // part) for name in campaigns.ALIKE]))
         warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
         fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
         stalls = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_stalls.CASES]))
@@ -87,6 +89,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         "others": _rows(("simulated experiments", "% ± SE"), zip(_OTHERS, others, strict=True)),
         **host_tables(fleets, of_hosts),
         "stalls": _rows(("simulated experiments", "% ± SE"), zip(drawn_stalls.CASES, stalls, strict=True)),
+        "campaigns-alike": _rows(("simulated experiments", "% ± SE"), zip(campaigns.ALIKE, alike, strict=True)),
         "campaigns": _rows(("simulated experiments", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
         "warm-ups": _warm_ups_table(warm_ups),
     }
@@ -140,12 +143,13 @@ def _draw(asked: tuple[str, int, int, int]) -> Drawn:
     kind, cells, repetitions, experiments = asked
     false = means = of_means = fastest = 0
     for of, log_s in draw(kind, cells, repetitions, experiments):
-        said = say(of, log_s)
-        false += said.statements.name_a_difference
-        inside = [_holds(said.fitted, cell, cells if cell == said.fastest else 1) for cell in range(cells)]
+        fitted = drawn.fit(of, log_s)
+        false += drawn.states_a_difference(of, fitted)
+        picked = stats.fastest(fitted)
+        inside = [_holds(fitted, cell, cells if cell == picked else 1) for cell in range(cells)]
         means += sum(inside)
         of_means += cells
-        fastest += inside[said.fastest]
+        fastest += picked is not None and inside[picked]
     return Drawn(
         Share(false, experiments, experiments),
         Share(means, of_means, experiments),
@@ -199,7 +203,7 @@ def _power(asked: tuple[str, int]) -> Share:
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
     of_hosts = {name: case.hit for name, case in drawn_hosts.CASES.items()}
-    cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES}
+    cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES, **campaigns.ALIKE}
     rng = np.random.default_rng(list(cases).index(name))
     hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)

@@ -2,8 +2,9 @@
 Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
-each campaign's own rounds, which all of its layouts share. But no campaign shows how the machine changed between the
-two: a ratio shows whether times differ, not why.
+each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a campaign
+holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine changed between
+the two: a ratio shows whether times differ, not why.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
 `stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 
-from storagelab.findings import stats
+from storagelab.findings import irregular, stats
 from storagelab.findings.basis import Basis
 from storagelab.findings.effects import key
 from storagelab.findings.means import variance_of_one
@@ -293,7 +294,42 @@ def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
     shifts = [math.log(work) if divide else 0.0 for work in works]
     fitted, blocks = campaign.basis.fitted, list(campaign.basis.blocks)
     cells = tuple(_cell(fitted, row, shift) for row, shift in zip(rows, shifts, strict=True))
-    return _Side(cells, _all(fitted, rows, [blocks[row] for row in rows], cells))
+    side = _Side(cells, _all(fitted, rows, [blocks[row] for row in rows], cells))
+    return _with(side, _of_alike_runs(campaign.basis, rows, math.fsum(part for part, _ in side.overall.parts)))
+
+
+def _with(side: _Side, part: tuple[float, float] | None) -> _Side:
+    """The same with one more part of the variance of every mean: what all of its runs share."""
+    if part is None:
+        return side
+    cells, overall = (
+        tuple(replace(one, parts=(*one.parts, part), own=(*one.own, part)) if one.parts else one for one in of)
+        for of in (side.cells, (side.overall,))
+    )
+    return _Side(cells, *overall)
+
+
+def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
+    """The variance of the mean over the cells of `rows`, beyond what is `known`, and its degrees of freedom, where runs are
+    surely like those just before them; None elsewhere.
+
+    The scatter of rounds tells less than that if rounds are few and each is as long as runs stay alike.
+    """
+    if basis.fleet is not None:
+        return None  # hosts are independent, and few hosts show nothing of the order of their runs
+    fitted = basis.fitted
+    at = [
+        (run.sequence, row, basis.rounds.index(repetition))
+        for row, of_cell in enumerate(basis.used.values()) for repetition, run in of_cell.items()
+    ]  # fmt: skip
+    deviations = fitted.log_s - fitted.cells[:, None]
+    left = np.array([deviations[row, column] for _, row, column in sorted(at)])
+    left = left[~np.isnan(left)]
+    df = len(left) - int((~np.isnan(fitted.cells)).sum())
+    longer = irregular.long_run_variance(left) if df > 0 else 1.0
+    runs = float(fitted.runs[list(rows)].sum())
+    beyond = longer * float(left @ left) / max(df, 1) / max(runs, 1.0) - known
+    return (beyond, max(1.0, len(left) / longer - 1)) if longer > 1 and beyond > 0 else None
 
 
 def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:

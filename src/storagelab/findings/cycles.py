@@ -63,7 +63,8 @@ def log_rates(runs: Iterable[Run]) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.usable and run.measurement is not None and run.measurement.elapsed_s > 0:
-            written = run.measurement.counters.get("wal", {}).get("wal_bytes")
+            counters = run.measurement.counters
+            written = counters.get("wal", {}).get("wal_bytes", counters.get("log", {}).get("innodb_lsn_current"))
             if written is not None:
                 found[run.cell_id].append(written / run.measurement.elapsed_s)
     return {cell_id: fmean(rates) for cell_id, rates in found.items()}

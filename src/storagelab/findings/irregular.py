@@ -66,8 +66,8 @@ def outliers(log_s: Matrix) -> list[Outlier]:
     rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))
     residuals = log_s[judged][:, rounds_at]
     for _ in range(4):
-        residuals = residuals - np.nanmedian(residuals, axis=1, keepdims=True)
-        residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
+        residuals = residuals - _medians(residuals)
+        residuals = residuals - _medians(residuals.T).T
     count = int((~np.isnan(residuals)).sum())
     free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
     # Medians pass through as many residuals as they have parameters; those zeros say nothing about the spread.
@@ -93,6 +93,14 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         )
         for row, column in found
     ]  # fmt: skip
+
+
+def _medians(rows: Matrix) -> Matrix:
+    """The median of each row without its NaN, as a column: as `np.nanmedian`, many times faster for few values."""
+    ordered = np.sort(rows, axis=1)  # NaN come last
+    there = (~np.isnan(rows)).sum(axis=1, keepdims=True)
+    low, high = (np.take_along_axis(ordered, np.maximum(of, 0), axis=1) for of in ((there - 1) // 2, there // 2))
+    return np.where(there > 0, (low + np.where(there % 2, low, high)) / 2, np.nan)
 
 
 def _quiet(residuals: Matrix, sd: float) -> bool:
@@ -167,7 +175,7 @@ def drift(
     slope = float(at @ times) / spread
     rest = max(total - slope**2 * spread, 0.0) / df
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
-    longer = _long_run_variance((times - slope * at)[order])
+    longer = long_run_variance((times - slope * at)[order])
     standard_error = math.sqrt(longer * max(rest, VARIANCE_FLOOR) / spread)
     length = max(sequence) - min(sequence) if length is None else length
     log_change, half = slope * length, t_point(df, ALPHA) * standard_error * length
@@ -202,7 +210,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     height = float(times[places + 1 :].sum() / weights[places])
     after = np.arange(len(times)) > places
     left = times - height * _centred(after.tolist(), of_cell.tolist())
-    surprising = explained / _long_run_variance(left)
+    surprising = explained / long_run_variance(left)
     random = np.random.default_rng(len(times))
     by_cell = np.argsort(of_cell, kind="stable")
     as_large = 0
@@ -216,7 +224,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     )  # fmt: skip
 
 
-def _long_run_variance(left: Matrix) -> float:
+def long_run_variance(left: Matrix) -> float:
     """How many times as much means of many runs in a row scatter as if runs were independent, from what is `left` of their
     times; 1 unless neighbours are surely alike. Each run is taken to keep a share of the deviation of the one before."""
     total = float(left @ left)

@@ -23,8 +23,10 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
 
     Where noise is surely skewed, the interval reaches further to the side of the rare runs by Johnson's adjustment of t
-    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. Odd runs only add time, so
-    the interval of a cell that has some reaches down no further than that of its other runs.
+    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. The picked cell may be the
+    fastest as it holds none, so its interval reaches up by that also where runs are too few to show surely that noise is
+    skewed. Odd runs only add time, so the interval of a cell that has some reaches down no further than that of its other
+    runs.
     """
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
@@ -32,15 +34,22 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     variance, df = variance_of_one(fitted, cell)
     of_rounds, of_cell = float(fitted.of_rounds[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
     total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
-    point = t_point(round(max(total_df, 1.0), 1), ALPHA)
+    total_df = round(max(total_df, 1.0), 1)
+    point = t_point(total_df, ALPHA)
     down = point * math.sqrt(of_rounds + of_cell)
     picked = t_point(round(df, 1), ALPHA / picked_from) ** 2 - t_point(round(df, 1), ALPHA) ** 2
     up = math.hypot(down, math.sqrt(picked * of_cell))
-    lean = fitted.skewness * math.sqrt(of_cell / runs) * (1 + 2 * point**2) / 6
-    down, up = down + max(-lean, 0.0), up + max(lean, 0.0)
+    lean = fitted.skewness * _adjustment(point) * math.sqrt(of_cell / runs)
+    feared = fitted.skewness_feared * _adjustment(t_point(total_df, ALPHA / picked_from)) * math.sqrt(of_cell / runs)
+    down, up = down + max(-lean, 0.0), up + max(lean, feared if picked_from > 1 else 0.0)
     if fitted.calm is not None and (low := mean_time(fitted.calm, cell).low) is not None:
         down = min(down, value - math.log(low))
     return from_logs(value, down, up)
+
+
+def _adjustment(point: float) -> float:
+    """By how much a t interval reaches further for each unit of skewness, in standard errors over the root of the runs."""
+    return (1 + 2 * point**2) / 6
 
 
 def variance_of_one(fitted: stats.Fit, cell: int) -> tuple[float, float]:

@@ -98,12 +98,21 @@ class Fit:
     def skewness(self) -> float:
         """The skewness of all residuals; 0 where chance or a single cell may explain it: a t test over cells, 5 % a side."""
         left = self.residuals[~np.isnan(self.cells)]
-        variance = float(np.nanmean(left**2)) if len(left) > 1 else 0.0
-        if variance < VARIANCE_FLOOR:
-            return 0.0
         of_cells = np.nansum(left**3, axis=1)
+        if len(of_cells) < 2:
+            return 0.0
         least = t_point(len(of_cells) - 1, SKEWED_P_VALUE) * of_cells.std(ddof=1) / math.sqrt(len(of_cells))
-        return float(np.nanmean(left**3)) / variance**1.5 if abs(of_cells.mean()) > least else 0.0
+        return _skewness(left) if abs(of_cells.mean()) > least else 0.0
+
+    @cached_property
+    def skewness_feared(self) -> float:
+        """Half the skewness to the right that the runs show, be it chance or not: what is feared of a cell that was picked.
+
+        Of two cells, the residuals mirror each other and show none, so the runs of each are looked at with their rounds.
+        """
+        measured = ~np.isnan(self.cells)
+        left = self.log_s - self.cells[:, None] if measured.sum() == 2 else self.residuals
+        return max(0.0, _skewness(left[measured]) / 2) if measured.sum() > 1 else 0.0
 
     @cached_property
     def bounds(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], dict[int, float]]:
@@ -216,6 +225,11 @@ def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
     kept = 1 - 1 / np.maximum(peers, 2)
     sums = np.nansum(residuals**2, axis=1) / np.maximum(df, 1) / kept
     return np.where(known, np.maximum(sums, VARIANCE_FLOOR), np.nan)
+
+
+def _skewness(left: Matrix) -> float:
+    variance = float(np.nanmean(left**2))
+    return 0.0 if variance < VARIANCE_FLOOR else float(np.nanmean(left**3)) / variance**1.5
 
 
 # ---------------------------------------------------------------------------------------------------------------------

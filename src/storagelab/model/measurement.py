@@ -32,6 +32,10 @@ CYCLES = "checkpoint cycles"
 """The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and how
 many `whole` cycles the counted part holds (0 if it holds parts of some).
 """
+LOG_ROOM = "log room"
+"""The group of counters with the room in the redo log during a generator's run: of `all_bytes`, the shares in use as the run
+began and ended to count (`begin_share`, `end_share`), and `full_after_s`, when it was full, since the run counts, if it was.
+"""
 SETTLED = "throughput"
 """The name of the check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
 BEHIND_RATE = "rate"

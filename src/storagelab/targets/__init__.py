@@ -94,6 +94,8 @@ class Preflight(Frozen):
     """What is done to volumes before each run."""
     blocks_at_once: int | None = None
     cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
+    log_rooms: dict[str, float] = Field(default_factory=dict)
+    """The bytes of redo log after which each cell's server must write pages, likewise."""
 
 
 class Target(Protocol):

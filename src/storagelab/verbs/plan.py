@@ -78,14 +78,14 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
 
 
 def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
-    """That runs are too short for the checkpoint cycles of their servers, if they are."""
-    if not found.cycles:
+    """That runs are too short for the checkpoints of their servers, or count before the redo log is full, if so."""
+    if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import cycles  # as below
-    from storagelab.report.text.plan_cycles import too_short
+    from storagelab.report.text.plan_cycles import before_full, too_short
 
     rates = cycles.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
-    return tuple(too_short(expanded, found.cycles, rates))
+    return (*too_short(expanded, found.cycles, rates), *before_full(expanded, found.log_rooms, rates))
 
 
 def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,32 @@ def too_short(plan: Plan, cycles: Mapping[str, CheckpointCycle], log_rates: Mapp
         for cell in plan.cells if cell.cell_id in cycles
     )  # fmt: skip
     yield from dict.fromkeys(sentence for sentence in sentences if sentence)
+
+
+def before_full(plan: Plan, rooms: Mapping[str, float], log_rates: Mapping[str, float]) -> Iterator[str]:
+    """A sentence for each kind of run that may count before its server's redo log is full. `rooms`: the bytes of log until
+    then, by cell.
+    """
+    sentences = (
+        _until_full(cell.config.generated_load, rooms[cell.cell_id], log_rates.get(cell.cell_id))
+        for cell in plan.cells if cell.cell_id in rooms
+    )  # fmt: skip
+    yield from dict.fromkeys(sentence for sentence in sentences if sentence)
+
+
+def _until_full(load: GeneratedLoad, room: float, log_rate: float | None) -> str:
+    warm_up_s = load.longest_warm_up_s
+    if log_rate is not None and room / log_rate <= warm_up_s:
+        return ""
+    start = f"the redo log has room for {bytes_(room)} (innodb_log_file_size), and until it is full the server need not write"
+    if log_rate is None:
+        least = f"writes {bytes_(room / warm_up_s)} of log in a second" if warm_up_s else "fills it at once"
+        return f"{start} changed pages: unless a load {least}, runs count times that are shorter than they stay"
+    full_s = room / log_rate
+    return (
+        f"{start} changed pages. At the {bytes_(log_rate)} of log that stored runs wrote in a second that takes "
+        f'{duration(full_s)}, longer than the warm-up: set workload.warm_up = "{math.ceil(full_s)}s", or choose a smaller log'
+    )
 
 
 def _sentence(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | None) -> str:

@@ -156,6 +156,10 @@ class Counting(ABC):
     def _counted(self, logged: Counted) -> Counted:
         return logged
 
+    def by_clock(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """A span as the process's clock shows it: sysbench tells times since its own beginning, which is 0."""
+        return (start_s, end_s) if start_s else (self.start_s, self.start_s + end_s)
+
     def so_far(self) -> int:
         """Milliseconds so far of a set time."""
         if not self.start_s:
@@ -181,6 +185,7 @@ class Counting(ABC):
     def _await(self, words: bytes) -> None:
         while words not in self.process.output_bytes():
             self.process.refuse_if_ended()
+            self.cycles.look()
             time.sleep(POLL_SESSIONS_S)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from storagelab.model.loads.base import Load
 from storagelab.model.measurement import CYCLES
 
 LOOK_S = 0.25
@@ -20,6 +21,11 @@ _ALIGNED_S = 4 * LOOK_S
 """A counted part begins with a checkpoint if it begins within this time of it."""
 SHORTER = 0.1
 """A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60 s."""
+
+
+def concerns(load: Load) -> bool:
+    """Whether it matters to a load when its server writes pages: it runs for a set time, and writes."""
+    return load.generated and load.longest_s is not None and not load.reads_only
 
 
 class WarmUp:
@@ -107,17 +113,20 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 class Cycles:
     """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't tell.
-    Times are those of `now_s`.
+    Times are those of `now_s`; `beside` is called with each look.
     """
 
-    def __init__(self, begun: Callable[[], int] | None, now_s: Callable[[], float]) -> None:
-        self._begun, self._now_s = begun, now_s
+    def __init__(
+        self, begun: Callable[[], int] | None, now_s: Callable[[], float], beside: Callable[[], None] = lambda: None
+    ) -> None:
+        self._begun, self._now_s, self._beside = begun, now_s, beside
         self._count: int | None = None
         self._due_s = -math.inf
         self.starts_s: list[float] = []
 
     def look(self) -> None:
         """To be called often; asks the server now and then."""
+        self._beside()
         now_s = self._now_s()
         if self._begun is None or now_s < self._due_s:
             return

@@ -19,6 +19,7 @@ from storagelab.model.measurement import BEHIND_RATE, Check, TimeSeries
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.cycles import Cycles
+from storagelab.targets.generators.log_room import LogRoom
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.generators.unwatched import in_turns
@@ -38,7 +39,8 @@ RATE_TOLERANCE = 0.05
 class Generator(Sessions[C]):
     """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server
     for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them,
-    `checkpoints` counts the server's checkpoints that have begun.
+    `checkpoints` counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo
+    log has room for are in use.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class Generator(Sessions[C]):
         sessions: Callable[[], list[int]],
         hold: Callable[[], Callable[[], None]] | None = None,
         checkpoints: Callable[[], int] | None = None,
+        log_room: Callable[[], tuple[int, int] | None] | None = None,
     ) -> None:
         self.program, self.load = program, load
         self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
         self._process = Process(program)
-        self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s)
+        self._log_room = LogRoom(None if load.reads_only else log_room, self._process.now_s)
+        self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s, self._log_room.look)
         self._counting = counting_of(load, self._process, self._cycles, hold)
         self._first: C | None = None
         self._ids: list[int] = []
@@ -133,12 +137,13 @@ class Generator(Sessions[C]):
                 + (f"; {counted.failed} were refused" if counted.failed else "")
             )
         began_s, elapsed_s = self._counting.start_s, end_s - start_s
+        by_clock = self._counting.by_clock(start_s, end_s)
         latency, of_turns = in_turns(counted, [self._process.at_s(*one) for one in unwatched], start_s, end_s)
         edges_s = [began_s, *(began_s + at_s for at_s in series.at_s)]
         return Done(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
             transactions=counted.number, latency=latency, turns=of_turns,
-            counters=self._counters(counted) | self._cycles.counters(start_s, end_s),
+            counters=self._counters(counted) | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
             checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,

@@ -20,6 +20,7 @@ from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.mariadb.connecting import Connection, ask, close, identifier
 from storagelab.targets.mariadb.layout import Layout, execute, quoted
 from storagelab.targets.mariadb.reaching import Reaching
+from storagelab.targets.mariadb.redo_log import log_room
 from storagelab.targets.steps import check_same
 
 _PRIMARY_KEY = """
@@ -45,7 +46,10 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
         program = self.program(reach.clients(self.session_options), reach.site, seed)
-        return Generator(program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own))
+        return Generator(
+            program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own),
+            log_room=lambda: log_room(own),
+        )  # fmt: skip
 
     def _generator_sessions(self, own: Connection) -> list[int]:
         statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"

@@ -9,7 +9,6 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.spec.units import parse_bytes
 from storagelab.targets import (
     Preflight,
     Site,
@@ -19,12 +18,12 @@ from storagelab.targets import (
     templates,
 )
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
-from storagelab.targets.mariadb import connecting, settings
+from storagelab.targets.mariadb import connecting, redo_log, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
-from storagelab.targets.mariadb.settings import private_settings
+from storagelab.targets.mariadb.settings import bytes_of, private_settings
 from storagelab.targets.parts import tables_of
 from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
@@ -39,7 +38,6 @@ _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
-_DEFAULT_LOG_BYTES = 96 * 2**20
 _BUFFERS, _DEFAULT_BUFFERS_BYTES = "innodb_buffer_pool_size", 128 * 2**20
 _LAST_LETTER = 0xFFFF
 """The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that can't represent its path."""
@@ -69,7 +67,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes += templates.notes(configs)
     if any(map(places.remote_paths, configs)):
         notes += [places.NOTE, _LEFT_NOTE.format(name=site.prefix)]
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+    return Preflight(
+        server="; ".join(dict.fromkeys(found)),
+        volumes=needs,
+        notes=tuple(notes),
+        log_rooms=redo_log.rooms_of(plan.cells),
+    )
 
 
 def durability(config: Config) -> Durability:
@@ -125,28 +128,20 @@ def _bytes_on(config: Config, volume: str) -> int:
         files = config.layout.data_files
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
         sequential = not config.generated and config.insert_load.page_a_row
-        row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
+        row_bytes = bytes_of(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
         total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
     if config.log_volume == volume and private:
-        total += _size(config, "innodb_log_file_size", _DEFAULT_LOG_BYTES)
+        total += bytes_of(config, redo_log.SIZE, redo_log.DEFAULT_BYTES)
     return total
 
 
 def _private_memory(config: Config) -> Memory:
     direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
-    buffers = _size(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
+    buffers = bytes_of(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
     return Memory(_BUFFERS, buffers, checking.here(), cached=not direct)
 
 
 def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
     machine = checking.here() if facts.on_this_machine else None
     return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)
-
-
-def _size(config: Config, name: str, default: int) -> int:
-    asked = private_settings(config).get(name, default)
-    try:
-        return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
-    except ValueError:
-        return default  # the server will decide; only the estimate is coarser

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
+from storagelab.spec.units import parse_bytes
 from storagelab.targets import temporary
 from storagelab.targets.private import Settings, changes, refuse_own
 from storagelab.targets.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
@@ -260,3 +261,12 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _P
         values[setting_name(name)] = value.strip()
     troubles = [next(filter(None, match.groups()), "") for match in _TROUBLE.finditer(output.stderr + output.stdout)]
     return _ParserOutput(values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles)))
+
+
+def bytes_of(config: Config, name: str, default: int) -> int:
+    """A size among the settings of a private server; the default if it can't be read here."""
+    asked = private_settings(config).get(name, default)
+    try:
+        return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
+    except ValueError:
+        return default  # the server will decide; only the estimate is coarser

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import LiteralString
 
 from storagelab.model.config import Config
-from storagelab.model.loads.base import Load
 from storagelab.model.plan import Cell
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.targets import CheckpointCycle
+from storagelab.targets.generators.cycles import concerns
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.steps import by_server
@@ -34,7 +34,7 @@ def checkpoint_count(connection: Connection) -> Callable[[], int]:
 
 def cycles_of(cells: Sequence[Cell]) -> dict[str, CheckpointCycle]:
     """How far apart checkpoints come, by cell, where that matters to the runs and is known."""
-    concerned = [cell for cell in cells if _concerns(cell.config.workload)]
+    concerned = [cell for cell in cells if concerns(cell.config.workload)]
     shown: dict[tuple[str | None, str | None], CheckpointCycle] = {}
     for first, *_ in by_server([cell.config for cell in concerned if cell.config.target.attached]):
         with connecting.connect(first.target) as connection:
@@ -45,10 +45,6 @@ def cycles_of(cells: Sequence[Cell]) -> dict[str, CheckpointCycle]:
         for cell in concerned
     }  # fmt: skip
     return {cell_id: cycle for cell_id, cycle in found.items() if cycle is not None}
-
-
-def _concerns(load: Load) -> bool:
-    return load.generated and load.longest_s is not None and not load.reads_only
 
 
 def _cycle_asked(config: Config) -> CheckpointCycle | None:
