@@ -30,6 +30,7 @@ from storagelab.run.requests import MeasuredRun
 from storagelab.run.rounds import rounds_of, share_out
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
+from storagelab.verbs import so_far
 
 pytestmark = pytest.mark.slow
 
@@ -131,13 +132,15 @@ def hosts_of_rounds(runs: tuple[Run, ...]) -> list[set[str]]:
 
 
 @pytest.mark.campaign
-def test_three_hosts_that_take_turns_make_one_campaign_from_one_place(run, three, home):
+def test_three_hosts_that_take_turns_make_one_campaign_from_one_place(run, three, home, monkeypatch):
+    monkeypatch.setattr(so_far, "EVERY_S", 0.0)
     code, out, err = run()
     assert code == 0
     assert f"db2: volume a is {three.home}/db2/a, with" in err
     assert "3 rounds to make: 1 on db1, 1 on db2, 1 on db3; 1 host at a time" in err
     assert "MEASURED, 6 runs, 2 layouts" in out
     assert "Runs come from 3 hosts (db1, db2 and db3)" in out
+    assert "the page so far: renewed in " in (home / "results/files/run.log").read_text()
     runs = runs_in(home / "results/files")
     assert {run.status for run in runs} <= {"ok", "unverified"}
     assert hosts_of_rounds(runs) == [{"db1"}, {"db2"}, {"db3"}]

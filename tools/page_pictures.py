@@ -38,9 +38,11 @@ def why(page: Page) -> str:
 
 
 def compare(page: Page) -> str:
-    page.locator("#explore-pins").get_by_label("pin A").select_option(label=_cell("1", "2.2.3, 4 KB"))
-    page.locator("#explore-pins").get_by_label("pin B").select_option(label=_cell("128", "2.2.3, 4 KB"))
-    page.locator("#explore-quantity select").select_option(label="Write amplification over time")
+    page.locator("#explore-pins").get_by_label("pin A").select_option(label=_cell(page, "1", "2.2.3, 4 KB"))
+    page.locator("#explore-pins").get_by_label("pin B").select_option(label=_cell(page, "128", "2.2.3, 4 KB"))
+    page.locator("#explore-quantity").get_by_label("Show", exact=True).select_option(
+        label="Write amplification over time"
+    )
     return "#explore-pins, #explore-pair"
 
 
@@ -71,9 +73,11 @@ TASKS: dict[str, Callable[[Page], str | Path]] = {
 }  # fmt: skip
 
 
-def _cell(files: str, driver: str) -> str:
-    noun = "data file" if files == "1" else "data files"
-    return f'{files} {noun} with format of drive ssd = basic and driver = "{driver}"'
+def _cell(page: Page, files: str, driver: str) -> str:
+    """The label of a cell in the lists of pins, which begins with its id."""
+    named = f"({files} file{'s' if files != '1' else ''}, basic, {driver})"
+    labels = page.locator("#explore-pins option").all_inner_texts()
+    return next(label for label in labels if label.endswith(named))
 
 
 def _taken(page: Page, where: str, file: Path) -> None:

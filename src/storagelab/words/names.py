@@ -54,7 +54,7 @@ _SHORT = {
 ALONE = ("layout.log", "layout.data")
 """The factors whose levels are places: "log on b"."""
 _CODE = 4
-"""A level of so few letters says nothing without its factor."""
+"""A level of so few letters says nothing without its factor, unless it is a word."""
 _STORAGE = ("layout.", "drives.", "volumes.")
 _HOSTS_NAMED = 4
 
@@ -153,7 +153,7 @@ def one_of(things: str) -> str:
 
 def says_enough(level: str) -> bool:
     """Whether a level can be recognised without the name of its factor."""
-    return len(level) > _CODE
+    return len(level) > _CODE or (len(level) == _CODE and level.isalpha())
 
 
 def in_reading_order(names: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Figure
 from storagelab.report.drawing.vega import Form, Sheet, Spec, finished, in_lines
+from storagelab.words.numbers import significant
 
 _FAR, _APART = 6.0, 3.0
 """A chart hides its small figures if the largest is so many times the median, or the panels are so many times apart."""
@@ -66,13 +67,13 @@ def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero:
     ranges = [(min(values), max(values)) for values in of_panels.values() if values]
     low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
     if low > 0 and max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low:
-        return Axis({"zero": always_zero}, {}, "Each panel has its own axis.", apart=True)
+        return Axis({"zero": always_zero}, {}, "Each panel has its own axis, which need not start at zero.", apart=True)
     if low > 0 and high >= _FAR * statistics.median(value for values in of_panels.values() for value in values):
         ends = [low / _ROOM, high * _ROOM]
         scale = {"type": "log", "domain": ends, "nice": False}
         return Axis(scale, {"axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios.")
     domain, from_zero = ([0.0, 1.06 * high or 1.0], True) if always_zero else readable_domain([low, high])
-    says = "" if from_zero else f"The axis starts at {domain[0]:,g}{unit and f' {unit}'}, not at zero."
+    says = "" if from_zero else f"The axis starts at {significant(domain[0], 4)}{unit and f' {unit}'}, not at zero."
     return Axis({"domain": domain, "zero": from_zero, "nice": False}, {}, says)
 
 

@@ -22,7 +22,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.axis import in_order as levels_in_order
-from storagelab.words.names import cell_text, factor_text, value_text
+from storagelab.words.names import factor_text, value_text
 
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]
@@ -72,7 +72,7 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
     facts: Json = {
         "id": cell.cell_id,
-        "name": cell_text(cell.levels),
+        "name": cell.name,
         "at": [orders[factor.name].get(repr(cell.levels.get(factor.name)), -1) for factor in findings.factors],
         "mark": mark,
         "verdict": next((word for word in reversed(_VERDICTS) if mark.startswith(word)), ""),
