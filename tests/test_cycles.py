@@ -12,13 +12,15 @@ from bench.drawn_cycles import PERIODS_S, experiments, pool
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.config import Config
-from storagelab.model.measurement import CYCLES
-from storagelab.report.text.plan_cycles import too_short
+from storagelab.model.measurement import CYCLES, LOG_ROOM
+from storagelab.model.plan import Plan
+from storagelab.report.text.plan_cycles import before_full, too_short
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.marks import verdict_mark
 from storagelab.targets import CheckpointCycle
 from storagelab.targets.generators.cycles import Cycles, WarmUp, end_of_whole, told
+from storagelab.targets.generators.log_room import LogRoom
 
 TIMEOUT = "target.settings.checkpoint_timeout"
 WHOLE = {"in_warm_up": 1.0, "while_counted": 1.0, "whole": 1.0}
@@ -104,24 +106,25 @@ def test_of_equal_layouts_with_cycles_of_unlike_length_few_are_called_slower_and
 # --- what reports say ------------------------------------------------------------------------------------------------
 
 
-def findings_where(tells: dict[str, dict[str, float]], warm_up: str | float) -> Findings:
-    """Those of runs of pgbench that tell this about checkpoints, by the timeout of their server; the first is faster."""
+def findings_where(
+    tells: dict[str, dict[str, float]], warm_up: str | float, group: str = CYCLES, setting: str = TIMEOUT
+) -> Findings:
+    """Those of runs that tell this, by the setting of their server; the first is faster."""
+    mariadb = group != CYCLES
     base = {
-        "target": {"engine": "postgres"},
+        "target": {"engine": "mariadb" if mariadb else "postgres"},
         "volumes": {"a": {"path": "a"}},
-        "workload": {"kind": "pgbench", "duration_s": 60.0, "warm_up_s": warm_up},
+        "workload": {"kind": "sysbench" if mariadb else "pgbench", "duration_s": 60.0, "warm_up_s": warm_up},
     }
-    experiment = make_experiment({TIMEOUT: list(tells)}, base=base)
+    experiment = make_experiment({setting: list(tells)}, base=base)
     plan = make_plan(experiment)
     any_load = Config.model_validate({**base, "workload": {}})
     runs = []
     for planned in plan.runs:
         cell = plan.cell(planned.cell_id)
-        timeout = str(cell.levels[TIMEOUT])
-        did = 600_000 if timeout == next(iter(tells)) else 500_000 + 100 * planned.repetition
-        measured = make_measurement(
-            any_load, 60.0, None, rows=None, transactions=did, counters={CYCLES: tells[timeout]}
-        )
+        level = str(cell.levels[setting])
+        did = 600_000 if level == next(iter(tells)) else 500_000 + 100 * planned.repetition
+        measured = make_measurement(any_load, 60.0, None, rows=None, transactions=did, counters={group: tells[level]})
         runs.append(make_run(planned, cell, measured))
     return analyse(experiment, plan, runs)
 
@@ -162,13 +165,65 @@ def test_where_no_run_saw_a_checkpoint_a_note_says_so():
     assert cautions(findings)["no-checkpoint"].startswith("No checkpoint of the server began in any run")
 
 
+# --- a redo log that fills ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_when_its_redo_log_was_full():
+    now_s, used = 0.0, 0
+    room = LogRoom(lambda: (used, 1000), lambda: now_s)
+    for at_s, of_it in ((0.0, 100), (2.0, 500), (4.0, 900), (6.0, 800)):
+        now_s, used = at_s, of_it
+        room.look()
+    assert room.counters(1.0, 6.0)[LOG_ROOM] == {
+        "all_bytes": 1000.0, "begin_share": 0.5, "end_share": 0.8, "full_after_s": 3.0
+    }  # fmt: skip
+    assert "full_after_s" not in room.counters(1.0, 3.0)[LOG_ROOM]
+    assert LogRoom(lambda: None, lambda: 0.0).counters(0, 1) == {}
+
+
+FULL = {"all_bytes": 2.0**24, "begin_share": 0.9, "end_share": 0.9, "full_after_s": -1.0}
+FILLS = {**FULL, "begin_share": 0.5, "full_after_s": 30.0}
+EMPTY = {"all_bytes": 2.0**30, "begin_share": 0.1, "end_share": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("rooms", "said"),
+    [
+        ((FULL, FULL), {}),
+        ((FULL, FILLS), {"log-fills": "for 50 % of the time. Until then the server need not write changed pages"}),
+        ((FULL, EMPTY), {"log-fills": "for 100 % of the time"}),
+        ((EMPTY, EMPTY), {"log-never-full": "The redo log (room for 1 GiB) was not full in any run"}),
+    ],
+)
+def test_runs_that_count_before_their_redo_log_is_full_are_told(rooms, said):
+    sizes = ("16M", "1G")
+    told = dict(zip(sizes, rooms, strict=True))
+    findings = findings_where(told, 10.0, LOG_ROOM, "target.settings.innodb_log_file_size")
+    texts = {one.kind: caution_sentence(one, findings) for one in findings.cautions if one.kind.startswith("log-")}
+    assert texts.keys() == said.keys()
+    assert all(words in texts[kind] for kind, words in said.items())
+
+
+def test_plan_says_how_long_a_redo_log_takes_to_fill():
+    plan = plan_of(60, 5.0)
+    cell = plan.cells[0].cell_id
+    assert not list(before_full(plan, {cell: 2.0**24}, {cell: 2.0**23}))
+    [text] = before_full(plan, {cell: 2.0**24}, {cell: 2.0**20})
+    assert 'that takes 16 s, longer than the warm-up: set workload.warm_up = "16s"' in text
+    assert "unless a load writes 3.2 MiB of log in a second" in next(before_full(plan, {cell: 2.0**24}, {}))
+
+
 # --- what plan says --------------------------------------------------------------------------------------------------
 
 
-def said(timeout_s: float, warm_up: str | float, log_rate: float | None = None) -> list[str]:
-    workload = {"kind": "pgbench", "duration_s": 60.0, "warm_up_s": warm_up}
+def plan_of(duration_s: float, warm_up: str | float) -> Plan:
+    workload = {"kind": "pgbench", "duration_s": duration_s, "warm_up_s": warm_up}
     base = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "a"}}, "workload": workload}
-    plan = make_plan(make_experiment({"layout.data_files": [1]}, base=base))
+    return make_plan(make_experiment({"layout.data_files": [1]}, base=base))
+
+
+def said(timeout_s: float, warm_up: str | float, log_rate: float | None = None) -> list[str]:
+    plan = plan_of(60.0, warm_up)
     cycle = CheckpointCycle(timeout_s, 540 * 2**20, "checkpoint_timeout", "max_wal_size")
     cell = plan.cells[0].cell_id
     return list(too_short(plan, {cell: cycle}, {cell: log_rate} if log_rate else {}))

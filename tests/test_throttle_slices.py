@@ -19,5 +19,8 @@ def test_short_runs_on_a_throttled_volume_are_noted_with_the_share_of_a_slice(el
             update={"elapsed_s": elapsed_s + run.repetition / 1000, "environment": {**environment, "volumes": volumes}}
         )
         made.append(run.model_copy(update={"measurement": measured}))
-    found = [one for one in analyse(experiment, plan, made).cautions if one.kind == "throttle-slices"]
+    findings = analyse(experiment, plan, made)
+    found = [one for one in findings.cautions if one.kind == "throttle-slices"]
     assert [one.share for one in found] == ([] if share is None else [pytest.approx(share, rel=0.01)])
+    [compared] = findings.comparisons
+    assert (compared.ratio.high > 1.039) == (share is not None)

@@ -9,6 +9,7 @@ from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, s
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.resolution import grain_of, resolved, tick_of
+from storagelab.findings.throttled import slice_share
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
@@ -90,13 +91,16 @@ def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping
 
 
 def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
-    """The share of its time by which a run is off at least, by its clock or by what it counts."""
+    """The share of its time by which a run is off at least, by its clock, by what it counts, or by its throttle."""
     runs = [one for of_cell in used.values() for _, one in measured(of_cell)]
     if compared in ("time-per-request", "time-per-transaction"):
         return grain_of([one.work.amount for one in runs])
     # A simulated clock has no ticks, and a latency is known within its bin, which is below what matters.
     timed_here = compared in ("elapsed", "time-per-row") and not any(one.provenance == "simulated" for one in runs)
-    return tick_of([one.elapsed_s for one in runs]) if timed_here else 0.0
+    if not timed_here:
+        return 0.0
+    by_cell = {cell_id: [one for _, one in measured(of_cell)] for cell_id, of_cell in used.items()}
+    return max(tick_of([one.elapsed_s for one in runs]), slice_share(by_cell))
 
 
 def _causes(

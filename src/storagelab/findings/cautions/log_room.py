@@ -35,8 +35,8 @@ class LogFills(Caution):
             share = f"{percent(self.fewest)} to {share}"
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of the "
-            "time. Until then the server need not write changed pages, so times are shorter than they stay, and the longer so, the "
-            f"larger the log. {self._way_out()}"
+            "time. Until then the server need not write changed pages, so times are shorter than they stay, and the longer "
+            f"so, the larger the log. {self._way_out()}"
         )
 
     def _way_out(self) -> str:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
-from storagelab.findings.evidence import Evidence, table_in, volumes_of
+from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.model.measurement import Measurement
+from storagelab.findings.throttled import SLICE_S, short_cells
 from storagelab.words.numbers import percent, seconds, significant
-
-SLICE_S = 0.1
-"""Linux, `throtl_slice`: the kernel admits the requests of a throttled group in slices of this length."""
-SHARE_LEAST = 0.02
 
 
 class ThrottleSlices(Caution):
@@ -31,23 +26,17 @@ class ThrottleSlices(Caution):
         return (
             f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in slices of "
             f"{significant(self.slice_s, 1)} s. In runs as short as {seconds(self.shortest_s)}, that shifts times by up to "
-            f"{percent(self.share)}, in all runs alike, so no interval holds it. Longer runs make it smaller."
+            f"{percent(self.share)}, in all runs alike: scatter doesn't show it, so the intervals of ratios reach at least "
+            "that far to either side. Longer runs make it smaller."
         )
 
 
 def check_throttle_slices(evidence: Evidence) -> Iterator[ThrottleSlices]:
     if evidence.basis.compared not in ("elapsed", "time-per-row"):
         return  # a run of a set time is as long as it is set
-    short = dict[str, float]()
-    for cell_id, measurements in evidence.by_cell().items():
-        times_s = [one.elapsed_s for one in measurements if _is_throttled(one)]
-        if times_s and (middle_s := median(times_s)) * SHARE_LEAST < SLICE_S:
-            short[cell_id] = middle_s
-    if short and (shortest_s := min(short.values())) > 0:
+    short = short_cells(evidence.by_cell())
+    if short:
         yield ThrottleSlices(
-            cells=evidence.named(short), shortest_s=shortest_s, slice_s=SLICE_S, share=min(1.0, SLICE_S / shortest_s)
-        )
-
-
-def _is_throttled(measurement: Measurement) -> bool:
-    return any(table_in(facts, "throttle") for _, facts in volumes_of(measurement))
+            cells=evidence.named(short), shortest_s=min(short.values()), slice_s=SLICE_S,
+            share=min(1.0, SLICE_S / min(short.values())),
+        )  # fmt: skip

@@ -31,14 +31,18 @@ def verdict_sentence(found: Compare) -> str:
     start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
     if not found.differs:
         start += ", which may be chance"
-    return f"{start}{_which(found)}."
+    return f"{start}{_which(found)}. {_SESSION}"
+
+
+_SESSION = "A change of the machine between the two would look the same."
+"""A campaign's own luck, which its runs can't show, is in every difference of two."""
 
 
 def _which(found: Compare) -> str:
     if len(found.matched) == 1:
         return ""
     parts = [
-        f"{len(rows)} of them surely {word}, by {_amounts(rows)}"
+        f"{len(rows)} of them {word}, by {_amounts(rows)}"
         for word, rows in (("slower", found.slower), ("faster", found.faster)) if rows
     ]  # fmt: skip
     return f"; {'; '.join(parts)}" if parts else "; no single layout differs for sure"
@@ -50,24 +54,24 @@ def _amounts(rows: Sequence[Matched]) -> str:
     return " to ".join(ends)
 
 
-def gate_sentence(result: Gate, margin: float) -> str:
+def gate_sentence(result: Gate, margin: float, surely: str = ", for sure") -> str:
     """What the gate says, and why."""
     limit = numbers.percent(margin)
     return {
-        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure.",
-        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure.",
+        Gate.SLOWER: f"Gate: slower by more than {limit}{surely}.",
+        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall{surely}.",
         Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
     }[result]
 
 
 def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:
     """The same of campaigns that ran one after the other, with what such a gate can't know."""
-    known = gate_sentence(result, margin)
+    known = gate_sentence(result, margin, " in these runs")
     if result is Gate.CANT_TELL:
         return known
     return (
-        f"{known} This holds for these runs. Whatever affected one of the campaigns as a whole, such as another state of "
-        "the machine, looks the same. To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
+        f"{known} Whatever affected one of the campaigns as a whole, such as another state of the machine, looks the same. "
+        "To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
     )
 
 
@@ -189,7 +193,9 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Paper:
     """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
     first = found[0].first
-    verdict = " ".join([*([gated] if gated else []), *(verdict_sentence(one) for one in found)])
+    verdicts = [verdict_sentence(one) for one in found]
+    if gated:  # which says so itself
+        verdicts = [gated, *(text.removesuffix(f" {_SESSION}") for text in verdicts)]
     notes: list[str] = []
     parts: list[Part] = []
     for one, different in zip(found, differences, strict=True):
@@ -205,7 +211,11 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))
     provenance = " and ".join(kinds)
     return Paper(
-        f"{listed(names)} compared", provenance, verdict, [*dict.fromkeys(notes), assumption_sentence()], parts
+        f"{listed(names)} compared",
+        provenance,
+        " ".join(verdicts),
+        [*dict.fromkeys(notes), assumption_sentence()],
+        parts,
     )
 
 
