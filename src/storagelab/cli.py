@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import screen
+from storagelab import cli_elsewhere, screen
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
@@ -408,6 +408,8 @@ def validate_(
         experiments=experiments,
     )  # fmt: skip
 
+
+app.command("k8s")(cli_elsewhere.k8s)
 
 profiles_app = typer.Typer(
     help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
