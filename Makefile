@@ -22,7 +22,7 @@ help: ## say what can be made
 
 .PHONY: demo
 demo: setup ## measure data-file layouts on this machine's disk, and write a report
-	@$(BIN)/storagelab run experiments/quickstart.toml
+	@$(BIN)/storagelab demo
 
 # Linters and Rust's tests stand beside each other; pytest comes last, as it fills all cores by itself.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -49,6 +49,10 @@ docs: setup-dev ## write the documentation's tables, and build its site in build
 .PHONY: bench
 bench: setup-dev ## what storagelab itself costs, as paired ratios
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: wheel
+wheel: setup $(STAMPS)/release ## build wheels for Linux, which install without a compiler, and a source distribution, in build/wheels
+	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/build-wheels.sh build/wheels
 
 # --- Setting up: each step leaves a stamp, and is done again only when what it was made from has changed -------------
 
@@ -86,6 +90,11 @@ $(STAMPS)/dev: requirements-dev.lock requirements-alone.txt $(STAMPS)/runtime | 
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
 	@umask 022; $(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-dev.lock
 	@$(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-alone.txt
+	@touch $@
+
+$(STAMPS)/release: requirements-release.lock $(STAMPS)/runtime
+	@echo 'installing pinned packages for releases into $(VENV) ...'
+	@$(PIP_INSTALL) --no-deps --require-hashes --only-binary :all: -r requirements-release.lock
 	@touch $@
 
 .PHONY: test-tools

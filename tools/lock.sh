@@ -14,6 +14,7 @@ pin "$@" pyproject.toml requirements.in --output-file requirements.lock
 pin "$@" pyproject.toml --extra cluster --constraint requirements.lock --output-file requirements-cluster.lock
 pin "$@" pyproject.toml requirements.in requirements-dev.in --constraint requirements.lock --constraint requirements-cluster.lock \
     --output-file requirements-dev.lock
+pin "$@" requirements-release.in --constraint requirements-dev.lock --output-file requirements-release.lock
 if grep -nE 'https?://' requirements*.lock; then
     echo "the locks name a host: see above" >&2
     exit 1

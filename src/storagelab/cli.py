@@ -17,10 +17,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import cli_elsewhere, screen
+from storagelab import cli_elsewhere, offered, screen
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
+from storagelab.offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
@@ -51,17 +52,6 @@ app = typer.Typer(
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
-ResultsOption = Annotated[
-    Path,
-    typer.Option(
-        "--results",
-        envvar="STORAGELAB_RESULTS",
-        help="Folder that holds the results, one subfolder for each experiment.",
-    ),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
-]
 FitOption = Annotated[
     FitKind,
     typer.Option(
@@ -77,6 +67,7 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
 DespiteSpaceOption = Annotated[
     bool,
     typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
@@ -90,7 +81,6 @@ FindGoodOption = Annotated[
 SqlServerNamesOption = Annotated[
     bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
 ]
-DEFAULT_RESULTS = Path("results")
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
@@ -114,6 +104,7 @@ def plan_(
     find_good: Annotated[
         bool, typer.Option("--find-good", help="Say how many runs a race for a good layout takes.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show cells, runs, order, disk space and time of an experiment.
 
@@ -123,7 +114,7 @@ def plan_(
 
     plan.show(
         spec_file, results, every_run=all_, allow_commands=allow_commands, despite_space=despite_space, pilot=pilot,
-        second=against, find_good=find_good,
+        second=against, find_good=find_good, as_json=as_json,
     )  # fmt: skip
 
 
@@ -181,6 +172,7 @@ def run_(
             "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
@@ -190,7 +182,7 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
-    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space)
+    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, as_json)
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 
@@ -259,11 +251,12 @@ def waits_(
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, typer.Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
     sql_server_names: SqlServerNamesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the wait statistics of each cell."""
     from storagelab.verbs import results as verbs
 
-    verbs.waits(name, cells or (), results, uncut=uncut, sql_server_names=sql_server_names)
+    verbs.waits(name, cells or (), results, uncut=uncut, sql_server_names=sql_server_names, as_json=as_json)
 
 
 @app.command("compare")
@@ -288,6 +281,7 @@ def compare_(
             "can't tell.",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare campaigns, or two cells of one, and gate a script.
 
@@ -297,7 +291,7 @@ def compare_(
     """
     from storagelab.verbs import compare
 
-    result = compare.show(names, results, format_, output, fit, fail_if_slower)
+    result = compare.show(names, results, "json" if as_json else format_, output, fit, fail_if_slower)
     if result:
         raise typer.Exit(int(result))
 
@@ -309,6 +303,7 @@ def gather_(
         typer.Argument(metavar="FOLDER...", help="Results of one spec, made on one host each: db1/my db2/my db3/my."),
     ],
     results: ResultsOption = DEFAULT_RESULTS,
+    as_json: JsonOption = False,
 ) -> None:
     """Make one campaign of several hosts' campaigns of one spec.
 
@@ -316,7 +311,7 @@ def gather_(
     """
     from storagelab.verbs import run
 
-    run.gather(folders, results)
+    run.gather(folders, results, as_json=as_json)
 
 
 @app.command("export")
@@ -351,6 +346,7 @@ def doctor_(
     target: Annotated[
         str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what this machine can and can't measure, and what to fix.
 
@@ -360,8 +356,8 @@ def doctor_(
     from storagelab.verbs import doctor
 
     if target is None:
-        doctor.look(spec_file, results)
-    elif not doctor.verify(target, spec_file):
+        doctor.look(spec_file, results, as_json=as_json)
+    elif not doctor.verify(target, spec_file, as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -409,36 +405,8 @@ def validate_(
     )  # fmt: skip
 
 
-app.command("k8s")(cli_elsewhere.k8s)
-
-profiles_app = typer.Typer(
-    help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
-)
-app.add_typer(profiles_app, name="profiles")
-
-
-@profiles_app.callback()
-def profiles_(context: typer.Context) -> None:
-    """List the drive profiles that come with storagelab."""
-    if context.invoked_subcommand is None:
-        from storagelab.verbs import profiles
-
-        profiles.list_all()
-
-
-@profiles_app.command("show")
-def show_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
-) -> None:
-    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
-    from storagelab.verbs import profiles
-
-    if toml:
-        profiles.show_file(name)
-    else:
-        profiles.show(name, sources=sources)
+offered.add_to(app)
+cli_elsewhere.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,6 +8,11 @@ from typing import Annotated
 import typer
 
 
+def add_to(app: typer.Typer) -> None:
+    for verb in (k8s,):
+        app.command(verb.__name__)(verb)
+
+
 def k8s(
     spec_file: Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")],
     classes: Annotated[

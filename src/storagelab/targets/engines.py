@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability
-from storagelab.model.config import Config
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
@@ -34,6 +34,7 @@ from storagelab.targets import (
 )
 from storagelab.targets.durability import compared
 from storagelab.targets.folders import Folders
+from storagelab.targets.found import Found
 from storagelab.targets.privileged import privileged_settings, refuse
 from storagelab.targets.starting import Kind
 from storagelab.targets.steps import places_of
@@ -83,6 +84,8 @@ class Engine(NamedTuple):
     """Lists what is on a server, for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
     """What a setting with this name and value makes the server do besides keeping a database; None = nothing."""
+    found: Callable[[TargetConfig], Found] | None = None
+    """What a running server shows of its layout."""
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan, Race
+from storagelab.report.text.as_data import plan_json
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
@@ -28,6 +29,7 @@ def show(
     pilot: str | None = None,
     second: Path | None = None,
     find_good: bool = False,
+    as_json: bool = False,
 ) -> None:
     experiment = stored.as_begun(against.load(spec_file, second), results)
     expanded = matrix.expand(experiment)
@@ -42,7 +44,11 @@ def show(
     facts = replace(facts, warnings=(*facts.warnings, *short))
     smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
     good = _runs_of_a_good_race(experiment, expanded) if find_good else None
-    print_plan(screen.out(), experiment, expanded, replace(facts, tells=smallest, good=good), every_run)
+    facts = replace(facts, tells=smallest, good=good)
+    if as_json:
+        screen.write(plan_json(experiment, expanded, facts))
+    else:
+        print_plan(screen.out(), experiment, expanded, facts, every_run)
 
 
 def _runs_of_a_good_race(experiment: Experiment, expanded: Plan) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.findings.wait_names import own_names_only
 from storagelab.report import writing
-from storagelab.report.text import terminal
+from storagelab.report.text import as_data, terminal
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
@@ -61,14 +61,26 @@ def _say_where(folder: Path, name: str) -> None:
     screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
 
 
-def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool, sql_server_names: bool = False) -> None:
+def waits(
+    name: str,
+    cells: Sequence[str],
+    results: Path,
+    *,
+    uncut: bool,
+    sql_server_names: bool = False,
+    as_json: bool = False,
+) -> None:
     of = stored.read(name, results)
     findings = analyse(of.experiment, of.plan, of.runs)
     if not sql_server_names:
         findings = own_names_only(findings)
     labels = factor_labels(findings.factors)
     asked = [find_cell(cell, findings.cells, labels) for cell in cells]
-    terminal.print_waits(screen.out(), findings, asked or [cell.cell_id for cell in findings.cells], uncut)
+    shown = asked or [cell.cell_id for cell in findings.cells]
+    if as_json:
+        screen.write(as_data.waits_json(findings, shown, uncut=uncut))
+    else:
+        terminal.print_waits(screen.out(), findings, shown, uncut)
 
 
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:

@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     elsewhere: Elsewhere | None = None
     against: Path | None = None
     despite_space: bool = False
+    as_json: bool = False
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
@@ -60,7 +61,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         )  # fmt: skip
     else:
         runs, all_well = here.make(look_at(experiment, plan, here.site, asked.allow_commands))
-    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder)
+    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json)
     if asked.against is not None and len(plan.cells) == 2:
         cells = " ".join(cell.cell_id for cell in plan.cells)
         screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
@@ -184,8 +185,10 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
     progress.say(race_text(state))
 
 
-def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
-    """Print the findings, and write the report."""
+def conclude(
+    experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path, *, as_json: bool = False
+) -> None:
+    """Print the findings, or the whole export, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
     from storagelab.findings.wait_names import own_names_only
@@ -193,12 +196,15 @@ def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fold
     from storagelab.report.text import terminal
 
     findings = analyse(experiment, expanded, runs)
-    terminal.print_findings(screen.out(), own_names_only(findings))
+    if as_json:
+        writing.deliver(writing.render("json", experiment, expanded, runs, findings), None)
+    else:
+        terminal.print_findings(screen.out(), own_names_only(findings))
     file = writing.write_report(folder, experiment, expanded, runs, findings)
     screen.say(f"report: {file}")
 
 
-def gather(folders: Sequence[Path], results: Path) -> None:
+def gather(folders: Sequence[Path], results: Path, *, as_json: bool = False) -> None:
     """Writes one campaign made of several, and its report. Raises StoreError."""
     if len({folder.resolve() for folder in folders}) < 2:
         raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
@@ -210,4 +216,4 @@ def gather(folders: Sequence[Path], results: Path) -> None:
     with Store.writing(folder, whole.experiment) as store:
         store.append(*whole.runs)
     screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
-    conclude(whole.experiment, plan, whole.runs, folder)
+    conclude(whole.experiment, plan, whole.runs, folder, as_json=as_json)

@@ -194,6 +194,9 @@ def _refuse_own(settings: Settings) -> None:
     refuse_own(settings, lambda name: name.lower() in OWN)
 
 
+_NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr/lib/postgresql/18/bin"'
+
+
 @cache
 def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
     with temporary.folder("check") as folder:
@@ -210,7 +213,8 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         raise PreflightError(
             f"the server refuses it: {own_words(output.stderr)}",
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
-            hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
+            hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked"
+            + (_NO_IO_URING if name == "io_method" and "io_uring" in dict(settings).values() else ""),
         )
     return output.stdout.removesuffix("\n")  # a blank at the end may belong to the setting
 

@@ -1,0 +1,76 @@
+"""What `plan`, `waits` and `doctor` print for programs: JSON with a version.
+
+Fields may be added, but none is renamed or removed. `run` and `gather` print the export, which has a schema of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.machine.doctor import Ability
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.text.plan import PlanFacts
+from storagelab.report.text.tables import waits_of
+from storagelab.targets.contract import Promise
+
+SCHEMA = 1
+
+
+def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
+    """What `run` would do, with every run in its order."""
+    return _text(
+        {
+            "experiment": experiment.name,
+            "question": experiment.question,
+            "server": facts.server,
+            "cells": [{"cell_id": cell.cell_id, "levels": cell.levels} for cell in plan.cells],
+            "runs": [
+                {"cell_id": run.cell_id, "repetition": run.repetition, "burn_in": run.burn_in} for run in plan.runs
+            ],
+            "runs_stored": facts.runs_stored,
+            "estimate_s": facts.estimate_s,
+            "volumes": [
+                {
+                    "name": one.name,
+                    "path": str(one.path),
+                    "needed_bytes": one.needed_bytes,
+                    "free_bytes": one.free_bytes,
+                }
+                for one in facts.volumes
+            ],
+            "durability": facts.durability,
+            "steps": facts.steps,
+            "tells": facts.tells,
+            "warnings": facts.warnings,
+        }
+    )
+
+
+def waits_json(findings: Findings, cell_ids: Sequence[str], *, uncut: bool) -> str:
+    """The wait tables of these cells."""
+    known = {cell.cell_id: cell for cell in findings.cells}
+    cells = [
+        {
+            "cell_id": cell_id,
+            "levels": known[cell_id].levels,
+            "waits": [row.model_dump(mode="json") for row in waits_of(known[cell_id], uncut)],
+        }
+        for cell_id in cell_ids
+    ]
+    return _text({"experiment": findings.experiment, "uncut": uncut, "cells": cells})
+
+
+def doctor_json(abilities: Iterable[Ability]) -> str:
+    """What this machine can and can't measure."""
+    return _text({"abilities": [one.model_dump(mode="json") for one in abilities]})
+
+
+def promises_json(promises: Iterable[Promise]) -> str:
+    """Which promises storagelab keeps on a server."""
+    return _text({"promises": [one.model_dump(mode="json") for one in promises]})
+
+
+def _text(fields: Mapping[str, object]) -> str:
+    return json.dumps({"schema": SCHEMA, **fields}, indent=2, ensure_ascii=False, allow_nan=False, default=list) + "\n"

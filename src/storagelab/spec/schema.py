@@ -1,0 +1,122 @@
+"""The JSON schema of a spec, for editors and programs. It comes from the same models that check specs.
+
+It is wider than `plan` in one way: it can't know which keys belong together, so it requires none.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from storagelab.model.plan import Experiment, FleetConfig
+from storagelab.spec import keys
+
+Schema = dict[str, Any]
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def spec_schema() -> Schema:
+    """The schema, in JSON Schema's draft 2020-12."""
+    whole, header, fleet = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment, FleetConfig))
+    parts: Schema = {**header.get("$defs", {}), **fleet.pop("$defs", {}), **whole.pop("$defs")}
+    tables: Schema = whole["properties"]
+    for spelled in keys.WITH_UNIT:
+        _add_spelling(spelled, tables, parts)
+    value = {"description": "A list of values of the key that this path names, or of labelled levels."}
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            **{name: header["properties"][name] for name in keys.HEADER},
+            **tables,
+            keys.FLEET: fleet,
+            "factors": {
+                "type": "object",
+                "description": "What varies: paths of keys in quotes, or names whose levels are labelled.",
+                "additionalProperties": {"type": "array", "minItems": 1, **value},
+            },
+            "labels": {
+                "type": "object",
+                "description": "Short names of what varies, for reports.",
+                "additionalProperties": {"type": "string"},
+            },
+            "exclude": {
+                "type": "array",
+                "description": "Combinations not to run: those that match all lines of an [[exclude]].",
+                "items": {"type": "object"},
+            },
+        },
+    }
+    plain: Schema = _plain({**schema, "$defs": _used(schema, parts)})
+    return {"$schema": DIALECT, "title": "A spec of storagelab", **plain}
+
+
+def spec_schema_text() -> str:
+    """The schema as a file's text."""
+    return json.dumps(spec_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _add_spelling(spelled: keys.Spelled, tables: Schema, parts: Schema) -> None:
+    """Adds the key whose value has a unit beside the plain one."""
+    *above, last = spelled.path.split(".")
+    for place in _at(tables, above, parts):
+        plain = place.get(last + spelled.ending)
+        if plain is not None:
+            text = {"type": "string", "description": plain.get("description", ""), "examples": [spelled.example]}
+            place[last] = text
+
+
+def _at(tables: Schema, above: list[str], parts: Schema) -> list[Schema]:
+    """The properties of the table at a path; * stands for any name. A table of several kinds has several."""
+    found = [tables]
+    for part in above:
+        inside = [one["*"] if part == "*" else one[part] for one in found]
+        found = [properties for one in inside for properties in _properties(one, parts)]
+    return found
+
+
+def _properties(schema: Schema, parts: Schema) -> list[Schema]:
+    if "$ref" in schema:
+        return _properties(parts[schema["$ref"].rpartition("/")[2]], parts)
+    if "properties" in schema:
+        return [schema["properties"]]
+    if isinstance(schema.get("additionalProperties"), dict):
+        return [{"*": schema["additionalProperties"]}]
+    return [found for one in schema.get("anyOf", ()) for found in _properties(one, parts)]
+
+
+def _used(schema: Any, parts: Schema) -> Schema:
+    """The parts that the schema refers to."""
+    used: Schema = {}
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            name = str(one.get("$ref", "")).rpartition("/")[2]
+            if name and name not in used:
+                used[name] = parts[name]
+                waiting.append(parts[name])
+            waiting += one.values()
+    return {name: used[name] for name in sorted(used)}
+
+
+_NOT_FOR_SPECS = {"required", "default", "title"}
+
+
+def _plain(schema: Any) -> Any:
+    """Drops what TOML does not have (null), required keys, since levels may bring them, and titles made from names."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema if one != {"type": "null"}]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        word: {name: _plain(one) for name, one in value.items()} if word in ("properties", "$defs") else _plain(value)
+        for word, value in schema.items()
+        if word not in _NOT_FOR_SPECS
+    }
+    if len(kept.get("anyOf", ())) == 1:
+        return {**kept.pop("anyOf")[0], **kept}
+    return kept

@@ -1,0 +1,85 @@
+"""Drafts of specs from running servers and from answers: they say what is there, and plan as they are."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb
+from real_mariadb import running as mariadb_running
+from real_servers import connect, open_folder
+
+from storagelab.targets.unprivileged import give_to_server
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="no second file system")
+def test_a_running_postgresql_gives_its_settings_tablespaces_and_volumes(typed, home, attached, monkeypatch, tmp_path):
+    place = MEMORY / f"storagelab-test-{tmp_path.name}"
+    place.mkdir()
+    give_to_server(place)
+    try:
+        with connect(attached) as connection:
+            connection.execute(f"CREATE TABLESPACE \"fast one\" LOCATION '{place}'")
+        monkeypatch.setenv("MINE", attached.conninfo)
+        assert typed("init", "--from-server", "MINE", "--output", "my.toml")[0] == 0
+        spec = tomllib.loads((home / "my.toml").read_text("utf-8"))
+        assert spec["target"]["settings"]["shared_buffers"]
+        assert Path(spec["target"]["bin_dir"], "postgres").exists()
+        assert spec["volumes"] == {"data": {"path": "."}, "fast-one": {"path": str(MEMORY)}}
+        assert [level["label"] for level in spec["factors"]["layout"]] == [
+            "as now",
+            "all on fast-one",
+            "log on fast-one",
+        ]
+        assert "PASSWORD" not in (home / "my.toml").read_text("utf-8")
+        code, out, _ = typed("plan", "my.toml")
+        assert code == 0
+        assert "3 cells x 3 repetitions" in out
+    finally:
+        with connect(attached) as connection:
+            connection.execute('DROP TABLESPACE IF EXISTS "fast one"')
+        place.rmdir()
+
+
+@pytest.mark.slow
+@needs_mariadb
+def test_a_running_mariadb_gives_its_settings_and_volumes(typed, home):
+    with open_folder() as folder, mariadb_running(folder, "--innodb-flush-log-at-trx-commit=2") as server:
+        assert typed("init", "--from-server", server.socket_dsn, "--output", "my.toml")[0] == 0
+    spec = tomllib.loads((home / "my.toml").read_text("utf-8"))
+    assert spec["target"]["engine"] == "mariadb"
+    assert spec["target"]["settings"]["innodb_flush_log_at_trx_commit"] == 2
+    assert list(spec["volumes"]) == ["data"]
+    code, _, err = typed("plan", "my.toml")
+    assert code == 0, err
+
+
+def test_a_server_that_is_not_there_is_one_message(typed, home):
+    code, out, err = typed("init", "--from-server", "postgresql://nobody@127.0.0.1:1/postgres")
+    assert (code, out) == (2, "")
+    assert "can't connect" in err
+
+
+@pytest.mark.slow
+def test_three_answers_make_a_spec_that_plans(typed, home, monkeypatch):
+    (home / "second").mkdir()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n., second\n\n"))
+    assert typed("init", "--ask", "--output", "my.toml")[0] == 0
+    spec = tomllib.loads((home / "my.toml").read_text("utf-8"))
+    assert spec["volumes"] == {"volume1": {"path": "."}, "volume2": {"path": "second"}}
+    code, out, _ = typed("plan", "my.toml")
+    assert code == 0
+    assert "all on volume1" in out
+
+
+def test_an_answer_that_does_not_fit_is_one_message(typed, home, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("mariadb\n.\npgbench\n"))
+    code, out, err = typed("init", "--ask")
+    assert (code, out) == (2, "")
+    assert "MariaDB has no load of that name" in err

@@ -1,0 +1,102 @@
+"""`storagelab init` writes specs that plan as they are; `demo` runs the first of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+
+import jsonschema
+import pytest
+from raw_io_specs import needs_fio
+from real_mariadb import needs_mariadb
+
+from storagelab.experiments import SCHEMA, files_of, ready_made, text_of
+from storagelab.spec.schema import spec_schema_text
+from storagelab.verbs import init, run
+
+NAMES = [one.name for one in ready_made()]
+NEEDS = {
+    "mariadb-durability": needs_mariadb, "quickstart-engines": needs_mariadb, "raw-io-on-your-drives": needs_fio,
+    "file-systems": pytest.mark.skipif(os.geteuid() != 0, reason="makes drives"),
+    "zfs-by-your-own-commands": pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS"),
+}  # fmt: skip
+RECIPES = (
+    "drive-to-buy", "file-systems", "index-volume", "io-method", "mariadb-durability", "mounted-drives", "wal-volume",
+    "your-own", "zfs-by-your-own-commands",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in RECIPES])
+def test_what_init_writes_plans_at_once(typed, home, attached, monkeypatch, name):
+    monkeypatch.setenv("STORAGELAB_DSN", attached.conninfo)
+    assert typed("init", name, "--output", "my.toml")[0] == 0
+    code, out, err = typed("plan", "my.toml", *(["--allow-commands"] if name.startswith("zfs") else []))
+    assert (code, err.count("storagelab:")) == (0, 0), err
+    out = " ".join(out.split())
+    assert tomllib.loads(text_of(name))["question"] in out
+    if name == "mounted-drives":
+        assert "log of a server that runs already stays where it is" in out
+
+
+def test_init_lists_every_spec_by_its_question(typed, home):
+    code, out, _ = typed("init")
+    assert code == 0
+    assert [name for name in NAMES if name not in out] == []
+    assert "Is a volume for the log worth it?" in out
+
+
+def test_a_spec_goes_to_stdout_and_the_files_that_it_needs_beside_it(typed, home):
+    code, out, _ = typed("init", "your-own")
+    assert (code, out) == (0, text_of("your-own"))
+    assert {name: (home / name).read_text("utf-8") for name in files_of("your-own")} == files_of("your-own")
+
+
+def test_init_overwrites_nothing_and_knows_its_names(typed, home):
+    (home / "my.toml").write_text("mine")
+    assert "is there already" in typed("init", "wal-volume", "-o", "my.toml")[2]
+    assert (home / "my.toml").read_text() == "mine"
+    code, _, err = typed("init", "wal-volum")
+    assert code == 2
+    assert "Did you mean wal-volume?" in err
+    assert "exclude each other" in typed("init", "wal-volume", "--ask")[2]
+
+
+def test_the_demo_is_the_quick_start_in_the_folder_of_results(home, monkeypatch):
+    asked = []
+    monkeypatch.setattr(run, "run", lambda *words: asked.append(words) or True)
+    assert init.demo(home / "results")
+    assert asked == [(home / "results" / "quickstart.toml", home / "results", run.Asked())]
+    assert (home / "results" / "quickstart.toml").read_text("utf-8") == text_of("quickstart")
+
+
+def test_a_quick_start_that_was_changed_is_not_taken_for_the_demo(typed, home):
+    (home / "results").mkdir()
+    (home / "results" / "quickstart.toml").write_text("#\nrepetitions = 1\n")
+    code, _, err = typed("demo")
+    assert code == 2
+    assert "results/quickstart.toml: is not the quick start" in err
+
+
+def test_every_spec_names_the_schema_in_its_first_line_and_keeps_it():
+    schema = json.loads(spec_schema_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for name in NAMES:
+        assert text_of(name).splitlines()[0] == f"#:schema {SCHEMA.as_uri()}"
+        jsonschema.validate(tomllib.loads(text_of(name)), schema)
+    assert SCHEMA.read_text("utf-8") == spec_schema_text()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["repetition = 5", "repetitions = 0", 'order = "random"', '[workload]\nkind = "pgbnch"', "[layout]\nlogs = 1"],
+)
+def test_the_schema_refuses_what_plan_refuses(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tomllib.loads(wrong), json.loads(spec_schema_text()))
+
+
+def test_the_schema_verb_prints_it(typed):
+    assert typed("schema")[1] == spec_schema_text()
