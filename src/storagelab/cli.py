@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import offered, screen
+from storagelab import cli_elsewhere, offered, screen
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
@@ -405,6 +405,7 @@ def validate_(
 
 
 offered.add_to(app)
+cli_elsewhere.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

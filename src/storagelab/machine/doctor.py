@@ -6,6 +6,7 @@ row and does not affect the others.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
@@ -22,6 +23,7 @@ from storagelab.machine.control_groups import control_groups
 from storagelab.machine.cpu_time import read_group
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
+from storagelab.machine.kubernetes import describe_claim
 from storagelab.machine.processes import until
 from storagelab.machine.procfs import TaskView
 from storagelab.model.values import Frozen
@@ -82,11 +84,13 @@ def abilities(
         "device counters": lambda: device_counters(places, kernel),
         "places": lambda: [place(name, path, kernel) for name, path in places.items()],
         "drives": lambda: drives(places, kernel),
+        "claims": lambda: claims(places),
         "quiet": lambda: quiet(host.load_1min(), host.usable_cpus(kernel)),
         "CPU quota": lambda: cpu_quota(kernel),
         "clock": lambda: clock(kernel),
         "CPU frequency": lambda: cpu_frequency(kernel),
         "open files": open_files,
+        "io_uring": lambda: io_uring(io_uring_refused()),
         "processes": processes,
         "shared memory": lambda: shared_memory(Path("/dev/shm")),  # noqa: S108 - looked at, never written
         "results file": lambda: sqlite(sqlite3.sqlite_version_info),
@@ -228,6 +232,23 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
     )
 
 
+def claims(places: Mapping[str, Path]) -> list[Ability]:
+    """One row for each claim of Kubernetes below the folders, with what may not be read about it."""
+    found = {str(claim["claim"]): claim for path in places.values() if (claim := describe_claim(path))}
+    return [_claim(name, claim) for name, claim in found.items()]
+
+
+def _claim(name: str, claim: Mapping[str, object]) -> Ability:
+    unknown = claim["unknown"]
+    assert isinstance(unknown, list)
+    made_by = claim["driver"] or claim["provisioner"]
+    detail = f"StorageClass {claim['class']}" + (f", made by {made_by}" if made_by else "")
+    if not unknown:
+        return _yes(f"claim {name}", detail)
+    mend = "let the service account read claims, volumes and classes: `storagelab k8s` without --without-rights"
+    return _partly(f"claim {name}", f"{detail}; not known: {'; '.join(unknown)}", mend)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Quiet, clock and limits
 # ---------------------------------------------------------------------------------------------------------------------
@@ -307,6 +328,30 @@ def open_files() -> Ability:
         return _yes("open files", detail)
     wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     return _partly("open files", detail, f"ulimit -n {wanted}")
+
+
+_IO_URING_SETUP = 425
+"""The number of the system call, the same on all architectures."""
+
+
+def io_uring_refused() -> int:
+    """The kernel's reason not to make a queue of io_uring, as errno; 0 if it makes one."""
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
+    if descriptor < 0:
+        return ctypes.get_errno()
+    os.close(descriptor)
+    return 0
+
+
+def io_uring(refused: int) -> Ability:
+    """Checks whether servers may use io_uring. Containers usually forbid it."""
+    if not refused:
+        return _yes("io_uring", "the kernel allows it")
+    return _partly(
+        "io_uring",
+        f"the kernel or a container's rules refuse it ({os.strerror(refused)}): io_method = 'io_uring' can't be measured",
+        "allow it in the container's seccomp profile; as root: sysctl kernel.io_uring_disabled=0",
+    )
 
 
 def processes() -> Ability:

@@ -33,6 +33,7 @@ from storagelab.machine.disks import (
     virtual_disk,
     whole_disks,
 )
+from storagelab.machine.kubernetes import describe_claim, describe_pod
 
 NAME_VARIABLE = "STORAGELAB_HOST"
 """The variable that names this host, to tell it from others: a container has no permanent name."""
@@ -77,6 +78,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
         "transparent_hugepages": chosen(read_text(pages)) or None,
         "clocksource": read_text(clock / "current_clocksource") or None,
         "writeback": _writeback(kernel),
+        **({"kubernetes": pod} if (pod := describe_pod()) else {}),
     }
 
 
@@ -247,6 +249,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
         "virtual": virtual,
         "virtual_reason": reason,
         "in_memory": is_in_memory(mount, stack),
+        **({"claim": claim} if (claim := describe_claim(path)) else {}),
     }
 
 

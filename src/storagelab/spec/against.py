@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment
 from storagelab.spec import keys, reading
+from storagelab.spec.as_toml import Place, leaves, line
 
 FACTOR = "spec"
 _LONGEST_NAME = 64
 _NAMED_TABLES = ("volumes", "drives")
 _OF_THE_FIRST = ("name", "question", "order", *keys.JUDGEMENT)
 """Keys of the first spec that may differ in the second."""
-
-_Place = tuple[str, ...]
-"""A key by the names of its tables and its own."""
 
 
 def load(spec: Path, second: Path | None) -> Experiment:
@@ -58,7 +55,7 @@ def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path
 def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:
     """The experiment as a spec: what is the same in both, and a level for what each has of its own."""
     first = written[0]
-    cells = [dict(_leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
+    cells = [dict(leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
     same = {place: value for place, value in cells[0].items() if place in cells[1] and cells[1][place] == value}
     own = [{".".join(place): value for place, value in cell.items() if place not in same} for cell in cells]
     if not any(own):
@@ -74,42 +71,16 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
     of_the_first = {name: first[name] for name in ("labels", keys.FLEET, "exclude") if name in first}
     return "\n".join([
         f"# {names[0]} against {names[1]}: what differs between the two is the factor {FACTOR}.",
-        *(_line((name,), value) for name, value in header.items()),
-        *(_line(place, value) for place, value in (same | _declared(first, same)).items()),
-        *(_line((name,), value) for name, value in of_the_first.items()),
-        *(_line(("factors", name), value) for name, value in {FACTOR: levels, **first.get("factors", {})}.items()),
+        *(line((name,), value) for name, value in header.items()),
+        *(line(place, value) for place, value in (same | _declared(first, same)).items()),
+        *(line((name,), value) for name, value in of_the_first.items()),
+        *(line(("factors", name), value) for name, value in {FACTOR: levels, **first.get("factors", {})}.items()),
         "",
     ])  # fmt: skip
 
 
-def _declared(spec: keys.Tables, same: Iterable[_Place]) -> dict[_Place, Any]:
+def _declared(spec: keys.Tables, same: Iterable[Place]) -> dict[Place, Any]:
     """The volumes and drives of which the two have nothing in common but the name."""
     there = {place[:2] for place in same}
     names = ((table, name) for table in _NAMED_TABLES for name in spec.get(table, {}))
     return {place: {} for place in names if place not in there}
-
-
-def _leaves(table: Mapping[str, Any], above: _Place = ()) -> Iterator[tuple[_Place, Any]]:
-    """Every key below a table with its value; a table without keys is its own value."""
-    for name, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, (*above, name))
-        else:
-            yield (*above, name), value
-
-
-def _line(place: _Place, value: Any) -> str:
-    return f"{'.'.join(map(json.dumps, place))} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    match value:
-        case str():
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case bool():
-            return str(value).lower()
-        case dict():
-            return "{ " + ", ".join(_line((name,), inside) for name, inside in value.items()) + " }"
-        case list():
-            return "[" + ", ".join(map(_toml, value)) + "]"
-    return str(value)

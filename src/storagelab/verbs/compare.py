@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
-from storagelab.findings.basis import basis_of, ratio_of
+from storagelab.findings.basis import Basis, basis_of, ratio_of
 from storagelab.findings.campaigns import (
     Campaign,
     Compare,
@@ -21,6 +22,7 @@ from storagelab.findings.campaigns import (
     varied_by_one,
 )
 from storagelab.findings.reasons import case_between
+from storagelab.model.plan import Plan
 from storagelab.model.values import share_of
 from storagelab.report import writing
 from storagelab.report.export.comparisons import campaigns_json, pair_json
@@ -32,13 +34,14 @@ from storagelab.report.words.campaigns import (
     gate_sentence,
     manifest_table,
 )
+from storagelab.report.words.dots import dots
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
-from storagelab.words.names import factor_labels
+from storagelab.words.names import cell_entry, cell_text, factor_labels
 
 HTML_FILE = "comparison.html"
 
@@ -111,11 +114,24 @@ def _show_cells(
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
-        paper = paper.opened_by(gate_sentence(result, margin))
+        paper = paper.opened_by(gate_sentence(result, margin), _dots(basis, plan, before, after))
     of_gate = None if result is None else result.text
     as_json = pair_json(findings, before, after, ratio, case, paper, of_gate) if format_ == "json" else ""
     _deliver(paper, as_json, format_, output)
     return Gate.NOT_SLOWER if result is None else result
+
+
+def _dots(basis: Basis, plan: Plan, before: str, after: str) -> Sequence[str]:
+    """The runs of two cells, each against the mean of the first."""
+    cells = [(place, cell) for name in (before, after) for place, cell in enumerate(plan.cells) if cell.cell_id == name]
+    logs = {cell.cell_id: [float(one) for one in basis.kept[place] if math.isfinite(one)] for place, cell in cells}
+    if not logs[before]:
+        return ()
+    mean = math.fsum(logs[before]) / len(logs[before])
+    return dots([
+        (cell_entry(cell.cell_id, cell_text(cell.levels)), [math.exp(one - mean) for one in logs[cell.cell_id]])
+        for _, cell in cells
+    ])  # fmt: skip
 
 
 def _show_campaigns(

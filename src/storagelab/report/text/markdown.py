@@ -190,6 +190,7 @@ def _backticks(text: str) -> list[str]:
 def markdown_of(paper: Paper) -> str:
     """A short report, complete."""
     lines = [f"# {escaped(paper.title)}", "", f"**{escaped(paper.verdict)}**", ""]
+    lines += ["```", *paper.picture, "```", ""] if paper.picture else []
     lines += [f"- {escaped(note)}" for note in paper.notes]
     for part in paper.parts:
         if part.table.rows:

@@ -42,14 +42,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Paper:
-    """A short report. The verdict comes first; `provenance` is part of every figure below it."""
+    """A short report. The verdict comes first; `provenance` is part of every figure below it. `picture` has lines of letters,
+    for Markdown."""
 
     title: str
     provenance: str
     verdict: str
     notes: Sequence[str]
     parts: Sequence[Part]
+    picture: Sequence[str] = ()
 
-    def opened_by(self, sentence: str) -> Paper:
-        """The same, with a sentence before its verdict."""
-        return replace(self, verdict=f"{sentence} {self.verdict}")
+    def opened_by(self, sentence: str, picture: Sequence[str] = ()) -> Paper:
+        """The same, with a sentence before its verdict, and a picture."""
+        return replace(self, verdict=f"{sentence} {self.verdict}", picture=picture)

@@ -1,0 +1,221 @@
+"""The objects that run a campaign in a cluster: the spec, a claim of each StorageClass, the rights to read classes, and a Job
+without privileges; and the pod that hands out the results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.kubernetes.as_yaml import Value
+from storagelab.kubernetes.on_claims import OnClaims, mount_path
+from storagelab.machine.host import NAME_VARIABLE
+from storagelab.machine.kubernetes import Names
+
+Object = dict[str, Value]
+
+CAMPAIGN = "storagelab/campaign"
+"""The label of everything that belongs to a campaign."""
+LAB, RESULTS = "/lab", "/results"
+_USER = 1000
+"""The user of the image; claims are given to its group."""
+_LONGEST_NAME = 40
+"""Names of pods are longer than those of their Jobs, and end at 63."""
+_LEAST_SHARED_MEMORY = "1Gi"
+
+
+class Wanted(NamedTuple):
+    """What the user asked for. `results_class` is "" for the cluster's default; `ask` = whether the pod may read classes,
+    volumes and its node from the cluster's server."""
+
+    image: str
+    size: str
+    results_class: str
+    cpu: str
+    memory: str
+    namespace: str
+    ask: bool
+
+
+def object_name(name: str, *more: str) -> str:
+    """A name for an object: small letters, digits and `-`."""
+    whole = "-".join((name[:_LONGEST_NAME], *more)).lower()
+    return re.sub(r"[^a-z0-9]+", "-", whole)[:63].strip("-")
+
+
+def objects_of(name: str, node: str, spec: OnClaims, wanted: Wanted) -> list[Object]:
+    """Everything that makes the campaign `name` on a node; on any one node if `node` is ""."""
+    own = object_name(name, *(node,) * bool(node))
+    claims = {class_: object_name(own, "on", volume) for class_, volume in spec.volumes.items()}
+    listed = [_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()]
+    return [
+        _spec(own, name, spec),
+        *listed,
+        _claim(_results_of(own), name, wanted.results_class, "2Gi"),
+        _job(own, name, node, spec, claims, wanted),
+    ]
+
+
+def rights(name: str, wanted: Wanted) -> list[Object]:
+    """A service account that may read what a manifest says of claims, classes and nodes, and nothing else."""
+    own, whole = object_name(name), object_name("storagelab", wanted.namespace, name)
+    subject: Value = [{"kind": "ServiceAccount", "name": own, "namespace": wanted.namespace}]
+    read: Value = ["get"]
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(own, name)},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": _meta(whole, name),
+            "rules": [
+                {"apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumes", "nodes"], "verbs": read},
+                {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": read},
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": _meta(whole, name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": whole}, "subjects": subject,
+        },
+    ]  # fmt: skip
+
+
+def reader(name: str, node: str, wanted: Wanted) -> Object:
+    """A pod that does nothing but hold the claim of the results, for `kubectl cp`."""
+    own = object_name(name, *(node,) * bool(node))
+    container: Value = {
+        "name": "results", "image": wanted.image, "command": ["sleep", "86400"], "securityContext": _unprivileged(),
+        "volumeMounts": [{"name": "results", "mountPath": RESULTS}],
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": _meta(_results_of(own), name),
+        "spec": {
+            "restartPolicy": "Never", "automountServiceAccountToken": False, "securityContext": _of_pod(),
+            "containers": [container], "volumes": [_mounted("results", _results_of(own))],
+        },
+    }  # fmt: skip
+
+
+def _results_of(own: str) -> str:
+    return object_name(own, "results")
+
+
+def _meta(own: str, name: str) -> Value:
+    labels = {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}
+    return {"name": own, "labels": labels}
+
+
+def _spec(own: str, name: str, spec: OnClaims) -> Object:
+    data = {"spec.toml": spec.text, **{_key_of(file): text for file, text in spec.files.items()}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(own, name), "data": data}
+
+
+def _key_of(file: str) -> str:
+    """A key of a ConfigMap has no folders; the mount puts the file into its own."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", file.replace("/", "--"))
+
+
+def _claim(own: str, name: str, class_: str, size: str) -> Object:
+    return {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _meta(own, name),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], **({"storageClassName": class_} if class_ else {}),
+            "resources": {"requests": {"storage": size}},
+        },
+    }  # fmt: skip
+
+
+def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Object:
+    meta = _meta(own, name)
+    pod: dict[str, Value] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": wanted.ask,
+        **({"serviceAccountName": object_name(name)} if wanted.ask else {}),
+        **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}),
+        "securityContext": _of_pod(),
+        "containers": [_container(name, spec, claims, wanted)],
+        "volumes": list(_volumes(own, name, spec, claims)),
+    }
+    return {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
+        "spec": {
+            "backoffLimit": 3,
+            # A pod that is lost with its node is made again, and goes on; one that says what is wrong is not.
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "FailJob", "onExitCodes": {"containerName": "storagelab", "operator": "In", "values": [1, 2]}},
+                ]
+            },
+            "template": {"metadata": {"labels": _labels(meta)}, "spec": pod},
+        },
+    }  # fmt: skip
+
+
+def _labels(meta: Value) -> Value:
+    assert isinstance(meta, Mapping)
+    return meta["labels"]
+
+
+def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Value:
+    limits: Value = {"cpu": wanted.cpu, "memory": wanted.memory}
+    file = f"{name}.toml"
+    places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]  # noqa: S108 - in the pod
+    places += [(claims[class_], mount_path(volume)) for class_, volume in spec.volumes.items()]
+    return {
+        "name": "storagelab", "image": wanted.image, "workingDir": LAB,
+        "command": ["sh", "-c", f"storagelab doctor {file}; exec storagelab run {file}"],
+        "env": list(_variables(spec, claims)),
+        "resources": {"requests": limits, "limits": limits},
+        "securityContext": _unprivileged(),
+        "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in places],
+    }  # fmt: skip
+
+
+def _variables(spec: OnClaims, claims: Mapping[str, str]) -> Iterator[Value]:
+    mounted = {
+        mount_path(volume): {"claim": claims[class_], "class": class_} for class_, volume in spec.volumes.items()
+    }
+    yield {"name": "STORAGELAB_RESULTS", "value": RESULTS}
+    yield {"name": Names.CLAIMS, "value": json.dumps(mounted)}
+    fields = {
+        NAME_VARIABLE: "spec.nodeName", Names.NODE: "spec.nodeName", Names.POD: "metadata.name",
+        Names.NAMESPACE: "metadata.namespace",
+    }  # fmt: skip
+    for variable, field in fields.items():
+        yield {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    for variable, resource in ((Names.CPU_LIMIT, "limits.cpu"), (Names.MEMORY_LIMIT, "limits.memory")):
+        yield {"name": variable, "valueFrom": {"resourceFieldRef": {"resource": resource}}}
+
+
+def _volumes(own: str, name: str, spec: OnClaims, claims: Mapping[str, str]) -> Iterator[Value]:
+    items: list[Value] = [{"key": "spec.toml", "path": f"{name}.toml"}]
+    items += [{"key": _key_of(file), "path": file} for file in spec.files]
+    yield {"name": "spec", "configMap": {"name": own, "items": items}}
+    yield _mounted("results", _results_of(own))
+    yield {"name": "temporary", "emptyDir": {}}
+    yield {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": _LEAST_SHARED_MEMORY}}
+    for claim in claims.values():
+        yield _mounted(claim, claim)
+
+
+def _mounted(name: str, claim: str) -> Value:
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+
+
+def _of_pod() -> Value:
+    return {
+        "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
+        "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+
+
+def _unprivileged() -> Value:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def manifests(name: str, nodes: Sequence[str], specs: Sequence[OnClaims], wanted: Wanted) -> list[Object]:
+    """All objects of a campaign: on one node, or on each of several."""
+    each = [
+        one for node, spec in zip(nodes or ("",), specs, strict=True) for one in objects_of(name, node, spec, wanted)
+    ]
+    return [*(rights(name, wanted) if wanted.ask else ()), *each]

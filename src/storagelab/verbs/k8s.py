@@ -1,0 +1,79 @@
+"""`storagelab k8s`: a campaign over StorageClasses as objects of Kubernetes, and what holds one up."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from storagelab import screen
+from storagelab.errors import SpecError, StoragelabError
+from storagelab.kubernetes.as_yaml import documents
+from storagelab.kubernetes.held_up import held_up
+from storagelab.kubernetes.job import RESULTS, Wanted, manifests, object_name, reader
+from storagelab.kubernetes.on_claims import on_claims
+from storagelab.report import writing
+from storagelab.spec import reading
+
+LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def write(
+    spec_file: Path, classes: Sequence[str], nodes: Sequence[str], wanted: Wanted, output: Path | None, *, fetch: bool
+) -> None:
+    """Writes the objects of the campaign; or with `fetch` the pod, one for each node, that hands out its results."""
+    for key, text in (("--size", wanted.size), ("--cpu", wanted.cpu), ("--memory", wanted.memory)):
+        if not _QUANTITY.fullmatch(text):
+            raise SpecError(f"{text!r} is no quantity of Kubernetes", key=key, hint="Such as 20Gi, or 4 for CPUs.")
+    for node in nodes:
+        if not _NODE.fullmatch(node) or nodes.count(node) > 1:
+            raise SpecError(f"{node!r} can't be a node, or is named twice", key="--node", hint="kubectl get nodes")
+    experiment = reading.load(spec_file)
+    name = experiment.name
+    if fetch:
+        pods = [reader(name, node, wanted) for node in nodes or ("",)]
+        writing.deliver(documents(pods), output)
+        _say_how_to_fetch(name, nodes)
+        return
+    specs = [on_claims(experiment, classes, host) for host in range(max(1, len(nodes)))]
+    objects = manifests(name, nodes, specs, wanted)
+    writing.deliver(documents(objects), output)
+    file = output if output is not None and output != writing.STDOUT else "FILE"
+    job = object_name(name, *nodes[:1])
+    screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")
+    screen.say(f"if nothing happens: {LOOK} | storagelab k8s {spec_file} --look -")
+    screen.say(f"its findings: kubectl logs -f job/{job}; its files: add --fetch to this command")
+
+
+def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
+    pods = [object_name(object_name(name, *(node,) * bool(node)), "results") for node in nodes or ("",)]
+    for node, pod in zip(nodes or ("",), pods, strict=True):
+        screen.say(f"kubectl cp {pod}:{RESULTS}/{name} {f'{node}/{name}' if node else f'results/{name}'}")
+    if nodes:
+        screen.say("storagelab gather " + " ".join(f"{node}/{name}" for node in nodes))
+
+
+def look(spec_file: Path, file: Path) -> bool:
+    """Says what holds the campaign up, from what kubectl printed; returns whether nothing does."""
+    campaign = object_name(reading.load(spec_file).name)
+    found = held_up(_objects(file), campaign)
+    for one in found:
+        screen.say(one.text, stdout=True)
+    return all(one.well for one in found)
+
+
+def _objects(file: Path) -> list[Mapping[str, Any]]:
+    try:
+        text = sys.stdin.read() if file == writing.STDOUT else file.read_text("utf-8")
+        found = json.loads(text)
+        objects = found["items"] if found.get("kind") == "List" else [found]
+        if all(isinstance(one, dict) for one in objects):
+            return list(objects)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        pass
+    raise StoragelabError(f"{file}: is not what kubectl prints\n  {LOOK}")
