@@ -74,7 +74,7 @@ def run(
             "PYTHONDONTWRITEBYTECODE=1",
             "PYTHONUNBUFFERED=1",
             sys.executable,
-            str(script),
+            str(script.resolve()),
             *arguments,
         ]
     )
@@ -108,7 +108,7 @@ def _command(drives: Sequence[Drive], folder: Path, memory_mib: int) -> list[str
         "-kernel", packages.kernel(), "-initrd", packages.INITRAMFS, "-append", kernel, "-device", "virtio-rng-pci",
         "-virtfs", f"local,path=/,mount_tag=host,readonly=on,{share}",
         "-virtfs", f"local,path={packages.ROOT},mount_tag=unpacked,readonly=on,{share}",
-        "-virtfs", f"local,path={folder},mount_tag=results,{share}",
+        "-virtfs", f"local,path={folder.resolve()},mount_tag=results,{share}",
         *(word for words in _drive_words(drives) for word in words),
     ]  # fmt: skip
 
