@@ -217,10 +217,11 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch):
         programs.check(("mkfs.xfs", "losetup"), "volumes.a")
 
 
-def test_only_root_may_make_a_drive(tmp_path, monkeypatch):
+def test_only_root_may_make_a_drive_and_a_plan_says_which_steps_need_it(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(PreflightError, match=r"volumes\.a\.file: only root"):
-        volumes.check("a", volume(tmp_path))
+        volumes.check_rights("a", volume(tmp_path))
+    assert all("only root may do this" in step for step in volumes.steps("a", volume(tmp_path)))
 
 
 @as_root

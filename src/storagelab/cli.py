@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import screen
+from storagelab import screen, subcommands
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
@@ -139,6 +139,10 @@ def run_(
     allow_commands: AllowCommandsOption = False,
     against: AgainstOption = None,
     despite_space: DespiteSpaceOption = False,
+    yes_wipe: Annotated[
+        list[str] | None,
+        typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
+    ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
@@ -190,7 +194,9 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
-    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space)
+    asked = run.Asked(
+        again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, tuple(yes_wipe or ())
+    )
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 
@@ -409,34 +415,8 @@ def validate_(
     )  # fmt: skip
 
 
-profiles_app = typer.Typer(
-    help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
-)
-app.add_typer(profiles_app, name="profiles")
-
-
-@profiles_app.callback()
-def profiles_(context: typer.Context) -> None:
-    """List the drive profiles that come with storagelab."""
-    if context.invoked_subcommand is None:
-        from storagelab.verbs import profiles
-
-        profiles.list_all()
-
-
-@profiles_app.command("show")
-def show_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
-) -> None:
-    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
-    from storagelab.verbs import profiles
-
-    if toml:
-        profiles.show_file(name)
-    else:
-        profiles.show(name, sources=sources)
+for _verb, _app in subcommands.APPS.items():
+    app.add_typer(_app, name=_verb)
 
 
 @app.callback(invoke_without_command=True)

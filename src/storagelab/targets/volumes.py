@@ -27,8 +27,8 @@ def volume_needs(
     can't be used."""
 
     def on_path(config: Config, name: str) -> int:
-        made = config.volumes[name].file_bytes
-        return bytes_on(config, name) if made is None else made
+        volume = config.volumes[name]
+        return (volume.file_bytes or 0) if volume.has_own_drive else bytes_on(config, name)
 
     paths: dict[str, Path] = {}
     needed: dict[str, int] = {}
