@@ -12,6 +12,8 @@ from storagelab.errors import PreflightError, RunFailed
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs", "wipefs": "util-linux", "blkdiscard": "util-linux", "sfdisk": "fdisk", "nvme": "nvme-cli",
+    "mdadm": "mdadm", "pvcreate": "lvm2", "vgcreate": "lvm2", "lvcreate": "lvm2", "lvs": "lvm2", "vgremove": "lvm2",
+    "pvremove": "lvm2", "cryptsetup": "cryptsetup-bin", "dmsetup": "dmsetup",
 }  # fmt: skip
 _SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/local/sbin"
 """Where systems keep these programs; an ordinary user's PATH may lack them."""
