@@ -73,7 +73,7 @@ def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive
     taken = not problems(drive, Known(confirmed=BLANK, released=released), wipe=tuple(wiped))
     if taken:
         assert drive.is_same_as(BLANK)
-        assert not (drive.used_by or drive.of_the_system or drive.read_only)
+        assert not any([drive.used_by, drive.of_the_system, drive.read_only])
         assert set(drive.holds or ()) <= ({drives.UNKNOWN_DATA} if released else set()) or drive.serial in wiped
 
 

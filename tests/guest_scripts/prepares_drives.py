@@ -13,7 +13,7 @@ from pathlib import Path
 from storagelab.errors import RunFailed, StoragelabError
 from storagelab.machine.disks import node_of
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, preparing, volumes
+from storagelab.provisioning import drives, nvme, preparing, volumes
 from storagelab.provisioning.journal import Journal, claims
 
 RESULTS, PLACE = Path("/tmp/results"), Path("/tmp/place")
@@ -70,7 +70,8 @@ def makes_each_kind() -> None:
         )
         after = drives.look(f"{ID}ONE", "key")
         assert (after.sector_bytes, after.holds, after.used_by) == (512, (), ()), after
-        assert claims() == [] and drives.partitions_of(after.name) == ()
+        assert claims() == []
+        assert drives.partitions_of(after.name) == ()
 
 
 def refuses() -> None:
@@ -116,44 +117,44 @@ def refuses() -> None:
 
 
 def survives_kills() -> None:
-    """Kills the preparation and the giving back before and after each of their steps; the next call gives the drive back."""
-    asked = of("TWO", capacity="80%", sector_bytes=4096)
-    volumes.confirm("a", asked, RESULTS)
-    for after in (False, True):
-        for number in itertools.count(1):
+    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption; the
+    next call gives the drives back.
+    """
+    alone = of("TWO", capacity="80%", sector_bytes=4096)
+    stacked = of("ONE", "TWO", raid_level="raid1", encryption="luks2", capacity="60%")
+    volumes.confirm("a", alone, RESULTS)
+    volumes.confirm("a", stacked, RESULTS)
+    for asked, numbers in ((alone, itertools.count(1)), (stacked, (7, 8, 9, 11))):
+        for number in numbers:
             child = os.fork()
             if child == 0:
-                killed_at(number, after=after)
+                kill_at(number)
                 with volumes.made("a", asked, folder(), PLACE, {}, RESULTS):
                     pass
                 os._exit(0)
             _, status = os.waitpid(child, 0)
             if os.waitstatus_to_exitcode(status) == 0:
-                print("kills", "after" if after else "before", number - 1)
+                print("survived", number - 1, "kills")
                 break
+            print("killed at", Journal(RESULTS).of(f"{ID}TWO").steps[-1:])
             for place in PLACE.iterdir():
                 volumes.remove_left([place])
             volumes.put_back(RESULTS)
-            drive = drives.look(f"{ID}TWO", "key")
-            assert (drive.sector_bytes, drive.holds, drive.used_by) == (512, (), ()), (number, drive)
+            for drive in (drives.look(device, "key") for device in asked.devices or ()):
+                assert (drive.sector_bytes, drive.holds, drive.used_by) == (512, (), ()), (number, drive)
             assert claims() == []
 
 
-def killed_at(number: int, *, after: bool) -> None:
-    """Kills this process before or after the step of this number that the journal announces."""
-    count = itertools.count(1)
-    do = preparing._do
+def kill_at(number: int) -> None:
+    """Kills this process once the journal has announced the step of this number, and nothing of it is done."""
+    count, write = itertools.count(1), Journal.step
 
-    def watched(held, journal, what, step):
-        here = next(count) == number
-        if here and not after:
-            journal.step(held.drive, what)
-            os.kill(os.getpid(), 9)
-        do(held, journal, what, step)
-        if here:
+    def step(journal: Journal, drive: drives.Drive, what: str) -> None:
+        write(journal, drive, what)
+        if next(count) == number:
             os.kill(os.getpid(), 9)
 
-    preparing._do = watched
+    Journal.step = step  # type: ignore[method-assign]
 
 
 def hash_of(serial: str) -> str:
@@ -219,15 +220,54 @@ def loses_a_drive() -> None:
     print("left:", [one.drive.serial for one in claims()], Path("/proc/mounts").read_text().count(str(PLACE)))
 
 
+def runs_a_spec() -> None:
+    """The command line: refused without a confirmation, then a run whose volume is read back."""
+    Path("/tmp/spec").mkdir()
+    spec = Path("/tmp/spec/drive.toml")
+    spec.write_text(
+        'question = "Does it run?"\nrepetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n'
+        f'devices = ["{ID}TWO"]\ncapacity = "50%"\nsector_bytes = 4096\n[layout]\ndata_size = "8MiB"\n[workload]\n'
+        'operation = "read"\npattern = "random"\nblock = "8KiB"\nduration = "1s"\nwarm_up = "0s"\n'
+    )
+
+    def storagelab(*words: str) -> str:
+        command = [sys.executable, "-m", "storagelab", *words]
+        done = subprocess.run(command, cwd=spec.parent, capture_output=True, text=True, check=False)
+        return f"exit {done.returncode}: {done.stdout}{done.stderr}"
+
+    plan = storagelab("plan", str(spec))
+    print(plan)
+    expect("destroy everything on", plan)
+    expect("format it from sectors of 512 B to 4096 B", plan)
+    refused = storagelab("run", str(spec))
+    expect("--yes-wipe TWO", refused)
+    expect("exit 2", refused)
+    ran = storagelab("run", str(spec), "--yes-wipe", "TWO")
+    print(ran)
+    expect("exit 0", ran)
+    exported = storagelab("export", "drive")
+    expect('"status": "ok"', exported)
+    expect('"written_by_the_run_bytes"', exported)
+    expect("no drive is in use", storagelab("volumes"))
+    expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
+
+
 if __name__ == "__main__":
     PLACE.mkdir()
-    wanted = sys.argv[1:] or ["makes_each_kind", "refuses", "survives_kills", "refuses_swapped_names", "loses_a_drive"]
+    wanted = sys.argv[1:] or [
+        "makes_each_kind",
+        "refuses",
+        "survives_kills",
+        "refuses_swapped_names",
+        "loses_a_drive",
+        "runs_a_spec",
+    ]
     failed = 0
     for name in wanted:
         try:
             globals()[name]()
             print("done:", name)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the others are still tried
             traceback.print_exc()
             failed += 1
     sys.exit(failed)
