@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import shortcuts
 from hypothesis import settings
 from real_servers import ask, connect, open_folder, running, server_folders
 
+from bench.guest import Drive, Finished, absent, run
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
 from storagelab.targets import marks
@@ -34,8 +35,8 @@ if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
 # Campaigns that other tests kill at the same time leave marked programs, which a sweep in this process must not count.
 marks.VARIABLE = f"{marks.VARIABLE}_OF_{os.environ.get('PYTEST_XDIST_WORKER', 'TESTS')}"
 
-SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "scratch", "shared_server"}
-"""The fixtures that tests of real servers, browsers and drawings request."""
+SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "scratch", "shared_server"}
+"""The fixtures that tests of real servers, browsers, throw-away drives and drawings request."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,6 +106,18 @@ def attached(shared_server) -> Iterator[Server]:
         made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'"
         assert ask(connection, made) == 0
         assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0
+
+
+@pytest.fixture
+def guest(tmp_path) -> Callable[..., Finished]:
+    """Runs a script of the folder guest_scripts in a virtual machine with throw-away drives."""
+    if reason := absent():
+        pytest.skip(f"no guest: {reason}")
+
+    def run_script(name: str, drives: Sequence[Drive], **options) -> Finished:
+        return run(Path(__file__).parent / "guest_scripts" / f"{name}.py", drives, tmp_path / "guest", **options)
+
+    return run_script
 
 
 @pytest.fixture

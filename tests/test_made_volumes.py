@@ -217,10 +217,11 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch):
         programs.check(("mkfs.xfs", "losetup"), "volumes.a")
 
 
-def test_only_root_may_make_a_drive(tmp_path, monkeypatch):
+def test_only_root_may_make_a_drive_and_a_plan_says_which_steps_need_it(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(PreflightError, match=r"volumes\.a\.file: only root"):
-        volumes.check("a", volume(tmp_path))
+        volumes.check_rights("a", volume(tmp_path))
+    assert all("only root may do this" in step for step in volumes.steps("a", volume(tmp_path)))
 
 
 @as_root
@@ -276,7 +277,8 @@ def test_keys_that_do_not_go_together_are_refused_with_a_way_out(scratch, tables
 
 def test_a_spec_without_such_volumes_never_loads_what_makes_them(scratch):
     code = (
-        "import sys; from storagelab.targets import engines, made_volumes\n"
+        "import sys; from storagelab import cli; from storagelab.targets import engines, made_volumes\n"
+        "from storagelab.verbs import plan, run\n"
         "assert not any(name.startswith('storagelab.provisioning') for name in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

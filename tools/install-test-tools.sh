@@ -1,9 +1,10 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, MariaDB's server with its client, fio for raw I/O, sysbench, an SSH server, and the programs that make XFS and
-# btrfs. They come from Debian's own packages, where this may install them. Where it may not, the tests that need them are
-# skipped and say so: nothing here ever fails a build.
+# measure, MariaDB's server with its client, fio for raw I/O, sysbench, an SSH server, the programs that make XFS and
+# btrfs, and QEMU for a guest with throw-away drives. They come from Debian's own packages, where this may install them.
+# Where it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
+cd "$(dirname "$0")/.."
 
 postgres_is_here() {
     for initdb in /usr/lib/postgresql/*/bin/initdb; do
@@ -32,7 +33,14 @@ command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
 PATH="$PATH:/usr/sbin" command -v sshd >/dev/null || wanted="${wanted:+$wanted }openssh-server"
 PATH="$PATH:/usr/sbin" command -v mkfs.xfs >/dev/null || wanted="${wanted:+$wanted }xfsprogs"
 PATH="$PATH:/usr/sbin" command -v mkfs.btrfs >/dev/null || wanted="${wanted:+$wanted }btrfs-progs"
-[ -n "$wanted" ] || exit 0
+command -v qemu-system-x86_64 >/dev/null || wanted="${wanted:+$wanted }qemu-system-x86"
+
+# The guest's kernel and what it needs for RAID, LVM and encryption are unpacked into build/guest, not installed.
+unpack_the_guest() {
+    ! command -v qemu-system-x86_64 >/dev/null || .venv/bin/python -m bench.guest
+    exit 0
+}
+[ -n "$wanted" ] || unpack_the_guest
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "note: not installed: $wanted. The tests that need them will be skipped (with apt-get: apt-get install $wanted)."
@@ -75,4 +83,4 @@ for package in $wanted; do
         tail -n 3 "$log" | sed 's/^/  /'
     fi
 done
-exit 0
+unpack_the_guest

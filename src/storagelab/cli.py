@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import cli_elsewhere, offered, screen
+from storagelab import cli_drives, cli_elsewhere, cli_offered, screen
+from storagelab.cli_offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
-from storagelab.offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
@@ -129,6 +129,10 @@ def run_(
     allow_commands: AllowCommandsOption = False,
     against: AgainstOption = None,
     despite_space: DespiteSpaceOption = False,
+    yes_wipe: Annotated[
+        list[str] | None,
+        typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
+    ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
@@ -181,7 +185,9 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
-    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, as_json)
+    asked = run.Asked(
+        again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, as_json, tuple(yes_wipe or ())
+    )
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 
@@ -404,8 +410,8 @@ def validate_(
     )  # fmt: skip
 
 
-offered.add_to(app)
-cli_elsewhere.add_to(app)
+for verbs in (cli_offered, cli_elsewhere, cli_drives):
+    verbs.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

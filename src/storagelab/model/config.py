@@ -148,11 +148,14 @@ class LinkConfig(Described):
 
 PRICE = "price_per_month"
 """The key of a volume that affects no run."""
-MADE_KEYS = frozenset(
-    {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
-     "prepare", "check", "variables"}
-)  # fmt: skip
-"""The keys of volumes that are made before each run."""
+DRIVE_KEYS = frozenset({"capacity", "raid_level", "raid_chunk_size_bytes", "wipe"})
+"""The keys of volumes that are made of whole drives, and of nothing else."""
+MADE_KEYS = DRIVE_KEYS | {
+    "file_bytes", "devices", "sector_bytes", "encryption", "encryption_sector_bytes", "encryption_flags", "filesystem",
+    "mkfs_options", "mount_options", "trim", "read_ahead_bytes", "scheduler", "limit", "prepare", "check", "variables",
+}  # fmt: skip
+"""The keys of volumes that storagelab makes."""
+RaidLevel = Literal["raid0", "raid1", "raid5", "raid10", "striped"]
 
 
 class VolumeConfig(Described):
@@ -190,20 +193,48 @@ class VolumeConfig(Described):
     file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
     """storagelab makes the volume anew before each run: a file of this size in `path`, used as a drive (a loop
     device) with a file system of its own. It is removed after the run. Needs root."""
-    sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512")] = None
-    """Volumes made of a file: the sector size of the drive."""
+    devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
+    """storagelab makes the volume of these whole drives, and mounts it in `path`. **All that they hold is destroyed.**
+    Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number
+    of each drive. Needs root."""
+    wipe: Annotated[str | tuple[str, ...] | None, LeftOut("none")] = None
+    """Volumes made of drives: the serial numbers of those drives that may hold something. A drive that holds a partition
+    table, a file system or a part of a RAID is refused unless its serial number is named here."""
+    capacity: Annotated[str | None, LeftOut("100%")] = None
+    """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded first,
+    so it can use the rest for itself."""
+    sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
+    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the LBA
+    formats that the drive has."""
+    raid_level: Annotated[RaidLevel | None, LeftOut("a single drive")] = None
+    """Volumes made of drives: how several drives become one. `raid0` to `raid10` are Linux's own (md); `striped` is a
+    striped logical volume (LVM)."""
+    raid_chunk_size_bytes: Annotated[int | None, LeftOut("that of mdadm or LVM")] = Field(None, ge=4096, le=2**26)
+    """Volumes made of drives: bytes that stay together on one drive of a RAID, a power of two."""
+    encryption: Annotated[Literal["luks2"] | None, LeftOut("none")] = None
+    """Volumes that storagelab makes: `luks2` encrypts the volume, with a key that is made for it and forgotten."""
+    encryption_sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("that of cryptsetup")] = None
+    """Encrypted volumes: bytes that are encrypted at once."""
+    encryption_flags: tuple[
+        Literal["no-read-workqueue", "no-write-workqueue", "same-cpu-crypt", "submit-from-crypt-cpus"], ...
+    ] = ()
+    """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
+    "no-write-workqueue"]`."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
-    """Volumes made of a file: the file system."""
+    """Volumes that storagelab makes: the file system."""
     mkfs_options: Annotated[str | None, LeftOut("those of mkfs")] = None
-    """Volumes made of a file: options of `mkfs`, such as `"-m 0"`."""
+    """Volumes that storagelab makes: options of `mkfs`, such as `"-m 0"`."""
     mount_options: Annotated[str | None, LeftOut("those of mount")] = None
-    """Volumes made of a file: options of `mount -o`, such as `"noatime"`."""
+    """Volumes that storagelab makes: options of `mount -o`, such as `"noatime"`."""
+    trim: Annotated[bool | None, LeftOut("as in mount_options")] = None
+    """Volumes that storagelab makes: whether the file system tells the drive which addresses are free again (the mount
+    option `discard`, also through encryption)."""
     read_ahead_bytes: Annotated[int | None, LeftOut("the kernel's")] = Field(None, ge=0, lt=2**31)
-    """Volumes made of a file: how far the kernel reads ahead on the drive."""
+    """Volumes that storagelab makes: how far the kernel reads ahead on the drive."""
     scheduler: Annotated[str | None, LeftOut("the kernel's")] = None
-    """Volumes made of a file: the drive's I/O scheduler, such as `"none"` or `"mq-deadline"`."""
+    """Volumes that storagelab makes: the drive's I/O scheduler, such as `"none"` or `"mq-deadline"`."""
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
-    """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
+    """Volumes that storagelab makes: the most that the volume does in a second, as cloud disks have it."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
     """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
     before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
@@ -221,8 +252,23 @@ class VolumeConfig(Described):
 
     @property
     def made(self) -> bool:
-        """Whether storagelab makes the volume before each run, or has it prepared."""
-        return self.file_bytes is not None or self.prepare is not None or self.check is not None
+        """Whether storagelab makes the volume, or has it prepared."""
+        return self.has_own_drive or self.prepare is not None or self.check is not None
+
+    @property
+    def has_own_drive(self) -> bool:
+        """Whether storagelab makes a file system on a drive that belongs to the experiment: a file, or whole drives."""
+        return self.file_bytes is not None or self.devices is not None
+
+    @property
+    def may_wipe(self) -> tuple[str, ...]:
+        """The serial numbers of drives whose content may be destroyed."""
+        return (self.wipe,) if isinstance(self.wipe, str) else self.wipe or ()
+
+    @property
+    def share(self) -> float:
+        """The share of each drive that is used, from 0 to 1."""
+        return int((self.capacity or "100%").removesuffix("%")) / 100
 
     @property
     def real(self) -> bool:

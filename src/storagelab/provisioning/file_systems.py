@@ -37,17 +37,18 @@ def maker(filesystem: str | None) -> str:
 
 
 def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it."""
+    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the one that says
+    how large the drive is."""
     known = {line.split()[-1] for line in read_text(kernel.proc / "filesystems").splitlines() if line.split()}
     modules = Path("/lib/modules")  # a file system may be loaded when it is first mounted
     if filesystem not in known and not any(modules.glob(f"*/kernel/fs/{filesystem}/*")):
         raise PreflightError(
-            f"this kernel has no {filesystem}", key=f"{key}.filesystem",
+            f"this kernel has no {filesystem}", key=f"{key.rpartition('.')[0]}.filesystem",
             hint=f"it has {', '.join(sorted(known & set(_MAKING))) or 'none of those that storagelab makes'}",
         )  # fmt: skip
     if size_bytes < _LEAST_BYTES[filesystem]:
         least = _LEAST_BYTES[filesystem] // 2**20
-        raise PreflightError(f"is too small for {filesystem}", key=f"{key}.file", hint=f'at least "{least}MiB"')
+        raise PreflightError(f"is too small for {filesystem}", key=key, hint=f'at least "{least}MiB"')
 
 
 def make(device: str, filesystem: str, options: str | None) -> None:
@@ -89,12 +90,22 @@ def left_in(folder: Path, kernel: Kernel = HERE) -> list[Path]:
     return [place for place in reversed(places) if place != folder and place.is_relative_to(folder)]
 
 
-def checks(name: str, place: Path, filesystem: str, options: str | None) -> Iterator[Check]:
+def with_trim(options: str | None, trim: bool | None) -> str | None:
+    """The mount options with the one that says whether the file system discards."""
+    if trim is None:
+        return options
+    return ",".join(filter(None, (options, "discard" if trim else "nodiscard")))
+
+
+def checks(name: str, place: Path, filesystem: str, options: str | None, trim: bool | None) -> Iterator[Check]:
     """Compares the mount with what was asked for."""
     mount = mount_of(place, mounts_here())
     got = mount.filesystem if mount is not None else "nothing"
     yield _check(f"file system of volume {name}", filesystem, got, ok=got == filesystem)
     shown = mount.all_options if mount is not None else ()
+    if trim is not None:
+        discards = any(option.split("=")[0] == "discard" for option in shown)
+        yield _check(f"trim of volume {name}", str(trim), str(discards), ok=trim == discards)
     for option in [word for word in (options or "").split(",") if word and word not in _NOT_SHOWN]:
         yield _check(f"mount option of volume {name}", option, ",".join(shown), ok=option in shown)
 

@@ -11,7 +11,9 @@ from storagelab.errors import PreflightError, RunFailed
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
-    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.btrfs": "btrfs-progs", "wipefs": "util-linux", "blkdiscard": "util-linux", "sfdisk": "fdisk", "nvme": "nvme-cli",
+    "mdadm": "mdadm", "pvcreate": "lvm2", "vgcreate": "lvm2", "lvcreate": "lvm2", "lvs": "lvm2", "vgremove": "lvm2",
+    "pvremove": "lvm2", "cryptsetup": "cryptsetup-bin", "dmsetup": "dmsetup",
 }  # fmt: skip
 _SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/local/sbin"
 """Where systems keep these programs; an ordinary user's PATH may lack them."""
@@ -34,16 +36,16 @@ def check(programs: Iterable[str], key: str) -> None:
         )  # fmt: skip
 
 
-def said(program: str, *arguments: str) -> str:
-    """What a program prints on stdout. Raises RunFailed with its own words."""
+def said(program: str, *arguments: str, given: str = "", patience_s: float = _PATIENCE_S) -> str:
+    """What a program prints on stdout, `given` to it on stdin. Raises RunFailed with its own words."""
     words = [path_of(program) or program, *arguments]
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-            timeout=_PATIENCE_S, env={**os.environ, "LC_ALL": "C"},
+            words, input=given, capture_output=True, text=True, errors="replace", check=False,
+            timeout=patience_s, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise RunFailed(f"{program} has not ended after {_PATIENCE_S:g} s") from None
+        raise RunFailed(f"{program} has not ended after {patience_s:g} s") from None
     except OSError as error:
         raise RunFailed(f"{program} can't be started: {error.strerror}") from error
     if done.returncode != 0:

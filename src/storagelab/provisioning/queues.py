@@ -26,6 +26,12 @@ def set_to(device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -
         yield
 
 
+def disk_of(device: str, kernel: Kernel = HERE) -> str:
+    """The device with the queue: of a partition, its drive."""
+    node = node_of(device, kernel)
+    return node.resolve().parent.name if (node / "partition").exists() else device
+
+
 def read(device: str, key: str, kernel: Kernel = HERE) -> str | int | None:
     text = read_text(node_of(device, kernel) / "queue" / _FILES[key])
     if key == "scheduler":

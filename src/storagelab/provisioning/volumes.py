@@ -16,12 +16,16 @@ from storagelab.provisioning import (
     bursts,
     cloud_disks,
     file_systems,
+    layers,
     limits,
     loop_devices,
     own_commands,
+    preparing,
     programs,
     queues,
 )
+from storagelab.provisioning.drives import Drive
+from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
 
@@ -39,10 +43,19 @@ class MadeVolume:
     limit: LimitConfig | None = None
     facts: dict[str, object] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    drives: Sequence[Drive] = ()
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Limits the volume while the context lasts: setting it up is not what is measured. Raises RunFailed."""
+        """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was written to
+        its drives. Raises RunFailed."""
+        with self._limited():
+            yield
+        if self.drives:
+            self.facts["drives"] = preparing.with_written(self.facts["drives"], self.drives)
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
         if self.drive is None or self.limit is None:
             yield
             return
@@ -62,39 +75,68 @@ class MadeVolume:
 # --- before anything runs ---------------------------------------------------------------------------------------------
 
 
-def check(name: str, volume: VolumeConfig) -> None:
-    """Everything that making the volume needs of this machine. Changes nothing. Raises PreflightError."""
+def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
+    """Everything that making the volume needs of this machine, but the rights. The drives that it is made of; `results` is
+    the experiment's folder, which tells what it did to them. Changes nothing. Raises PreflightError.
+    """
     key = f"volumes.{name}"
-    if volume.file_bytes is None:
-        return
-    if os.geteuid() != 0:
-        raise PreflightError(
-            "only root may make drives and file systems", key=f"{key}.file",
-            hint="run storagelab as root; or leave file out, and name a folder on a drive that was prepared by hand",
-        )  # fmt: skip
+    if not volume.has_own_drive:
+        return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    programs.check((*loop_devices.PROGRAMS, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
-    file_systems.check(filesystem, volume.file_bytes, key)
+    own = loop_devices.PROGRAMS if volume.devices is None else ()
+    programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
+    layers.check(volume, key)
+    found = preparing.check(name, volume, None if results is None else Journal(results))
+    size = volume.file_bytes or _smallest(volume, found)
+    file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
     if volume.limit is not None:
         limits.check(f"{key}.limit")
-        cloud_disks.resolved(volume.limit, volume.file_bytes, f"{key}.limit")
+        cloud_disks.resolved(volume.limit, size, f"{key}.limit")
+    return found
 
 
-def steps(name: str, volume: VolumeConfig) -> Iterator[str]:
-    """What is done before each run, in words, for `plan`."""
+def _smallest(volume: VolumeConfig, found: Sequence[Drive]) -> int:
+    return int(volume.share * min(drive.size_bytes for drive in found))
+
+
+def check_rights(name: str, volume: VolumeConfig) -> None:
+    """Raises PreflightError unless this user may make the volume."""
+    if volume.has_own_drive and os.geteuid() != 0:
+        raise PreflightError(
+            "only root may make drives and file systems", key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
+            hint="run storagelab as root; or name a folder on a drive that was prepared by hand",
+        )  # fmt: skip
+
+
+def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
+    """What is done to make the volume, in words, for `plan`. `found` are its drives."""
     if volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
-    if volume.file_bytes is not None:
-        filesystem = volume.filesystem or file_systems.DEFAULT
-        sector = f" with sectors of {volume.sector_bytes} B" if volume.sector_bytes else ""
-        yield f"{name}: make a drive of {bytes_(volume.file_bytes)} from a new file in {volume.path}{sector}"
-        options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
-        yield f"{name}: {file_systems.maker(filesystem)}{options}, mounted with {volume.mount_options or 'its defaults'}"
-        yield from (f"{name}: {key} = {value}" for key, value in _queue(volume).items())
-        if volume.limit is not None:
-            yield f"{name}: limited to {_limit_text(cloud_disks.resolved(volume.limit, volume.file_bytes, name))}"
+    if volume.has_own_drive:
+        yield from (f"{name}: {step}{_for_root()}" for step in _steps(name, volume, found))
     if volume.check is not None:
         yield f"{name}: run the command {volume.check!r}, and store what it prints"
+
+
+def _for_root() -> str:
+    return "" if os.geteuid() == 0 else " (only root may do this)"
+
+
+def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    filesystem = volume.filesystem or file_systems.DEFAULT
+    if volume.file_bytes is not None:
+        sector = f" with sectors of {volume.sector_bytes} B" if volume.sector_bytes else ""
+        yield f"make a drive of {bytes_(volume.file_bytes)} from a new file in {volume.path}{sector}"
+    yield from preparing.steps(volume, found)
+    yield from layers.steps(volume)
+    options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
+    mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
+    yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
+    yield from (f"{key} = {value}" for key, value in _queue(volume).items())
+    if volume.limit is not None:
+        size = volume.file_bytes or _smallest(volume, found)
+        yield f"limited to {_limit_text(cloud_disks.resolved(volume.limit, size, name))}"
+    yield from preparing.put_back_steps(volume, found)
 
 
 def _limit_text(limit: LimitConfig) -> str:
@@ -121,17 +163,20 @@ def _queue(volume: VolumeConfig) -> dict[str, str | int]:
 
 @contextlib.contextmanager
 def made(
-    name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object]
-) -> Iterator[MadeVolume]:
-    """Makes the volume. `folder` is the experiment's own on the volume's path, empty. Raises RunFailed."""
+    name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
+    results: Path | None = None,
+) -> Iterator[MadeVolume]:  # fmt: skip
+    """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results. Raises
+    RunFailed.
+    """
     variables = own_commands.environment(name, _written(volume), levels)
     facts: dict[str, object] = {}
     if volume.prepare is not None:
         facts["prepare"] = own_commands.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
         one = MadeVolume(name, volume, Path(volume.path or ""), facts=facts)
-        if volume.file_bytes is not None:
-            one = _on_a_file(undo, name, volume, folder, facts)
+        if volume.has_own_drive:
+            one = _on_own_drive(undo, name, volume, folder, facts, results)
         if volume.check is not None:
             variables["STORAGELAB_PATH"] = str(one.path)
             one.checks.append(_told(name, volume.check, spec_folder, variables, one.facts))
@@ -154,32 +199,75 @@ def _written(volume: VolumeConfig) -> dict[str, object]:
     return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}
 
 
-def _on_a_file(
-    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object]
-) -> MadeVolume:
-    assert volume.file_bytes is not None
-    filesystem = volume.filesystem or file_systems.DEFAULT
-    device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
-    undo.enter_context(queues.set_to(device, _queue(volume)))
+@dataclass
+class _Base:
+    """What layers and the file system lie on: the kernel's names of the devices, and what was read back of them."""
+
+    devices: list[str]
+    checks: list[Check]
+    drives: Sequence[Drive] = ()
+    journal: Journal | None = None
+
+    def announce(self, what: str) -> None:
+        """Writes what is done next into the journal of the drives."""
+        for drive in self.drives:
+            if self.journal is not None:
+                self.journal.step(drive, what)
+
+
+def _on_own_drive(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object],
+    results: Path | None,
+) -> MadeVolume:  # fmt: skip
+    """The drive or the drives, then the layers, the file system, the queue and the limit."""
+    base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
+    for step in layers.steps(volume):
+        base.announce(step)
+    stack = undo.enter_context(layers.stacked(name, volume, base.devices))
+    device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
+    whole = queues.disk_of(device)
+    disks = dict.fromkeys(map(queues.disk_of, base.devices))
+    for disk in disks:
+        undo.enter_context(queues.set_to(disk, _queue(volume)))
+    base.announce(file_systems.maker(filesystem))
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
-    place = folder / PLACE
-    undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, volume.mount_options))
+    place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
+    undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
-        drive = undo.enter_context(limits.limited(device))  # left first: the last writes need no limit
-        limit = cloud_disks.resolved(volume.limit, volume.file_bytes, f"volumes.{name}.limit")
+        drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
+        limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
-    facts |= {
-        "device": device,
-        "file_bytes": loop_devices.size_bytes(device),
-        "mkfs_options": volume.mkfs_options or "",
-    }
-    return MadeVolume(
-        name, volume, place, drive, limit, facts, checks=list(_file_checks(name, volume, device, place, filesystem))
-    )
+    facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
+    read_back = [*base.checks, *stack.checks]
+    for disk in disks:
+        read_back += queues.checks(name, disk, _queue(volume))
+    read_back += file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
+    return MadeVolume(name, volume, place, drive, limit, facts, checks=read_back, drives=base.drives)
 
 
-def _file_checks(name: str, volume: VolumeConfig, device: str, place: Path, filesystem: str) -> Iterator[Check]:
+def _file(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object], _: Path | None
+) -> _Base:
+    assert volume.file_bytes is not None
+    device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    facts["file_bytes"] = loop_devices.size_bytes(device)
+    return _Base([device], list(_file_checks(name, volume, device)))
+
+
+def _drives(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, _: Path, facts: dict[str, object], results: Path | None
+) -> _Base:
+    if results is None:
+        raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
+    journal = Journal(results)
+    used = undo.enter_context(preparing.prepared(name, volume, journal))
+    facts["drives"] = preparing.facts(used)
+    checks, drives = list(preparing.checks(name, volume, used)), [drive for drive, _ in used]
+    return _Base([device for _, device in used], checks, drives, journal)
+
+
+def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:
     compared = {
         "size": (volume.file_bytes, loop_devices.size_bytes(device)),
         "direct I/O": (True, loop_devices.is_direct(device)),
@@ -189,8 +277,6 @@ def _file_checks(name: str, volume: VolumeConfig, device: str, place: Path, file
         if asked is not None:
             check_name = f"{what} of volume {name}"
             yield Check(name=check_name, asked=str(asked), got=str(got), ok=asked == got, read_from="/sys/class/block")
-    yield from queues.checks(name, device, _queue(volume))
-    yield from file_systems.checks(name, place, filesystem, volume.mount_options)
 
 
 def remove_left(folders: Sequence[Path]) -> None:
@@ -202,3 +288,14 @@ def remove_left(folders: Sequence[Path]) -> None:
             if limits.groups() is not None:
                 Limited(device).set({})
             programs.said("losetup", "--detach", f"/dev/{device}")
+
+
+def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
+    """Notes that the user confirmed each of the volume's drives, as it is now. Raises PreflightError."""
+    for drive in check(name, volume, results):
+        Journal(results).confirmed(drive)
+
+
+def put_back(results: Path) -> list[str]:
+    """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises RunFailed."""
+    return preparing.put_back(Journal(results))

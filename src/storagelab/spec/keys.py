@@ -106,7 +106,7 @@ def expected(schema: Schema) -> str:
         case "object":
             return "a table"
     several = schema.get("anyOf", ())
-    if any("const" in option for option in several):
+    if any("const" in option or "items" in option for option in several):
         return " or ".join(expected(option) for option in several)
     return "text in quotes, a number, or true or false"
 
@@ -396,6 +396,7 @@ WITH_UNIT = (
     Spelled("volumes.*.cache.size", "512MB"),
     Spelled("volumes.*.file", "32GiB"),
     Spelled("volumes.*.offset", "1MiB"),
+    Spelled("volumes.*.raid_chunk_size", "64KiB"),
     Spelled("volumes.*.read_ahead", "128KiB"),
     Spelled("volumes.*.stripe", "128KiB"),
     Spelled("workload.block", "8KiB"),

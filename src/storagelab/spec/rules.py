@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
+from storagelab.model.config import DRIVE_KEYS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
@@ -32,6 +32,21 @@ class Foreign(NamedTuple):
     keys: tuple[str, ...]
     problem: str
     hint: str = "Leave it out."
+
+
+def _is_stable(device: str) -> bool:
+    """Whether this name of a drive stays the drive's own."""
+    return device.startswith(_STABLE_NAMES) and ".." not in device
+
+
+def _drives_of(volume: VolumeConfig) -> int:
+    return len(volume.devices or (volume.path,))
+
+
+def _claims(config: Config) -> list[str]:
+    """The drives of the cell's volumes, as often as they are named."""
+    return [device for name in config.volumes_used if name in config.volumes
+            for device in config.volumes[name].devices or ()]  # fmt: skip
 
 
 # --- keys that some cells don't have ---------------------------------------------------------------------------------
@@ -110,20 +125,55 @@ _OF_SERVERS = (
          "the log of a running server can't be moved",
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
 )  # fmt: skip
+_FEWEST_DRIVES = {None: 1, "raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
+_SHARE = re.compile(r"(100|[1-9][0-9]|[5-9])%")
 _OF_MADE_VOLUMES = (
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.file_bytes is None and getattr(volume, key) is not None,
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key)),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
-      for key in sorted(MADE_KEYS - {"file_bytes", "prepare", "check", "variables"})),
-    Rule("volumes.*.file", lambda config, volume: volume.file_bytes is not None and config.target.attached,
-         "makes a drive for each run, and a server that runs already can't move there",
-         "Leave the DSN out, and storagelab starts a private server on it; or leave file out."),
-    Rule("volumes.*.file",
-         lambda config, volume: volume.file_bytes is not None and config.between_runs.data == "template",
-         'conflicts with between_runs.data = "template"',
-         "A template is kept on the volume, and the volume is made anew for each run: leave one of them out."),
+      for key in sorted(MADE_KEYS - DRIVE_KEYS - {"file_bytes", "devices", "prepare", "check", "variables"})),
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
+           "is for a volume made of drives", 'Leave it out, or name drives: devices = ["/dev/disk/by-id/..."].')
+      for key in sorted(DRIVE_KEYS)),
+    *(Rule(f"volumes.*.{key}", lambda config, volume, field=field: bool(getattr(volume, field)) and config.target.attached,
+           "makes a volume of its own, and a server that runs already can't move there",
+           f"Leave the DSN out, and storagelab starts a private server on it; or leave {key} out.")
+      for key, field in (("file", "file_bytes"), ("devices", "devices"))),
+    *(Rule(f"volumes.*.{key}",
+           lambda config, volume, field=field: bool(getattr(volume, field)) and config.between_runs.data == "template",
+           'conflicts with between_runs.data = "template"',
+           "A template is kept on the volume, and the volume is made anew: leave one of them out.")
+      for key, field in (("file", "file_bytes"), ("devices", "devices"))),
     Rule("volumes.*.device", lambda _, volume: volume.made and volume.device is not None,
-         "conflicts with file, prepare and check", "storagelab only reads whole devices, as they are."),
+         "conflicts with file, devices, prepare and check", "storagelab only reads such a device, as it is."),
+    Rule("volumes.*.devices", lambda _, volume: volume.devices is not None and volume.file_bytes is not None,
+         "conflicts with file", "A volume is made of a file or of drives: keep one of them."),
+    Rule("volumes.*.devices", lambda _, volume: not all(_is_stable(device) for device in volume.devices or ()),
+         "names a drive by a name that may be another drive's after the next start",
+         f"Name each drive by its identity: ls -l {_STABLE_NAMES}"),
+    Rule("volumes.*.devices",
+         lambda config, volume: any(_claims(config).count(device) > 1 for device in volume.devices or ()),
+         "names a drive that is named twice", "A drive has one place in one volume."),
+    Rule("volumes.*.devices", lambda _, volume: _drives_of(volume) > 1 and volume.raid_level is None,
+         "names several drives, and nothing says how they become one volume",
+         'Add raid_level: one of "raid0", "raid1", "raid5", "raid10" and "striped".'),
+    Rule("volumes.*.raid_level", lambda _, volume: _drives_of(volume) < _FEWEST_DRIVES[volume.raid_level],
+         "needs more drives than devices names",
+         "raid5 needs at least 3 drives, raid10 at least 4, and the others at least 2."),
+    Rule("volumes.*.raid_chunk_size",
+         lambda _, volume: volume.raid_chunk_size_bytes is not None and volume.raid_level in (None, "raid1"),
+         "is for a volume that spreads over drives",
+         'Leave it out, or set raid_level to "raid0", "raid5", "raid10" or "striped".'),
+    Rule("volumes.*.raid_chunk_size", lambda _, volume: (volume.raid_chunk_size_bytes or 1).bit_count() != 1,
+         "must be a power of two", 'For example raid_chunk_size = "64KiB".'),
+    Rule("volumes.*.capacity", lambda _, volume: not _SHARE.fullmatch(volume.capacity or "100%"),
+         "must be a whole percentage from 5% to 100%", 'For example capacity = "80%".'),
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: bool(getattr(volume, key)) and volume.encryption is None,
+           "is for an encrypted volume", 'Add encryption = "luks2", or leave it out.')
+      for key in ("encryption_sector_bytes", "encryption_flags")),
+    Rule("volumes.*.trim",
+         lambda _, volume: volume.trim is not None and "discard" in (volume.mount_options or ""),
+         "conflicts with mount_options", "Both say whether the file system discards: keep one of them."),
 )  # fmt: skip
 _OF_RUNNING_SERVERS = (
     Rule("target.dsn_env", lambda config: not config.target.attached,
@@ -319,7 +369,7 @@ def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
         yield SpecError(
             "conflicts with path", key=f"{key}.device", hint="Name a device to read, or a folder, not both."
         )
-    if not volume.device.startswith(_STABLE_NAMES) or ".." in volume.device:
+    if not _is_stable(volume.device):
         yield SpecError(
             f"{volume.device} may be another drive after the next start", key=f"{key}.device",
             hint=f"Name the drive by its identity: ls -l {_STABLE_NAMES}",

@@ -80,6 +80,13 @@ class CheckpointCycle(NamedTuple):
     log_setting: str
 
 
+class ClaimedDrive(Frozen):
+    """A drive that the plan destroys everything on, in words."""
+
+    serial: str
+    text: str
+
+
 class Preflight(Frozen):
     """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
     what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`: the
@@ -92,6 +99,8 @@ class Preflight(Frozen):
     durability: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     """What is done to volumes before each run."""
+    drives: tuple[ClaimedDrive, ...] = ()
+    """The drives on which everything is destroyed."""
     blocks_at_once: int | None = None
     cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
     log_rooms: dict[str, float] = Field(default_factory=dict)
@@ -149,13 +158,22 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
 
     Raises PreflightError with the server's own message for one that does not start.
     """
-    from storagelab.targets.engines import kinds
-    from storagelab.targets.made_volumes import try_making
+    from storagelab.targets import engines
+    from storagelab.targets.made_volumes import on_drives, try_making
     from storagelab.targets.starting import try_kinds
 
     with reporting_to(tell):
+        if on_drives(plan):
+            engines.sweep(plan, site)  # a killed run may still have the drives
         try_making(plan, site)
-        try_kinds(kinds(plan, site))
+        try_kinds(engines.kinds(plan, site))
+
+
+def confirm_drives(plan: Plan, site: Site) -> None:
+    """Notes that the user has confirmed that everything on the plan's drives may be destroyed. Raises PreflightError."""
+    from storagelab.targets.made_volumes import confirm
+
+    confirm(plan, site)
 
 
 class State(Protocol):
@@ -222,6 +240,7 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "CheckpointCycle", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed", "open_block",
-    "open_target", "preflight", "remove_templates", "server_abilities", "sweep", "try_starting", "volumes_locked",
+    "Block", "CheckpointCycle", "ClaimedDrive", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed",
+    "confirm_drives", "open_block", "open_target", "preflight", "remove_templates", "server_abilities", "sweep",
+    "try_starting", "volumes_locked",
 ]  # fmt: skip

@@ -126,7 +126,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
     if not allow_commands:
         refuse(beyond)
-    steps, unsafe = made_volumes.check(plan)
+    making = made_volumes.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     lacking = [need.lacks for one in found for need in one.volumes if need.lacks]
     promises, warnings = compared(plan, lambda config: engine_of(config).durability)
@@ -139,9 +139,10 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *(note for one in found for note in one.notes),
             *placement.notes([cell.config for cell in plan.cells], site),
             *warnings,
-            *unsafe,
+            *making.warnings,
         ),
-        steps=tuple(steps),
+        steps=making.steps,
+        drives=making.drives,
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
         cycles={cell_id: cycle for one in found for cell_id, cycle in one.cycles.items()},

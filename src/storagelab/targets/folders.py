@@ -38,6 +38,8 @@ class Site(Frozen):
     spec_folder: Path
     despite_space: bool = False
     """Whether runs are made although a volume may lack space for them."""
+    results: Path | None = None
+    """The folder of the experiment's results; None where runs are not stored."""
     texts: dict[str, str] | None = None
     """The user's own drive profiles, by their names in the spec, for a machine that lacks the spec's folder."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability, ability
@@ -20,13 +21,14 @@ from storagelab.model.config import PRICE, Config, VolumeConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Plan
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress, Site, Target
+from storagelab.targets import ClaimedDrive, Progress, Site, Target
 from storagelab.targets.folders import Folders
 from storagelab.targets.privileged import Privilege
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from storagelab.provisioning.drives import Drive
     from storagelab.provisioning.volumes import MadeVolume
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
@@ -37,18 +39,55 @@ def wanted(config: Config) -> dict[str, VolumeConfig]:
     return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
 
 
-def check(plan: Plan) -> tuple[list[str], list[str]]:
-    """What is done before each run, each step once, and warnings. Raises PreflightError."""
+def on_drives(plan: Plan) -> bool:
+    """Whether the plan makes volumes of whole drives."""
+    return any(volume.devices for cell in plan.cells for volume in wanted(cell.config).values())
+
+
+class Making(NamedTuple):
+    """What is done to make the plan's volumes, each step once; the drives whose content is destroyed; and warnings."""
+
+    steps: tuple[str, ...]
+    drives: tuple[ClaimedDrive, ...]
+    warnings: tuple[str, ...]
+
+
+def check(plan: Plan, site: Site) -> Making:
+    """Raises PreflightError."""
     steps: dict[str, None] = {}
+    drives: dict[ClaimedDrive, None] = {}
     warnings: dict[str, None] = {}
     for config in (cell.config for cell in plan.cells):
+        of_cell: list[Drive] = []
         for name, volume in wanted(config).items():
-            from storagelab.provisioning import file_systems, volumes
+            from storagelab.provisioning import file_systems, refusals, volumes
 
-            volumes.check(name, volume)
-            steps.update(dict.fromkeys(volumes.steps(name, volume)))
+            found = volumes.check(name, volume, site.results)
+            of_cell += found
+            refusals.refuse_twice(of_cell, f"volumes.{name}")
+            steps.update(dict.fromkeys(volumes.steps(name, volume, found)))
+            drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
             warnings.update(dict.fromkeys(file_systems.warnings(name, volume.mount_options)))
-    return list(steps), list(warnings)
+    if (
+        any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
+        and os.geteuid() != 0
+    ):
+        warnings[
+            "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
+        ] = None
+    return Making(tuple(steps), tuple(drives), tuple(warnings))
+
+
+def confirm(plan: Plan, site: Site) -> None:
+    """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError."""
+    done: set[tuple[str, ...]] = set()
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            if volume.devices is not None and volume.devices not in done and site.results is not None:
+                from storagelab.provisioning import volumes
+
+                volumes.confirm(name, volume, site.results)
+                done.add(volume.devices)
 
 
 def commands(plan: Plan) -> tuple[Privilege, ...]:
@@ -64,15 +103,22 @@ def commands(plan: Plan) -> tuple[Privilege, ...]:
 
 def abilities() -> tuple[Ability, ...]:
     """Whether this machine can make volumes and limit them, for the doctor."""
-    from storagelab.provisioning import limits, volumes
+    from storagelab.provisioning import limits
 
     small = VolumeConfig(path=".", file_bytes=2**30)
     return (
-        ability("volumes made for each run", partial(volumes.check, "a", small), lambda _: "drives from files, ext4"),
+        ability("volumes made for each run", partial(_check_all, "a", small), lambda _: "drives from files, ext4"),
         ability(
             "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
         ),
     )
+
+
+def _check_all(name: str, volume: VolumeConfig) -> None:
+    from storagelab.provisioning import volumes
+
+    volumes.check_rights(name, volume)
+    volumes.check(name, volume)
 
 
 def try_making(plan: Plan, site: Site) -> None:
@@ -84,8 +130,11 @@ def try_making(plan: Plan, site: Site) -> None:
         for name, volume in wanted(config).items():
             plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
             keys = plain.model_dump_json()
-            if plain.file_bytes is None or keys in tried:
+            if not plain.has_own_drive or keys in tried:
                 continue
+            from storagelab.provisioning import volumes
+
+            volumes.check_rights(name, volume)
             tried.add(keys)
             try:
                 with _made({name: plain}, config, site, {}) as made:
@@ -130,7 +179,8 @@ def _made(
             folders = _folders(site, config, name)
             undo.callback(partial(_remove, folders))
             folders.make()
-            made.append(undo.enter_context(making.made(name, volume, folders[name], site.spec_folder, levels)))
+            one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
+            made.append(undo.enter_context(one))
         yield made
     except BaseException:
         with uninterrupted():
@@ -204,7 +254,21 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
             except RunFailed as error:
                 raise PreflightError(f"what an earlier run left is still there: {error}") from error
             removed.append(f"removed {folder}, left behind by a killed run")
+    if site.results is not None and any(volume.devices for volume in wanted(config).values()):
+        removed += put_back(site.results)
     return removed
+
+
+def put_back(results: Path) -> list[str]:
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
+    PreflightError.
+    """
+    from storagelab.provisioning import volumes
+
+    try:
+        return volumes.put_back(results)
+    except RunFailed as error:
+        raise PreflightError(f"not all drives could be given back: {error}") from error
 
 
 def _remove(folders: Folders) -> None:

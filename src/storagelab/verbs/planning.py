@@ -37,7 +37,10 @@ _EVERY_S = 5.0
 def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False) -> Site:
     identity = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]
     spec_folder = Path(os.path.realpath(experiment.source)).parent
-    return Site(experiment=experiment.name, identity=identity, spec_folder=spec_folder, despite_space=despite_space)
+    return Site(
+        experiment=experiment.name, identity=identity, spec_folder=spec_folder, despite_space=despite_space,
+        results=Path(os.path.realpath(folder)),
+    )  # fmt: skip
 
 
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:

@@ -19,10 +19,11 @@ from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix
 from storagelab.stopping import Interruptible
-from storagelab.targets import Preflight, Site, sweep, try_starting, volumes_locked
+from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
 from storagelab.verbs import fleet, so_far
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
+from storagelab.verbs.volumes import refuse_unconfirmed
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
@@ -42,6 +43,8 @@ class Asked(NamedTuple):
     against: Path | None = None
     despite_space: bool = False
     as_json: bool = False
+    may_wipe: tuple[str, ...] = ()
+    """Serial numbers of drives whose content may be destroyed."""
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
@@ -52,6 +55,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     site = site_of(experiment, folder, despite_space=asked.despite_space)
     here = _Here(experiment, plan, folder, site, asked)
     here.racing(())  # refused before anything is changed
+    _refuse_drives_elsewhere(experiment, plan, asked)
     if (hosts := fleet.asked(experiment, plan, asked.elsewhere)) is not None:
         runs, all_well = fleet.make(
             experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands,
@@ -64,6 +68,17 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         cells = " ".join(cell.cell_id for cell in plan.cells)
         screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
     return all_well
+
+
+def _refuse_drives_elsewhere(experiment: Experiment, plan: Plan, asked: Asked) -> None:
+    """Raises PreflightError: a drive is confirmed by who sits at its machine."""
+    for cell in plan.cells:
+        for name, volume in cell.config.volumes.items():
+            if volume.devices and (experiment.fleet is not None or asked.elsewhere is not None):
+                raise PreflightError(
+                    "names drives, which storagelab prepares only on the machine where it is started",
+                    file=experiment.source, key=f"volumes.{name}.devices", hint="run the spec there, without a cluster",
+                )  # fmt: skip
 
 
 class _Here(NamedTuple):
@@ -85,7 +100,7 @@ class _Here(NamedTuple):
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
         """Makes all runs of the experiment; returns whether none has failed."""
-        with self._ready(), Store.writing(self.folder, self.experiment) as store:
+        with self._ready(found), Store.writing(self.folder, self.experiment) as store:
             race = self.racing(self._stored(store, 0))  # or the store is damaged
             self._make_pending(store, found, race)
             runs = self._stored(store, self.plan.in_detail)
@@ -96,17 +111,20 @@ class _Here(NamedTuple):
         return stored.of_plan(self.folder / FILE_NAME, self.plan, store.runs(in_detail=in_detail))
 
     @contextlib.contextmanager
-    def _ready(self) -> Iterator[None]:
+    def _ready(self, found: Preflight) -> Iterator[None]:
         """If there are runs to make, holds the volumes, and refuses a server that does not start. Nothing is stored
         yet.
         """
         if not self._pending():
             yield
             return
+        refuse_unconfirmed(found.drives, self.asked.may_wipe)
         with contextlib.ExitStack() as volumes:
             with Interruptible() as stopping:
                 try:
                     volumes.enter_context(volumes_locked(self.plan, self.site))
+                    if found.drives:
+                        confirm_drives(self.plan, self.site)
                     with saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:

@@ -31,7 +31,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     for config in on_files:
         name = config.data_volumes[0]
         path = site.volume_paths(config)[name]
-        made = config.volumes[name].file_bytes is not None
+        made = config.volumes[name].has_own_drive
         if not made:  # the drive is made for each run; it takes direct I/O
             check_direct(path, f"volumes.{name}.path")
         _check_block(config, (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path), path)

@@ -1,0 +1,136 @@
+"""Boots a guest with throw-away drives, runs a Python script in it, and returns what the script said."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.guest import packages
+from storagelab.provisioning.programs import path_of
+
+_BOOT_S = 60.0
+_CONSOLE, _COMMAND, _OUTPUT, _EXIT_CODE = "console", "command", "output", "exit_code"
+
+
+class Drive(NamedTuple):
+    """An emulated NVMe drive. It is a namespace of a controller with the same serial, so drives of one serial share it.
+
+    `image` keeps its content; it is made, all zeros, if it is not there. `sector_bytes` is its format when it leaves the
+    factory: the guest may format it with 512 or 4096 bytes. One that is not attached waits for `nvme attach-ns`.
+    """
+
+    serial: str
+    size_bytes: int
+    image: Path
+    sector_bytes: int = 512
+    attached: bool = True
+
+
+class Finished(NamedTuple):
+    """What came of a script: its exit code (None if it was cut off by the time limit or the guest failed), what it printed,
+    what the kernel printed, and the folder with the files that it wrote to the folder $RESULTS.
+    """
+
+    exit_code: int | None
+    output: str
+    console: str
+    folder: Path
+
+
+@cache
+def absent() -> str:
+    """Why this machine can't run a guest; "" if it can. Unpacks what the guest needs when it is asked for the first time."""
+    if path_of("qemu-system-x86_64") is None:
+        return "no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)"
+    try:
+        packages.prepared()
+    except packages.Unavailable as problem:
+        return str(problem)
+    return ""
+
+
+def run(
+    script: Path, drives: Sequence[Drive], folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0,
+    memory_mib: int = 1024,
+) -> Finished:  # fmt: skip
+    """Runs a Python script with this checkout's packages, as root of a guest with these drives.
+
+    `folder` is the script's working folder and $RESULTS. The guest is killed when the script has not ended `limit_s`
+    after its boot, for which it gets another minute.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _EXIT_CODE).unlink(missing_ok=True)
+    paths = os.pathsep.join([str(packages.CHECKOUT), str(packages.CHECKOUT / "tests")])
+    program = shlex.join(
+        [
+            "env",
+            f"PYTHONPATH={paths}",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONUNBUFFERED=1",
+            sys.executable,
+            str(script.resolve()),
+            *arguments,
+        ]
+    )
+    (folder / _COMMAND).write_text(f"exec timeout -k 5 {limit_s:g} {program}\n")
+    with (folder / _CONSOLE).open("wb") as console:
+        qemu = subprocess.Popen(
+            _command(drives, folder, memory_mib), stdin=subprocess.DEVNULL, stdout=console, stderr=console
+        )
+        try:
+            qemu.wait(_BOOT_S + limit_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            qemu.kill()
+            qemu.wait()
+    code = _text(folder / _EXIT_CODE).strip()
+    return Finished(int(code) if code else None, _text(folder / _OUTPUT), _text(folder / _CONSOLE), folder)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _command(drives: Sequence[Drive], folder: Path, memory_mib: int) -> list[str | Path]:
+    # The emulated processor is the only kind: a guest on the real one never boots inside of some virtual machines.
+    kernel = "console=ttyS0 quiet mitigations=off random.trust_cpu=on panic=-1"
+    share = "security_model=none,multidevs=remap"
+    return [
+        "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", f"{memory_mib}", "-smp", "1",
+        "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+        "-kernel", packages.kernel(), "-initrd", packages.INITRAMFS, "-append", kernel, "-device", "virtio-rng-pci",
+        "-virtfs", f"local,path=/,mount_tag=host,readonly=on,{share}",
+        "-virtfs", f"local,path={packages.ROOT},mount_tag=unpacked,readonly=on,{share}",
+        "-virtfs", f"local,path={folder.resolve()},mount_tag=results,{share}",
+        *(word for words in _drive_words(drives) for word in words),
+    ]  # fmt: skip
+
+
+def _drive_words(drives: Sequence[Drive]) -> list[list[str]]:
+    words: list[list[str]] = []
+    controllers: dict[str, int] = {}
+    for number, drive in enumerate(drives):
+        if not drive.image.exists():
+            with drive.image.open("wb") as image:
+                image.truncate(drive.size_bytes)
+        if drive.serial not in controllers:
+            controllers[drive.serial] = 0
+            words.append(["-device", f"nvme-subsys,id=subsystem-{drive.serial}"])
+            words.append(
+                ["-device", f"nvme,id=controller-{drive.serial},serial={drive.serial},subsys=subsystem-{drive.serial}"]
+            )
+        controllers[drive.serial] += 1
+        words.append(["-drive", f"id=drive{number},file={drive.image},format=raw,if=none,discard=unmap"])
+        sectors = f"logical_block_size={drive.sector_bytes},physical_block_size={drive.sector_bytes}"
+        words.append([
+            "-device", f"nvme-ns,drive=drive{number},bus=controller-{drive.serial},nsid={controllers[drive.serial]},"
+            f"{sectors},detached={'off' if drive.attached else 'on'}",
+        ])  # fmt: skip
+    return words

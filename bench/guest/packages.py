@@ -1,0 +1,157 @@
+"""What the guest boots from: a kernel and programs out of Debian's packages, unpacked into build/guest."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from storagelab.provisioning.programs import path_of
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+FOLDER = CHECKOUT / "build" / "guest"
+ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
+_READY = FOLDER / "ready"
+_FORM = "1"
+"""Changed when what is unpacked changes, so that it is made again."""
+
+_WANTED = ("mdadm", "lvm2", "cryptsetup-bin", "nvme-cli", "udev", "kmod", "busybox-static", "dmsetup")
+_NOT_NEEDED = re.compile(r"systemd(-sysv|-timesyncd)?|lib(nss|pam)-systemd|uuid-runtime")
+_MODULES = tuple(
+    f"./lib/modules/*/{part}"
+    for part in (
+        "modules.builtin*", "modules.order", "kernel/arch/*", "kernel/block/*", "kernel/crypto/*", "kernel/fs/*",
+        "kernel/lib/*", "kernel/net/9p/*", "kernel/drivers/block/*", "kernel/drivers/char/hw_random/*",
+        "kernel/drivers/dax/*", "kernel/drivers/md/*", "kernel/drivers/nvme/*", "kernel/drivers/virtio/*",
+    )
+)  # fmt: skip
+"""The kernel's modules for drives, file systems and encryption; the others are left in the package."""
+_TO_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+
+
+class Unavailable(Exception):
+    """This machine can't run a guest; the message says what it lacks."""
+
+
+def prepared() -> None:
+    """Unpacks what is not there yet. Processes that call it at the same time wait for each other. Raises Unavailable."""
+    missing = [program for program in ("qemu-system-x86_64", "apt-get", "dpkg-deb") if path_of(program) is None]
+    if missing:
+        raise Unavailable(f"{', '.join(missing)} missing (Debian and Ubuntu: apt-get install qemu-system-x86)")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _READY.exists() or _READY.read_text() != _FORM:
+            _unpack_all()
+            _READY.write_text(_FORM)
+        _write_initramfs(next((ROOT / "usr/lib/modules").iterdir()))
+
+
+def _unpack_all() -> None:
+    shutil.rmtree(ROOT, ignore_errors=True)
+    ROOT.mkdir()
+    with tempfile.TemporaryDirectory(dir=FOLDER) as downloads:
+        for package in _downloaded([*_missing_here(), _kernel_package()], Path(downloads)):
+            _unpack(package)
+    version = next((ROOT / "usr/lib/modules").iterdir()).name
+    _as_program("depmod", "-b", str(ROOT / "usr"), version)
+
+
+def _missing_here() -> list[str]:
+    """The packages that installing the wanted programs would add to this machine."""
+    planned = _output("apt-get", "install", "--simulate", "--no-install-recommends", *_WANTED)
+    names = re.findall(r"^Inst (\S+)", planned, re.MULTILINE)
+    # busybox and kmod are taken from their packages even where they are installed.
+    return sorted({*names, "busybox-static", "kmod"} - {name for name in names if _NOT_NEEDED.fullmatch(name)})
+
+
+def kernel() -> Path:
+    return next((ROOT / "boot").glob("vmlinuz*"))
+
+
+def _kernel_package() -> str:
+    found = re.search(r"Depends: (linux-image-\S+)", _output("apt-cache", "depends", "linux-image-amd64"))
+    if found is None:
+        raise Unavailable("the package lists name no linux-image-amd64")
+    return found[1]
+
+
+def _downloaded(packages: Iterable[str], folder: Path) -> list[Path]:
+    _output("apt-get", "download", "-q", *packages, folder=folder)
+    return sorted(folder.glob("*.deb"))
+
+
+def _unpack(package: Path) -> None:
+    """Folders that are links into /usr on this machine must not hide it in the guest, so all goes to /usr."""
+    is_kernel = package.name.startswith("linux-image-")
+    into_usr = r"--transform=s,^\./\(bin\|sbin\|lib\|lib64\)\(/\|$\),./usr/\1\2,SH"
+    of_it = ["--wildcards", "./boot/vmlinuz*", *_MODULES] if is_kernel else ["--exclude=./usr/share/doc"]
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as unpacking:
+        extracting = ["tar", "-x", "-C", ROOT, "--no-same-owner", into_usr, *of_it]
+        subprocess.run(extracting, stdin=unpacking.stdout, stderr=subprocess.DEVNULL, check=False)
+    if unpacking.returncode != 0:
+        raise Unavailable(f"{package.name} can't be unpacked")
+
+
+def _write_initramfs(modules: Path) -> None:
+    order = list(dict.fromkeys(file for name in _TO_BOOT for file in _with_those_before(name, modules)))
+    files = {f"modules/{number:02}.ko": modules / file for number, file in enumerate(order)}
+    files |= {"bin/busybox": _busybox(), "init": Path(__file__).with_name("init.sh")}
+    new = INITRAMFS.with_suffix(".new")
+    new.write_bytes(b"".join(_cpio(files)))
+    new.replace(INITRAMFS)  # a guest may be booting from the old one
+
+
+def _with_those_before(name: str, modules: Path) -> list[str]:
+    """The file of a module, after those that it needs; none if it is built into the kernel."""
+    for line in (modules / "modules.dep").read_text().splitlines():
+        file, _, needed = line.partition(":")
+        if re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_") == name:
+            return [*reversed(needed.split()), file]
+    if f"/{name}.ko" in (modules / "modules.builtin").read_text():
+        return []
+    raise Unavailable(f"the kernel {modules.name} lacks the module {name}")
+
+
+def _busybox() -> Path:
+    return next(file for file in (ROOT / "usr/bin/busybox", Path("/bin/busybox")) if file.exists())
+
+
+def _cpio(files: dict[str, Path]) -> Iterator[bytes]:
+    """An archive of these files as the kernel reads it (its Documentation/driver-api/early-userspace/buffer-format)."""
+    folders = dict.fromkeys(str(Path(name).parent) for name in files if "/" in name)
+    entries = [
+        (name, stat.S_IFDIR | 0o755, b"")
+        for name in [*folders, "proc", "sys", "dev", "host", "unpacked", "new", "written"]
+    ]
+    entries += [(name, stat.S_IFREG | 0o755, file.read_bytes()) for name, file in files.items()]
+    for number, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+        head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        yield head + bytes(-len(head) % 4) + content + bytes(-len(content) % 4)
+
+
+def _as_program(name: str, *arguments: str) -> None:
+    """Runs kmod out of its unpacked package under one of its names."""
+    libraries = ":".join(str(folder) for folder in (ROOT / "usr/lib").glob("*-linux-gnu"))
+    subprocess.run(
+        [name, *arguments],
+        executable=ROOT / "usr/bin/kmod",
+        check=True,
+        env={**os.environ, "LD_LIBRARY_PATH": libraries},
+    )
+
+
+def _output(*command: str, folder: Path | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"{' '.join(command[:2])}: {' '.join(done.stderr.split())[-300:]}")
+    return done.stdout

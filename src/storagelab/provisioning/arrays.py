@@ -1,0 +1,105 @@
+"""RAID by Linux's own md: made with mdadm, read back from what the kernel shows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from storagelab.errors import RunFailed
+from storagelab.machine.disks import node_of, read_text
+from storagelab.machine.processes import until
+from storagelab.model.measurement import Check
+from storagelab.provisioning import stacks
+from storagelab.provisioning.programs import said
+from storagelab.words.numbers import bytes_
+
+PROGRAMS = ("mdadm",)
+LEVELS = {"raid0": "raid0", "raid1": "raid1", "raid5": "raid456", "raid10": "raid10"}
+"""The driver of each level."""
+_SYNCHRONIZED_S = 86400.0
+_AS_FAST_AS_IT_CAN_KIB_PER_S = "10000000"
+
+
+def check(level: str, key: str) -> None:
+    """Raises PreflightError if the kernel lacks the level."""
+    stacks.check_driver(("md_mod", LEVELS[level]), f"a {_text(level)}", key)
+
+
+def step(level: str, count: int, chunk_bytes: int | None) -> str:
+    """What is done, in words."""
+    chunk = f", chunks of {bytes_(chunk_bytes)}" if chunk_bytes else ""
+    wait = "" if level == "raid0" else "; wait until its drives are synchronized"
+    return f"mdadm: a {_text(level)} of {count} drives{chunk}{wait}"
+
+
+def _text(level: str) -> str:
+    return f"RAID {level.removeprefix('raid')}"
+
+
+@contextlib.contextmanager
+def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str) -> Iterator[str]:
+    """The kernel's name of a new array of these devices, such as "md127", with nothing left to synchronize: writes of that
+    would disturb the runs. Taken apart at the end. Raises RunFailed.
+    """
+    paths = [f"/dev/{device}" for device in devices]
+    chunk = [f"--chunk={chunk_bytes // 1024}"] if chunk_bytes else []
+    try:
+        said("mdadm", "--create", f"/dev/md/{name}", "--run", "--quiet", "--homehost=any", "--metadata=1.2",
+             f"--level={level}", f"--raid-devices={len(paths)}", *chunk, *paths)  # fmt: skip
+        array = stacks.made_of(devices[0])
+        _synchronize(array)
+        yield array
+    finally:
+        _remove(devices)
+
+
+def _synchronize(array: str) -> None:
+    md = node_of(array) / "md"
+    with contextlib.suppress(OSError):  # RAID 0 has nothing to synchronize
+        for file in ("sync_speed_max", "sync_speed_min"):
+            (md / file).write_text(_AS_FAST_AS_IT_CAN_KIB_PER_S)
+    if not until(lambda: _is_synchronized(array), _SYNCHRONIZED_S, pause_s=0.2):
+        raise RunFailed(f"{array} is not synchronized after a day: {read_text(md / 'sync_completed')} sectors")
+
+
+def _is_synchronized(array: str) -> bool:
+    md = node_of(array) / "md"
+    action = read_text(md / "sync_action")  # a level without redundancy has no such file
+    return not action or (action, read_text(md / "degraded"), read_text(md / "resync_start")) == ("idle", "0", "none")
+
+
+def _remove(devices: Sequence[str]) -> None:
+    """udev may put the array together again as long as a drive says that it is a part of it, so both are tried again."""
+
+    def remove() -> None:
+        for device in devices:
+            stacks.take_down(device)
+        for device in devices:
+            if "linux_raid_member" in said("wipefs", "--noheadings", "--output=TYPE", f"/dev/{device}"):
+                said("mdadm", "--zero-superblock", f"/dev/{device}")
+
+    stacks.patiently(remove)
+
+
+def facts(array: str, waited_s: float) -> dict[str, object]:
+    """What the kernel shows of the array."""
+    md = node_of(array) / "md"
+    return {
+        "level": read_text(md / "level"), "drives": stacks.number_in(array, "md/raid_disks"),
+        "chunk_bytes": stacks.number_in(array, "md/chunk_size"), "bitmap": read_text(md / "bitmap" / "location") or "none",
+        "metadata": read_text(md / "metadata_version"), "made_and_synchronized_in_s": waited_s,
+    }  # fmt: skip
+
+
+def checks(name: str, array: str, level: str, count: int, chunk_bytes: int | None) -> Iterator[Check]:
+    """Compares the array with what was asked for."""
+    md = node_of(array) / "md"
+    compared = {
+        "RAID level": (level, read_text(md / "level")),
+        "drives of the RAID": (str(count), read_text(md / "raid_disks")),
+        "RAID is synchronized": ("True", str(_is_synchronized(array))),
+    }
+    if chunk_bytes:
+        compared["RAID chunk"] = (str(chunk_bytes), read_text(md / "chunk_size"))
+    for what, (asked, got) in compared.items():
+        yield Check(name=f"{what} of volume {name}", asked=asked, got=got, ok=asked == got, read_from=str(md))

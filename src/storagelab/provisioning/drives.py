@@ -1,0 +1,220 @@
+"""Whole drives of this machine: what each is, what it holds, and who uses it. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import (
+    HERE,
+    Kernel,
+    block_devices_of,
+    describe_disk,
+    device_stack,
+    mounts_here,
+    node_of,
+    read_text,
+)
+from storagelab.model.values import Frozen
+from storagelab.provisioning.programs import said
+from storagelab.words.numbers import bytes_
+
+PROGRAMS = ("wipefs", "blkdiscard")
+STABLE_NAMES = "/dev/disk/by-id/"
+UNKNOWN_DATA = "data of an unknown kind"
+_OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
+_NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")
+_LOOKED_AT_BYTES = 2**20
+
+
+class Drive(Frozen):
+    """A drive as it is now. `id` is its stable name, `name` the kernel's, which may be another drive's tomorrow."""
+
+    id: str
+    name: str
+    serial: str
+    model: str = ""
+    firmware: str = ""
+    size_bytes: int
+    sector_bytes: int = 512
+    holds: tuple[str, ...] | None = ()
+    """What lies on it: partition tables, file systems, parts of a RAID. None = only root can read it."""
+    used_by: tuple[str, ...] = ()
+    of_the_system: bool = False
+    part_of: str = ""
+    """The drive that this is only a partition of."""
+    made_of_others: bool = False
+    """Whether it is no drive: a RAID, a logical volume, a file, memory."""
+    read_only: bool = False
+    discards: bool = True
+
+    @property
+    def key(self) -> str:
+        """The last part of its stable name."""
+        return Path(self.id).name
+
+    @property
+    def nvme(self) -> bool:
+        return self.name.startswith("nvme")
+
+    @property
+    def text(self) -> str:
+        """The drive in words, with what lies on it."""
+        lies = "what lies on it only root can read" if self.holds is None else f"holds {listed(self.holds)}"
+        return f"{self.name} ({self.model or 'no model'}, serial {self.serial}, {bytes_(self.size_bytes)}): {lies}"
+
+    def is_same_as(self, other: Drive) -> bool:
+        return (self.serial, self.model, self.size_bytes) == (other.serial, other.model, other.size_bytes)
+
+
+def listed(holds: Sequence[str]) -> str:
+    return ", ".join(holds) if holds else "nothing that storagelab knows"
+
+
+def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
+    """The drive with this stable name. Raises PreflightError if there is none."""
+    hint = f"ls -l {STABLE_NAMES}"
+    try:
+        real = os.path.realpath(device, strict=True)
+        if not stat.S_ISBLK(os.stat(real).st_mode):
+            raise PreflightError(
+                f"{device} is no drive: it may be a controller, and formatting one formats all its drives", key=key,
+                hint=f"name the drive itself (of an NVMe controller: a namespace): {hint}",
+            )  # fmt: skip
+    except OSError as error:
+        raise PreflightError(f"{device} is not there: {error.strerror}", key=key, hint=hint) from error
+    return describe(device, Path(real).name, kernel)
+
+
+def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
+    """The drive that the kernel calls `name`."""
+    node = node_of(name, kernel)
+    disk = describe_disk(name, kernel)
+    system, used = _users(name, kernel)
+    return Drive(
+        id=device,
+        name=name,
+        serial=serial_of(name, kernel),
+        model=str(disk["model"]),
+        firmware=str(disk["firmware"]),
+        size_bytes=int(read_text(node / "size") or 0) * 512,
+        sector_bytes=int(read_text(node / "queue" / "logical_block_size") or 512),
+        holds=_holds(name, kernel),
+        used_by=used or _held_exclusively(f"/dev/{name}"),
+        of_the_system=system,
+        part_of=node.resolve().parent.name if (node / "partition").exists() else "",
+        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
+        read_only=read_text(node / "ro") == "1",
+        discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
+    )
+
+
+def serial_of(name: str, kernel: Kernel = HERE) -> str:
+    """The serial number that the drive tells the kernel; "" if it tells none."""
+    node = node_of(name, kernel)
+    for file in (node / "device" / "serial", node / "serial"):
+        if text := read_text(file):
+            return text
+    with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the drive's data, after a header of four bytes
+        return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
+    return ""
+
+
+def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
+    node = node_of(name, kernel).resolve()
+    return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
+    """Whether the system itself lies on the drive, and everything that the kernel shows to use it."""
+    own = {name, *partitions_of(name, kernel)}
+    users: dict[str, None] = {}
+    system = False
+    for mount in mounts_here(kernel):
+        if own & set(device_stack(block_devices_of(mount, kernel), kernel)):
+            users[f"it is mounted at {mount.mount_point}"] = None
+            system |= mount.mount_point in _OF_THE_SYSTEM
+    for line in read_text(kernel.proc / "swaps").splitlines()[1:]:
+        swap = Path(os.path.realpath(line.split()[0])).name
+        if own & set(device_stack([swap], kernel)):
+            users["the kernel swaps to it"] = None
+            system = True
+    for part in sorted(own):
+        for holder in _names(node_of(part, kernel) / "holders"):
+            users[f"{_kind_of(holder, kernel)} {holder} is made of it"] = None
+    return system, tuple(users)
+
+
+def _kind_of(holder: str, kernel: Kernel) -> str:
+    if holder.startswith("md"):
+        return "the RAID"
+    uuid = read_text(node_of(holder, kernel) / "dm" / "uuid")
+    return {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}.get(uuid.split("-")[0], "the device")
+
+
+def _held_exclusively(node: str) -> tuple[str, ...]:
+    """Whether a program or the kernel holds the drive for itself, such as ZFS."""
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return ("another program holds it",) if error.errno == errno.EBUSY else ()
+    return ()
+
+
+def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
+    if os.geteuid() != 0:
+        return None
+    found: dict[str, None] = {}
+    for part in (name, *partitions_of(name, kernel)):
+        found.update(dict.fromkeys(_signatures(f"/dev/{part}")))
+    if not found and not _is_blank(f"/dev/{name}"):
+        found[UNKNOWN_DATA] = None
+    return tuple(found)
+
+
+def _signatures(node: str) -> Iterator[str]:
+    """What wipefs finds on the device, in words. A drive that can't be read holds something unknown."""
+    try:
+        text = said("wipefs", "--json", node)
+    except RunFailed:
+        yield UNKNOWN_DATA
+        return
+    yield from signatures_in(text, node)
+
+
+def signatures_in(text: str, node: str) -> Iterator[str]:
+    """The signatures in what `wipefs --json` printed, which is nothing if there are none."""
+    for found in json.loads(text or "{}").get("signatures", []):
+        label = f' "{found["label"]}"' if found.get("label") else ""
+        kind = str(found.get("type", "unknown"))
+        what = "a partition table" if kind in ("gpt", "dos", "PMBR", "mac", "sun", "bsd") else kind
+        yield f"{what}{label} ({Path(node).name})"
+
+
+def _is_blank(node: str) -> bool:
+    """Whether the first and the last MiB hold nothing but zeros or ones, as after a discard."""
+    try:
+        with open(node, "rb", buffering=0) as drive:
+            size = drive.seek(0, os.SEEK_END)
+            for place in (0, max(0, size - _LOOKED_AT_BYTES)):
+                drive.seek(place)
+                content = drive.read(_LOOKED_AT_BYTES)
+                if content.count(0) != len(content) and content.count(0xFF) != len(content):
+                    return False
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""What lies between drives and the file system: RAID, striped logical volumes, encryption."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from storagelab.model.config import VolumeConfig
+from storagelab.model.measurement import Check
+from storagelab.provisioning import arrays, encryption, logical_volumes, programs, stacks
+
+_STRIPED = "striped"
+
+
+@dataclass
+class Stacked:
+    """One device made of several, by the kernel's name, and what was read back of its layers."""
+
+    device: str
+    checks: list[Check] = field(default_factory=list)
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+def check(volume: VolumeConfig, key: str) -> None:
+    """Raises PreflightError if this machine lacks what the layers need."""
+    level = volume.raid_level
+    if level is None and volume.encryption is None:
+        return
+    needed = [*stacks.PROGRAMS, "wipefs"]
+    if level == _STRIPED:
+        logical_volumes.check(f"{key}.raid_level")
+        needed += logical_volumes.PROGRAMS
+    elif level is not None:
+        arrays.check(level, f"{key}.raid_level")
+        needed += arrays.PROGRAMS
+    if volume.encryption is not None:
+        encryption.check(f"{key}.encryption")
+        needed += encryption.PROGRAMS
+    programs.check(needed, key)
+
+
+def steps(volume: VolumeConfig) -> Iterator[str]:
+    """What is done to make the layers, in words."""
+    count, chunk_bytes = len(volume.devices or ()), volume.raid_chunk_size_bytes
+    if volume.raid_level == _STRIPED:
+        yield logical_volumes.step(count, chunk_bytes)
+    elif volume.raid_level is not None:
+        yield arrays.step(volume.raid_level, count, chunk_bytes)
+    if volume.encryption is not None:
+        yield encryption.step(volume.encryption_sector_bytes, volume.encryption_flags)
+
+
+@contextlib.contextmanager
+def stacked(name: str, volume: VolumeConfig, devices: Sequence[str]) -> Iterator[Stacked]:
+    """Makes one device of these (the kernel's names), and takes it apart at the end. Raises RunFailed."""
+    own = f"storagelab-{secrets.token_hex(4)}"
+    with contextlib.ExitStack() as undo:
+        stack = Stacked(devices[0])
+        if volume.raid_level == _STRIPED:
+            _stripe(undo, stack, name, volume, devices, own)
+        elif volume.raid_level is not None:
+            _join(undo, stack, name, volume, devices, own)
+        if volume.encryption is not None:
+            _encrypt(undo, stack, name, volume, f"{own}-luks")
+        yield stack
+
+
+def _join(
+    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str
+) -> None:
+    level, chunk_bytes = volume.raid_level or "", volume.raid_chunk_size_bytes
+    began = time.perf_counter()
+    stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own))
+    stack.facts["raid"] = arrays.facts(stack.device, time.perf_counter() - began)
+    stack.checks += arrays.checks(name, stack.device, level, len(devices), chunk_bytes)
+
+
+def _stripe(
+    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str
+) -> None:
+    stack.device = undo.enter_context(logical_volumes.made(devices, volume.raid_chunk_size_bytes, own))
+    said_of_it = logical_volumes.facts(devices, own)
+    stack.facts["logical_volume"] = said_of_it
+    stack.checks += logical_volumes.checks(name, said_of_it, len(devices), volume.raid_chunk_size_bytes)
+
+
+def _encrypt(undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, own: str) -> None:
+    sector_bytes, flags, discards = volume.encryption_sector_bytes, volume.encryption_flags, bool(volume.trim)
+    opened = encryption.opened(stack.device, sector_bytes, flags, own, discards=discards)
+    stack.device = undo.enter_context(opened)
+    said_of_it = encryption.facts(own)
+    stack.facts["encryption"] = said_of_it
+    stack.checks += encryption.checks(name, said_of_it, sector_bytes, flags, discards=discards)
+
+
+def take_down(device: str) -> None:
+    """Unmounts and takes apart what a killed run left on the device. Raises RunFailed."""
+    stacks.take_down(device)

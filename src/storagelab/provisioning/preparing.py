@@ -1,0 +1,300 @@
+"""Prepares drives for a volume, and gives them back: each step is in the journal before it is done, and just before each
+step that destroys something, the drive's serial number is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import node_of, read_text
+from storagelab.machine.processes import until
+from storagelab.model.config import VolumeConfig
+from storagelab.model.measurement import Check
+from storagelab.provisioning import drives, layers, nvme, partitions, programs, refusals
+from storagelab.provisioning.drives import Drive
+from storagelab.provisioning.journal import Claim, Journal
+from storagelab.provisioning.refusals import Known
+from storagelab.words.numbers import bytes_
+
+_RENAMED_S = 5.0
+"""How long a stable name may be missing after a drive was formatted or partitioned: udev makes it anew."""
+_DISCARDS_S = 3600.0
+
+# --- before anything runs ---------------------------------------------------------------------------------------------
+
+
+def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Drive, ...]:
+    """The drives of the volume. Raises PreflightError for the first that can't be used. Changes nothing."""
+    key = f"volumes.{name}"
+    found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
+    needed = [*drives.PROGRAMS, *(partitions.PROGRAMS if volume.share < 1 else ())]
+    formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
+    programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
+    for drive in found:
+        known = Known() if journal is None else _known(drive, journal)
+        if known is not None:
+            _refuse(drive, volume, key, known)
+    refusals.refuse_twice(found, key)
+    if volume.raid_level is not None:
+        refusals.refuse_unequal(_as_formatted(found, volume), key)
+    return found
+
+
+def _known(drive: Drive, journal: Journal) -> Known | None:
+    """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
+    history = journal.of(drive.id)
+    try:
+        journal.refuse_claimed_by_others(drive)
+    except RunFailed as error:
+        raise PreflightError(str(error), key="volumes") from error
+    return None if history.claim is not None else Known(history.confirmed, history.released)
+
+
+def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
+    refusals.refuse(drive, volume, key, known)
+    if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
+        try:
+            formats = nvme.formats(drive.name)
+        except RunFailed as error:
+            raise PreflightError(str(error), key=f"{key}.sector_bytes", hint="leave it out") from error
+        refusals.refuse(drive, volume, key, known._replace(formats=formats))
+
+
+def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
+    return volume.sector_bytes is not None and volume.sector_bytes != drive.sector_bytes
+
+
+def _as_formatted(found: Sequence[Drive], volume: VolumeConfig) -> list[Drive]:
+    return [drive.model_copy(update={"sector_bytes": volume.sector_bytes or drive.sector_bytes}) for drive in found]
+
+
+def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is done to each drive, in words."""
+    for drive in found:
+        yield f"destroy everything on {drive.text}"
+        if _is_to_be_formatted(drive, volume):
+            yield f"{drive.name}: format it from sectors of {drive.sector_bytes} B to {volume.sector_bytes} B"
+        yield f"{drive.name}: " + (
+            "discard all of it" if drive.discards else "it can't discard, so it keeps what it has mapped"
+        )
+        if volume.share < 1:
+            size = partitions.size_for(drive.size_bytes, volume.share)
+            yield f"{drive.name}: one partition of {bytes_(size)} ({volume.capacity} of the drive)"
+
+
+def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is done to each drive at the end, in words."""
+    for drive in found:
+        format_ = f", and format it to sectors of {drive.sector_bytes} B" if _is_to_be_formatted(drive, volume) else ""
+        yield f"{drive.name}: at the end, remove what storagelab made{format_}; it is then blank"
+
+
+# --- a preparation ----------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """A drive that is kept open, so that the kernel can't give its number to another one."""
+
+    def __init__(self, drive: Drive) -> None:
+        self.drive = drive
+        try:
+            self._opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._opened)
+
+    def refuse_another(self) -> None:
+        """Raises RunFailed if the names no longer lead to the drive that is open, or if that is another one."""
+        number = os.fstat(self._opened).st_rdev
+        node = f"/dev/{self.drive.name}"
+        for name in (self.drive.id, node):
+            if not until(partial(os.path.exists, name), _RENAMED_S, pause_s=0.05):
+                raise RunFailed(f"{name} is gone; nothing more is done to it")
+            facts = os.stat(name)
+            if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
+                raise RunFailed(f"{name} is now another drive; nothing is done to it")
+        serial = drives.serial_of(self.drive.name)
+        shown = read_text(node_of(self.drive.name) / "dev")
+        size = int(read_text(node_of(self.drive.name) / "size") or 0) * 512
+        if (serial, shown) != (self.drive.serial, f"{os.major(number)}:{os.minor(number)}") or size == 0:
+            raise RunFailed(
+                f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
+                f"{self.drive.serial}; nothing is done to it"
+            )
+
+
+@contextlib.contextmanager
+def prepared(name: str, volume: VolumeConfig, journal: Journal) -> Iterator[list[tuple[Drive, str]]]:
+    """The volume's drives, blank and as asked for, each with the device to use on it. Leaving gives them back. Raises
+    RunFailed.
+    """
+    with contextlib.ExitStack() as undo:
+        yield [undo.enter_context(_one(name, volume, device, journal)) for device in volume.devices or ()]
+
+
+@contextlib.contextmanager
+def _one(name: str, volume: VolumeConfig, device: str, journal: Journal) -> Iterator[tuple[Drive, str]]:
+    key = f"volumes.{name}"
+    try:
+        drive = drives.look(device, f"{key}.devices")
+        history = journal.of(device)
+        if history.confirmed is None:
+            raise RunFailed(f"{device}: nobody has confirmed that everything on it may be destroyed")
+        if history.claim is not None:
+            raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
+        _refuse(drive, volume, key, Known(history.confirmed, history.released))
+        _refuse_new_content(drive, history.confirmed, released=history.released)
+    except PreflightError as error:
+        raise RunFailed(str(error)) from error
+    lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
+    with Held(drive) as held:
+        held.refuse_another()
+        journal.claimed(drive, lba_format)
+        try:
+            yield drive, _prepare(held, volume, journal)
+        finally:
+            _give_back(held, Claim(drive=drive, results=str(journal.results), lba_format=lba_format), journal)
+
+
+def _refuse_new_content(drive: Drive, confirmed: Drive, *, released: bool) -> None:
+    """Raises RunFailed if the drive holds what the user was not shown."""
+    seen = () if released else confirmed.holds or ()
+    new = [one for one in drive.holds or () if one not in seen and one != drives.UNKNOWN_DATA]
+    if new:
+        raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
+
+
+def _prepare(held: Held, volume: VolumeConfig, journal: Journal) -> str:
+    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use."""
+    drive = held.drive
+    _clear(held, journal)
+    if _is_to_be_formatted(drive, volume):
+        chosen = nvme.formats(drive.name).with_sectors(volume.sector_bytes or 0)
+        if chosen is None:
+            raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
+        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
+    _discard(held, journal)
+    if volume.share == 1:
+        return drive.name
+    size = partitions.size_for(drive.size_bytes, volume.share)
+    sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
+    _do(held, journal, f"partition of {size} bytes", partial(partitions.make, drive.name, size, sector))
+    return partitions.only_one(drive.name)
+
+
+def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> None:
+    journal.step(held.drive, what)
+    held.refuse_another()
+    step()
+
+
+def _clear(held: Held, journal: Journal) -> None:
+    """Removes partitions and signatures, so that no program takes the drive for something that it was."""
+    name = held.drive.name
+    for part in drives.partitions_of(name):
+        _do(held, journal, f"wipefs --all {part}", partial(_wipe, part))
+    if drives.partitions_of(name):
+        _do(held, journal, "remove the partitions", partial(partitions.remove, name))
+    _do(held, journal, f"wipefs --all {name}", partial(_wipe, name))
+
+
+def _wipe(name: str) -> None:
+    programs.said("wipefs", "--all", "--force", f"/dev/{name}")
+
+
+def _discard(held: Held, journal: Journal) -> None:
+    if held.drive.discards:
+        _do(held, journal, "blkdiscard", partial(_discard_all, held.drive.name))
+
+
+def _discard_all(name: str) -> None:
+    programs.said("blkdiscard", "--force", f"/dev/{name}", patience_s=_DISCARDS_S)
+
+
+# --- giving back ------------------------------------------------------------------------------------------------------
+
+
+def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
+    drive = held.drive
+    held.refuse_another()
+    for part in (*drives.partitions_of(drive.name), drive.name):
+        layers.take_down(part)
+    _clear(held, journal)
+    if claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format:
+        step = partial(nvme.format_to, drive.name, claim.lba_format)
+        _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
+    _discard(held, journal)
+    journal.released(drive)
+
+
+def put_back(journal: Journal) -> list[str]:
+    """Gives back the drives that a killed run left claimed. What was done, in words. Raises RunFailed."""
+    done, problems = [], []
+    for claim in journal.left():
+        try:
+            found = drives.look(claim.drive.id, "devices")
+            if found.serial != claim.drive.serial:
+                raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
+            # The kernel may have given it another name since.
+            with Held(claim.drive.model_copy(update={"name": found.name})) as held:
+                _give_back(held, claim, journal)
+        except (PreflightError, RunFailed) as error:
+            problems.append(str(error))
+            continue
+        done.append(f"{claim.drive.id} is blank again: the run that used it was killed")
+    if problems:
+        raise RunFailed("; ".join(problems))
+    return done
+
+
+# --- what is read back ------------------------------------------------------------------------------------------------
+
+
+def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -> Iterator[Check]:
+    """Compares the drives with what was asked for."""
+    for drive, device in used:
+        got = drives.serial_of(drive.name)
+        yield _check(f"serial of volume {name}", drive.serial, got)
+        if volume.share < 1:
+            asked = partitions.size_for(drive.size_bytes, volume.share)
+            yield _check(f"size of volume {name}", str(asked), str(int(read_text(node_of(device) / "size") or 0) * 512))
+        if volume.sector_bytes is not None:
+            sector = read_text(node_of(drive.name) / "queue" / "logical_block_size")
+            yield _check(f"sector of volume {name}", str(volume.sector_bytes), sector)
+
+
+def _check(name: str, asked: str, got: str) -> Check:
+    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="/sys/class/block")
+
+
+def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
+    """What is stored of the drives with a run: what each is, and what was written to it in its life so far."""
+    return [
+        {
+            "id": drive.id, "serial": drive.serial, "model": drive.model, "firmware": drive.firmware,
+            "size_bytes": drive.size_bytes, "device": device,
+            "written_in_its_life_bytes": nvme.written_bytes(drive.name) if drive.nvme else None,
+        }
+        for drive, device in used
+    ]  # fmt: skip
+
+
+def with_written(before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
+    """The same facts after a run, with what the drives' own counters say was written."""
+    found = []
+    for fact, drive in zip(before if isinstance(before, list) else [], used, strict=True):
+        now = nvme.written_bytes(drive.name) if drive.nvme else None
+        was = fact.get("written_in_its_life_bytes")
+        written = {} if now is None or was is None else {"written_by_the_run_bytes": now - was}
+        found.append({**fact, **written})
+    return found

@@ -1,0 +1,81 @@
+"""Makes volumes of drives in several layers, takes them apart, and prints a line of JSON about each."""
+
+import contextlib
+import glob
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import file_systems, layers, stacks
+
+DRIVES = sorted(Path(link).resolve().name for link in glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?"))
+WANTED = [
+    {"raid_level": "raid0", "raid_chunk_size_bytes": 65536, "filesystem": "xfs"},
+    {"raid_level": "raid1", "filesystem": "ext4"},
+    {"raid_level": "raid5", "raid_chunk_size_bytes": 131072, "filesystem": "btrfs"},
+    {
+        "raid_level": "raid10", "raid_chunk_size_bytes": 32768, "encryption": "luks2", "encryption_sector_bytes": 4096,
+        "encryption_flags": ("no-read-workqueue", "no-write-workqueue"), "trim": True,
+    },
+    {"raid_level": "striped", "raid_chunk_size_bytes": 65536, "filesystem": "xfs"},
+    {"raid_level": "striped", "encryption": "luks2", "encryption_flags": ("same-cpu-crypt",)},
+    {"encryption": "luks2", "encryption_sector_bytes": 512},
+]  # fmt: skip
+COUNTS = {"raid1": 2, "raid5": 3, "striped": 3, None: 1}
+
+
+def said(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def left(devices: list[str]) -> list[str]:
+    """What is still there of layers."""
+    found = [f"{device} is a part of {held}" for device in devices for held in stacks.holders(device)]
+    found += [mount.mount_point for mount in file_systems.mounts_here() if "nvme" in mount.source]
+    return found + glob.glob("/etc/lvm/backup/*") + glob.glob("/etc/lvm/archive/*")
+
+
+def signatures(devices: list[str]) -> list[str]:
+    return [
+        kind for device in devices for kind in said("wipefs", "--noheadings", "--output=TYPE", f"/dev/{device}").split()
+    ]
+
+
+def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stacked:
+    layers.check(volume, "volumes.a")
+    stack = undo.enter_context(layers.stacked("a", volume, devices))
+    filesystem = volume.filesystem or "ext4"
+    file_systems.make(f"/dev/{stack.device}", filesystem, None)
+    place = Path("/mnt") / stack.device
+    undo.enter_context(file_systems.mounted(f"/dev/{stack.device}", place, filesystem, None))
+    (place / "file").write_bytes(os.urandom(2**20))
+    return stack
+
+
+for keys in WANTED:
+    volume = VolumeConfig(path="/mnt", devices=tuple(DRIVES), **keys)
+    devices = DRIVES[: COUNTS.get(volume.raid_level, 4)]
+    with contextlib.ExitStack() as undo:
+        stack = make(undo, volume, devices)
+        told = {
+            "keys": keys, "steps": list(layers.steps(volume)), "facts": stack.facts,
+            "refused": [check.name for check in stack.checks if not check.ok],
+            "checked": [f"{check.name}: {check.got}" for check in stack.checks],
+            "size": int(Path(f"/sys/class/block/{stack.device}/size").read_text()) * 512,
+        }  # fmt: skip
+    print(json.dumps({**told, "left": left(devices), "signatures": signatures(devices)}))
+
+    # The same, by a process that is killed when it is done.
+    child = os.fork()
+    if child == 0:
+        make(contextlib.ExitStack(), volume, devices)
+        os._exit(9)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = left(devices)
+    for device in devices:
+        layers.take_down(device)
+        said("wipefs", "--all", f"/dev/{device}")
+    said("udevadm", "settle")
+    print(json.dumps({"killed": code, "found": found, "left": left(devices)}))
