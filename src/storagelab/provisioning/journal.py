@@ -58,7 +58,7 @@ class Journal:
     def refuse_claimed_by_others(self, drive: Drive) -> None:
         """Raises RunFailed if another experiment has the drive."""
         for claim in claims():
-            if claim.drive.key == drive.key and claim.results != str(self.results):
+            if claim.drive.is_same_as(drive) and claim.results != str(self.results):
                 raise RunFailed(
                     f"{drive.id} was not given back by the runs whose results are in {claim.results}\n"
                     f"  if they have ended: storagelab volumes undo {claim.results}"

@@ -39,6 +39,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
         known = Known() if journal is None else _known(drive, journal)
         if known is not None:
             _refuse(drive, volume, key, known)
+    refusals.refuse_twice(found, key)
     if volume.raid_level is not None:
         refusals.refuse_unequal(_as_formatted(found, volume), key)
     return found

@@ -101,6 +101,17 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known)
         )  # fmt: skip
 
 
+def refuse_twice(drives: Sequence[Drive], key: str) -> None:
+    """Raises PreflightError if two of the names are one drive's: udev gives a drive several."""
+    seen: dict[str, Drive] = {}
+    for drive in drives:
+        if drive.name in seen:
+            raise PreflightError(
+                f"{seen[drive.name].id} and {drive.id} are one drive", key=f"{key}.devices", hint="name each drive once"
+            )
+        seen[drive.name] = drive
+
+
 def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
     """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest's size of each."""
     sizes = [drive.size_bytes for drive in drives]

@@ -206,6 +206,13 @@ class _Base:
     devices: list[str]
     checks: list[Check]
     drives: Sequence[Drive] = ()
+    journal: Journal | None = None
+
+    def announce(self, what: str) -> None:
+        """Writes what is done next into the journal of the drives."""
+        for drive in self.drives:
+            if self.journal is not None:
+                self.journal.step(drive, what)
 
 
 def _on_own_drive(
@@ -214,12 +221,15 @@ def _on_own_drive(
 ) -> MadeVolume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
+    for step in layers.steps(volume):
+        base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
     for disk in disks:
         undo.enter_context(queues.set_to(disk, _queue(volume)))
+    base.announce(file_systems.maker(filesystem))
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
     undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))

@@ -27,6 +27,7 @@ from storagelab.targets.privileged import Privilege
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from storagelab.provisioning.drives import Drive
     from storagelab.provisioning.volumes import MadeVolume
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
@@ -56,10 +57,13 @@ def check(plan: Plan, site: Site) -> Making:
     drives: dict[ClaimedDrive, None] = {}
     warnings: dict[str, None] = {}
     for config in (cell.config for cell in plan.cells):
+        of_cell: list[Drive] = []
         for name, volume in wanted(config).items():
-            from storagelab.provisioning import file_systems, volumes
+            from storagelab.provisioning import file_systems, refusals, volumes
 
             found = volumes.check(name, volume, site.results)
+            of_cell += found
+            refusals.refuse_twice(of_cell, f"volumes.{name}")
             steps.update(dict.fromkeys(volumes.steps(name, volume, found)))
             drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
             warnings.update(dict.fromkeys(file_systems.warnings(name, volume.mount_options)))

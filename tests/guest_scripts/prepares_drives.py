@@ -1,0 +1,273 @@
+"""Runs in the guest: makes volumes of throw-away drives in each way, and tries what must be refused."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+from storagelab.errors import RunFailed, StoragelabError
+from storagelab.machine.disks import node_of
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import drives, nvme, preparing, volumes
+from storagelab.provisioning.journal import Journal, claims
+
+RESULTS, PLACE = Path("/tmp/results"), Path("/tmp/place")
+ID = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_"
+
+
+def sh(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def of(*serials: str, **keys: object) -> VolumeConfig:
+    devices = tuple(f"{ID}{serial}" for serial in serials)
+    return VolumeConfig.model_validate({"path": str(PLACE), "devices": devices, **keys})
+
+
+def refusal(volume: VolumeConfig, results: Path | None = None) -> str:
+    try:
+        preparing.check("a", volume, results and Journal(results))
+    except StoragelabError as error:
+        return str(error)
+    return ""
+
+
+def folder() -> Path:
+    for number in itertools.count():
+        place = PLACE / str(number)
+        if not place.exists():
+            place.mkdir(parents=True)
+            return place
+    raise AssertionError
+
+
+def expect(words: str, text: str) -> None:
+    assert words in text, f"expected {words!r} in {text!r}"
+
+
+def makes_each_kind() -> None:
+    for keys in (
+        {"filesystem": "ext4", "capacity": "80%", "sector_bytes": 4096, "mount_options": "noatime", "trim": True},
+        {"filesystem": "xfs", "capacity": "70%", "trim": False, "read_ahead_bytes": 2**20, "scheduler": "none"},
+        {"filesystem": "btrfs", "sector_bytes": 4096},
+    ):
+        asked = of("ONE", **keys)
+        volumes.confirm("a", asked, RESULTS)
+        with volumes.made("a", asked, folder(), PLACE, {}, RESULTS) as made, made.loaded():
+            (made.path / "file").write_bytes(os.urandom(2**20))
+            os.sync()
+            assert claims()[0].drive.serial == "ONE"
+            expect("not given back by the runs", refusal(of("ONE"), Path("/tmp/others")))
+        refused = [one for one in made.checks if not one.ok]
+        assert not refused, refused
+        print(
+            "made", keys["filesystem"], sorted({one.name.split(" of ")[0] for one in made.checks}), made.facts["drives"]
+        )
+        after = drives.look(f"{ID}ONE", "key")
+        assert (after.sector_bytes, after.holds, after.used_by) == (512, (), ()), after
+        assert claims() == []
+        assert drives.partitions_of(after.name) == ()
+
+
+def refuses() -> None:
+    print(*sorted(path.name for path in Path("/dev/disk/by-id").iterdir()))
+    two = os.path.realpath(f"{ID}TWO")
+    sh("mkfs.ext4", "-q", "-F", "-L", "precious", two)
+    expect('holds ext4 "precious"', refusal(of("TWO")))
+    assert refusal(of("TWO", wipe="TWO")) == ""
+    os.mkdir("/tmp/mounted")
+    sh("mount", two, "/tmp/mounted")
+    expect("is in use: it is mounted at /tmp/mounted", refusal(of("TWO", wipe="TWO")))
+    sh("umount", "/tmp/mounted")
+    sh("mkswap", "-f", two)
+    sh("swapon", two)
+    expect("is the system's own drive: the kernel swaps to it", refusal(of("TWO", wipe="TWO")))
+    sh("swapoff", two)
+    held = os.open(two, os.O_RDONLY | os.O_EXCL)
+    expect("another program holds it", refusal(of("TWO", wipe="TWO")))
+    os.close(held)
+    sh("wipefs", "--all", two)
+    subprocess.run(["sfdisk", "-q", two], input="label: gpt\nsize=10MiB\n", text=True, check=True)
+    sh("udevadm", "settle")
+    expect("a partition table", refusal(of("TWO")))
+    expect("is a partition of", refusal(of("TWO-part1", wipe="TWO")))
+    sh("wipefs", "--all", two)
+    sh("udevadm", "settle")
+    with open(two, "r+b") as drive:
+        drive.write(b"without a signature")
+        os.fsync(drive.fileno())
+    expect("holds data of an unknown kind", refusal(of("TWO")))
+    sh("blkdiscard", "-f", two)
+    expect("is not there", refusal(of("NONE")))
+    controller = Path("/dev/disk/by-id/controller")
+    controller.symlink_to("/dev/nvme0")
+    expect("may be a controller", refusal(of("TWO").model_copy(update={"devices": (str(controller),)})))
+    expect("has no format with sectors of 2048", refusal(of("TWO", sector_bytes=2048)))
+    expect("are one drive", refusal(of("TWO", "TWO_1", raid_level="raid0")))
+    assert nvme.formats(Path(os.path.realpath(f"{ID}PAIR_1")).name).namespaces == 2
+    expect("names drives of unequal size", refusal(of("TWO", "SMALL", raid_level="raid0")))
+    unconfirmed = folder()
+    with contextlib.suppress(RunFailed), volumes.made("a", of("TWO"), unconfirmed, PLACE, {}, RESULTS):
+        raise AssertionError("made without a confirmation")
+
+
+def survives_kills() -> None:
+    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption; the
+    next call gives the drives back.
+    """
+    alone = of("TWO", capacity="80%", sector_bytes=4096)
+    stacked = of("ONE", "TWO", raid_level="raid1", encryption="luks2", capacity="60%")
+    volumes.confirm("a", alone, RESULTS)
+    volumes.confirm("a", stacked, RESULTS)
+    for asked, numbers in ((alone, itertools.count(1)), (stacked, (7, 8, 9, 11))):
+        for number in numbers:
+            child = os.fork()
+            if child == 0:
+                kill_at(number)
+                with volumes.made("a", asked, folder(), PLACE, {}, RESULTS):
+                    pass
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            if os.waitstatus_to_exitcode(status) == 0:
+                print("survived", number - 1, "kills")
+                break
+            print("killed at", Journal(RESULTS).of(f"{ID}TWO").steps[-1:])
+            for place in PLACE.iterdir():
+                volumes.remove_left([place])
+            volumes.put_back(RESULTS)
+            for drive in (drives.look(device, "key") for device in asked.devices or ()):
+                assert (drive.sector_bytes, drive.holds, drive.used_by) == (512, (), ()), (number, drive)
+            assert claims() == []
+
+
+def kill_at(number: int) -> None:
+    """Kills this process once the journal has announced the step of this number, and nothing of it is done."""
+    count, write = itertools.count(1), Journal.step
+
+    def step(journal: Journal, drive: drives.Drive, what: str) -> None:
+        write(journal, drive, what)
+        if next(count) == number:
+            os.kill(os.getpid(), 9)
+
+    Journal.step = step  # type: ignore[method-assign]
+
+
+def hash_of(serial: str) -> str:
+    return sh("sha256sum", os.path.realpath(f"{ID}{serial}")).split()[0]
+
+
+def refuses_swapped_names() -> None:
+    """The names of two drives are swapped after the plan; and in the middle of a preparation."""
+    asked = of("TWO")
+    one, two = os.path.realpath(f"{ID}ONE"), os.path.realpath(f"{ID}TWO")
+    with open(one, "r+b") as drive:
+        drive.write(b"precious")
+        os.fsync(drive.fileno())
+    before = hash_of("ONE")
+
+    def point_two_to(node: str) -> None:
+        Path(f"{ID}TWO").unlink()
+        Path(f"{ID}TWO").symlink_to(node)
+
+    volumes.confirm("a", asked, RESULTS)
+    point_two_to(one)
+    expect("is another drive than this campaign began with", refusal(of("TWO", wipe=["ONE", "TWO"]), RESULTS))
+    try:
+        with volumes.made("a", of("TWO", wipe=["ONE", "TWO"]), folder(), PLACE, {}, RESULTS):
+            raise AssertionError("made on another drive")
+    except RunFailed as error:
+        expect("is another drive than", str(error))
+    point_two_to(two)
+    do = preparing._do
+
+    def swapping(held, journal, what, step):
+        if what == "blkdiscard":
+            point_two_to(one)
+        do(held, journal, what, step)
+
+    preparing._do = swapping
+    try:
+        with volumes.made("a", asked, folder(), PLACE, {}, RESULTS):
+            raise AssertionError("made on another drive")
+    except RunFailed as error:
+        expect("is now another drive", str(error))
+    finally:
+        preparing._do = do
+        point_two_to(two)
+    assert hash_of("ONE") == before
+    print("given back:", volumes.put_back(RESULTS))
+    sh("blkdiscard", "-f", one)
+
+
+def loses_a_drive() -> None:
+    """The drive vanishes while its volume is in use."""
+    asked = of("GONE")
+    volumes.confirm("a", asked, RESULTS)
+    name = Path(os.path.realpath(f"{ID}GONE")).name
+    controller = name.removesuffix("n1")
+    try:
+        with volumes.made("a", asked, folder(), PLACE, {}, RESULTS):
+            Path(f"/sys/class/nvme/{controller}/delete_controller").exists()
+            (node_of(name).resolve().parents[2] / "remove").write_text("1")
+            print("removed", name, Path(f"/dev/{name}").exists())
+    except RunFailed as error:
+        print("lost:", error)
+    print("left:", [one.drive.serial for one in claims()], Path("/proc/mounts").read_text().count(str(PLACE)))
+
+
+def runs_a_spec() -> None:
+    """The command line: refused without a confirmation, then a run whose volume is read back."""
+    Path("/tmp/spec").mkdir()
+    spec = Path("/tmp/spec/drive.toml")
+    spec.write_text(
+        'question = "Does it run?"\nrepetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n'
+        f'devices = ["{ID}TWO"]\ncapacity = "50%"\nsector_bytes = 4096\n[layout]\ndata_size = "8MiB"\n[workload]\n'
+        'operation = "read"\npattern = "random"\nblock = "8KiB"\nduration = "1s"\nwarm_up = "0s"\n'
+    )
+
+    def storagelab(*words: str) -> str:
+        command = [sys.executable, "-m", "storagelab", *words]
+        done = subprocess.run(command, cwd=spec.parent, capture_output=True, text=True, check=False)
+        return f"exit {done.returncode}: {done.stdout}{done.stderr}"
+
+    plan = storagelab("plan", str(spec))
+    print(plan)
+    expect("destroy everything on", plan)
+    expect("format it from sectors of 512 B to 4096 B", plan)
+    refused = storagelab("run", str(spec))
+    expect("--yes-wipe TWO", refused)
+    expect("exit 2", refused)
+    ran = storagelab("run", str(spec), "--yes-wipe", "TWO")
+    print(ran)
+    expect("exit 0", ran)
+    exported = storagelab("export", "drive")
+    expect('"status": "ok"', exported)
+    expect('"written_by_the_run_bytes"', exported)
+    expect("no drive is in use", storagelab("volumes"))
+    expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
+
+
+if __name__ == "__main__":
+    PLACE.mkdir()
+    wanted = sys.argv[1:] or [
+        "makes_each_kind",
+        "refuses",
+        "survives_kills",
+        "refuses_swapped_names",
+        "loses_a_drive",
+        "runs_a_spec",
+    ]
+    failed = 0
+    for name in wanted:
+        try:
+            globals()[name]()
+            print("done:", name)
+        except Exception:  # noqa: BLE001 - the others are still tried
+            traceback.print_exc()
+            failed += 1
+    sys.exit(failed)

@@ -1,0 +1,196 @@
+"""Volumes made of whole drives: which drives are refused, what is remembered of them, and that nobody's data is destroyed
+unasked. `test_prepared_drives` makes such volumes, in a guest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_io_specs import parsed
+
+from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import drives, journal, nvme, refusals
+from storagelab.provisioning.drives import Drive
+from storagelab.provisioning.journal import Journal
+from storagelab.provisioning.refusals import Known
+from storagelab.spec.matrix import expand
+from storagelab.targets import ClaimedDrive
+from storagelab.verbs.volumes import refuse_unconfirmed
+
+ID = "/dev/disk/by-id/nvme-Maker_9000_S1"
+BLANK = Drive(id=ID, name="nvme0n1", serial="S1", model="Maker 9000", size_bytes=10**12)
+# As `nvme id-ns` and `id-ctrl` of nvme-cli 2.3 answered for an emulated drive, without what is not read.
+LBA_FORMATS = [{"ms": ms, "ds": ds, "rp": 0} for ds in (9, 12) for ms in (0, 8, 16, 64)]
+NAMESPACE = {"flbas": 0, "dps": 0, "lbafs": LBA_FORMATS}
+FORMATS = nvme.formats_in(NAMESPACE, {"fna": 0}, 1)
+
+
+def volume(**keys: object) -> VolumeConfig:
+    return VolumeConfig.model_validate({"path": "/mnt", "devices": (ID,), **keys})
+
+
+def problems(drive: Drive, known: Known = refusals.NOTHING_KNOWN, **keys: object) -> list[str]:
+    return [str(error) for error in refusals.refusals(drive, volume(**keys), "volumes.a", known)]
+
+
+def changed(**facts: object) -> Drive:
+    return BLANK.model_copy(update=facts)
+
+
+@pytest.mark.parametrize(
+    ("drive", "words"),
+    [
+        (changed(part_of="nvme0n1"), "is a partition of nvme0n1\n  name the whole drive"),
+        (changed(name="dm-0", made_of_others=True), "is no drive"),
+        (changed(serial=""), "tells no serial number"),
+        (changed(read_only=True), "is read-only"),
+        (changed(of_the_system=True, used_by=("it is mounted at /",)), "is the system's own drive: it is mounted at /"),
+        (changed(used_by=("the RAID md0 is made of it",)), "is in use: the RAID md0 is made of it\n  unmount, stop"),
+        (changed(holds=("ext4", "LVM2_member")), 'volumes.a.wipe: .*holds ext4, LVM2_member.*\n.*wipe = "S1"'),
+    ],
+)  # fmt: skip
+def test_a_drive_that_is_used_or_holds_something_is_refused_with_a_way_out(drive, words):
+    assert [re.search(words, problem) is not None for problem in problems(drive)] == [True]
+
+
+@given(
+    st.builds(
+        Drive, id=st.just(ID), name=st.sampled_from(["nvme0n1", "sda"]), serial=st.sampled_from(["", "S1", "S2"]),
+        model=st.sampled_from(["Maker 9000", "Other"]), size_bytes=st.sampled_from([10**12, 2 * 10**12]),
+        holds=st.lists(st.sampled_from(["ext4 (sda)", drives.UNKNOWN_DATA, "zfs_member (sda)"]), max_size=2).map(tuple),
+        used_by=st.lists(st.sampled_from(["it is mounted at /x"]), max_size=1).map(tuple), of_the_system=st.booleans(),
+        read_only=st.booleans(), made_of_others=st.booleans(), part_of=st.sampled_from(["", "sda"]),
+    ),
+    st.lists(st.sampled_from(["S1", "S2", "S3"]), max_size=2),
+    st.booleans(),
+)  # fmt: skip
+def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive, wiped, released):
+    taken = not problems(drive, Known(confirmed=BLANK, released=released), wipe=tuple(wiped))
+    if taken:
+        assert drive.is_same_as(BLANK)
+        assert not any([drive.used_by, drive.of_the_system, drive.read_only])
+        assert set(drive.holds or ()) <= ({drives.UNKNOWN_DATA} if released else set()) or drive.serial in wiped
+
+
+def test_another_drive_under_the_same_name_is_refused():
+    (problem,) = problems(changed(serial="S2"), Known(confirmed=BLANK))
+    assert "another drive than this campaign began with: Maker 9000, serial S2" in problem
+
+
+def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_are_refused():
+    def refused(formats: nvme.Formats, sector_bytes: int = 4096, **keys: object) -> list[str]:
+        return problems(BLANK, Known(formats=formats), sector_bytes=sector_bytes, **keys)
+
+    assert refused(FORMATS) == []
+    assert "no format with sectors of 2048 B\n  it has 512 and 4096" in refused(FORMATS, 2048)[0]
+    assert "formats all of them at once" in refused(nvme.formats_in(NAMESPACE, {"fna": 1}, 2))[0]
+    protected = nvme.formats_in({**NAMESPACE, "flbas": 1, "dps": 1}, {"fna": 0}, 1)
+    assert "can't put back: 8 B of metadata" in refused(protected)[0]
+    assert refused(protected, wipe="S1") == []
+    assert "only NVMe drives" in problems(changed(name="sda"), sector_bytes=4096)[0]
+
+
+def test_the_format_in_use_is_kept_where_two_have_the_same_sectors():
+    two_alike = {"flbas": 0x20, "lbafs": [*LBA_FORMATS, *[{"ms": 0, "ds": 9, "rp": 1}] * 30]}
+    formats = nvme.formats_in(two_alike, {}, 1)  # bits 5 and 6 of flbas are the high ones: format 16
+    assert (formats.now.number, formats.with_sectors(512)) == (16, formats.now)
+
+
+def test_what_lies_on_a_drive_is_told_from_what_wipefs_says():
+    found = {"signatures": [{"type": "gpt"}, {"type": "PMBR"}, {"type": "ext4", "label": "old"}]}
+    told = list(drives.signatures_in(json.dumps(found), "/dev/sda"))
+    assert told == ["a partition table (sda)", "a partition table (sda)", 'ext4 "old" (sda)']
+    assert list(drives.signatures_in("", "/dev/sda")) == []
+
+
+def test_drives_of_a_raid_are_named_once_and_are_of_one_size():
+    with pytest.raises(PreflightError, match="are one drive"):
+        refusals.refuse_twice([BLANK, changed(id=f"{ID}_1")], "volumes.a")
+    refusals.refuse_unequal([BLANK, changed(size_bytes=BLANK.size_bytes + 10**9)], "volumes.a")
+    with pytest.raises(PreflightError, match="unequal size"):
+        refusals.refuse_unequal([BLANK, changed(size_bytes=2 * BLANK.size_bytes)], "volumes.a")
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "REGISTRY", tmp_path / "registry")
+    return tmp_path / "registry"
+
+
+def test_a_drive_that_was_not_given_back_is_found_even_if_the_last_line_was_cut_off(tmp_path, registry):
+    kept = Journal(tmp_path / "results")
+    kept.confirmed(BLANK)
+    kept.claimed(BLANK, 3)
+    kept.step(BLANK, "blkdiscard")
+    file = tmp_path / "results" / journal.FILE
+    file.write_text(file.read_text() + '{"event": "rele')
+    history = kept.of(ID)
+    assert (history.confirmed, history.steps, history.claim.lba_format) == (BLANK, ("blkdiscard",), 3)
+    assert kept.left() == journal.claims() == [history.claim]
+    kept.released(BLANK)
+    assert (kept.left(), journal.claims(), kept.of(ID).released) == ([], [], True)
+
+
+def test_a_drive_of_another_experiment_is_refused_until_it_is_given_back(tmp_path, registry):
+    Journal(tmp_path / "theirs").claimed(BLANK, None)
+    with pytest.raises(RunFailed, match=r"not given back.*theirs\n.*volumes undo .*theirs"):
+        Journal(tmp_path / "ours").claimed(BLANK, None)
+    assert Journal(tmp_path / "ours").left() == []
+
+
+def test_a_journal_that_can_not_be_written_stops_everything(tmp_path, registry):
+    (tmp_path / "results").write_text("in the way")
+    with pytest.raises(RunFailed, match="so nothing is done to a drive"):
+        Journal(tmp_path / "results").step(BLANK, "blkdiscard")
+
+
+# --- the user's word -------------------------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_each_serial_number_is_asked_for_on_the_command_line():
+    asked = [ClaimedDrive(serial="S1", text=BLANK.text), ClaimedDrive(serial="S2", text="another")]
+    with pytest.raises(PreflightError, match=r"would be destroyed:\n.*another\n  confirm it: --yes-wipe S2$"):
+        refuse_unconfirmed(asked, ["S1"])
+    refuse_unconfirmed(asked, ["S1", "S2"])
+
+
+POSTGRES = '[target]\nengine = "postgres"\n[volumes.a]\npath = "/mnt"\n'
+DEVICES = f'devices = ["{ID}"]\n'
+FOUR = f"devices = {json.dumps([f'{ID}-{number}' for number in range(4)])}\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('devices = ["/dev/sda"]', "may be another drive's after the next start"),
+        ('devices = ["/dev/disk/by-id/../../sda"]', "may be another drive's after the next start"),
+        (f'devices = ["{ID}", "{ID}"]\nraid_level = "raid0"', "named twice"),
+        (FOUR, "nothing says how they become one volume"),
+        (f'{DEVICES}raid_level = "raid0"', "volumes.a.raid_level: needs more drives"),
+        (f'{DEVICES}file = "1GiB"', "conflicts with file"),
+        (f'{DEVICES}capacity = "4%"', "volumes.a.capacity: must be a whole percentage from 5% to 100%"),
+        (f'{DEVICES}capacity = "101%"', "volumes.a.capacity: must be a whole percentage"),
+        ('file = "1GiB"\ncapacity = "50%"', "volumes.a.capacity: is for a volume made of drives"),
+        (f'{FOUR}raid_level = "raid1"\nraid_chunk_size = "64KiB"', "is for a volume that spreads over drives"),
+        (f'{FOUR}raid_level = "raid5"\nraid_chunk_size = "65KiB"', "must be a power of two"),
+        (f"{DEVICES}encryption_sector_bytes = 512", "is for an encrypted volume"),
+        (f'{DEVICES}trim = true\nmount_options = "discard"', "conflicts with mount_options"),
+        ('wipe = "S1"', "is for a volume made of drives"),
+    ],
+)
+def test_keys_of_drives_that_do_not_go_together_are_refused_with_a_way_out(scratch, keys, words):
+    with pytest.raises(SpecError, match=words):
+        expand(parsed(scratch, f"{POSTGRES}{keys}\n"))
+
+
+def test_a_drive_that_is_not_there_is_refused_by_name():
+    with pytest.raises(PreflightError, match=r"volumes\.a\.devices: .*nvme-Maker_9000_S1 is not there"):
+        drives.look(ID, "volumes.a.devices")
