@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, stats
+from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, preparations, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.resolution import grain_of, resolved, tick_of
@@ -72,6 +72,8 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
             carried = replace(carried, corrected=False)  # the race was decided by the times as they are
     together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
     kept = carried.without if carried is not None and carried.corrected else kept
+    if provenance == "measured" and fleet is None and not in_stretches:
+        together = preparations.fit(together, preparations.preparations_of(plan, used, rounds), blocks)
     fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
@@ -119,7 +121,8 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
     """
     places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     first, second = places[one], places[other]
-    if basis.blocks[first] != basis.blocks[second]:
+    blocks = basis.blocks if basis.fitted.between is None else basis.fitted.between.compared(basis.blocks)
+    if blocks[first] != blocks[second]:
         return None
     found = stats.compare_with_best(basis.fitted, first)[second]
     return None if found is None or found.p_value is None else found.ratio

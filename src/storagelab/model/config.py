@@ -150,9 +150,11 @@ PRICE = "price_per_month"
 """The key of a volume that affects no run."""
 MADE_KEYS = frozenset(
     {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
-     "prepare", "check", "variables"}
+     "prepare", "prepare_text", "check", "variables", "made_for"}
 )  # fmt: skip
-"""The keys of volumes that are made before each run."""
+"""The keys of volumes that are made or prepared before runs."""
+BY_HAND = "by-hand"
+"""The value of a volume's `prepare` that asks a person to prepare it."""
 
 
 class VolumeConfig(Described):
@@ -205,9 +207,14 @@ class VolumeConfig(Described):
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
     """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
-    before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
+    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. Or `"by-hand"`: `run` waits
+    before each block of runs until you have prepared it, also across a reboot. `path` must exist before. A command finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
     STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
+    prepare_text: Annotated[str | None, LeftOut("nothing")] = None
+    """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
+    made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
+    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that takes
+    long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of each level."""
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
     run, which is `unverified` if the command fails. Needs `--allow-commands`."""
@@ -223,6 +230,16 @@ class VolumeConfig(Described):
     def made(self) -> bool:
         """Whether storagelab makes the volume before each run, or has it prepared."""
         return self.file_bytes is not None or self.prepare is not None or self.check is not None
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person prepares it."""
+        return self.prepare == BY_HAND
+
+    @property
+    def kept_for_block(self) -> bool:
+        """Whether one preparation serves a block of runs."""
+        return self.by_hand or self.made_for == "block"
 
     @property
     def real(self) -> bool:
