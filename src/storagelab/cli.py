@@ -139,6 +139,10 @@ def run_(
     allow_commands: AllowCommandsOption = False,
     against: AgainstOption = None,
     despite_space: DespiteSpaceOption = False,
+    prepared: Annotated[
+        list[str] | None,
+        typer.Option("--prepared", metavar="VOLUME", help="You have prepared it by hand for the next block of runs."),
+    ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
@@ -190,7 +194,9 @@ def run_(
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
-    asked = run.Asked(again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space)
+    asked = run.Asked(
+        again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, tuple(prepared or ())
+    )
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)
 

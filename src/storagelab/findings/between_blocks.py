@@ -73,8 +73,13 @@ class BetweenBlocks:
 
     def above(self, other: BetweenBlocks) -> BetweenBlocks:
         """With the rows of another below."""
-        names = ("figures", "kinds", "own", "variance")
-        return replace(self, **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
+        return replace(
+            self,
+            figures=np.concatenate([self.figures, other.figures]),
+            kinds=np.concatenate([self.kinds, other.kinds]),
+            own=np.concatenate([self.own, other.own]),
+            variance=np.concatenate([self.variance, other.variance]),
+        )
 
     def compared(self, blocks: Sequence[int]) -> list[int]:
         """The blocks of cells, with one number for all that can be compared."""
@@ -159,7 +164,8 @@ def of_figures(figures: Matrix, kinds: Sequence[int]) -> BetweenBlocks | None:
     different = np.unique(of_cell)
     # Cells of one kind share the luck of its preparations: they add no degrees of freedom.
     of_kind = np.array([
-        float(np.nanmean(own[of_cell == kind])) if (counts[of_cell == kind] >= _LEAST).any() else math.nan for kind in different
+        float(np.nanmean(own[of_cell == kind])) if (counts[of_cell == kind] >= _LEAST).any() else math.nan
+        for kind in different
     ])  # fmt: skip
     made = np.array([float(counts[of_cell == kind].max(initial=0)) for kind in different])
     shared = moderated(of_kind, made - 1)

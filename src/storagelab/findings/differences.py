@@ -60,9 +60,7 @@ class Error:
     df: float
 
 
-def judged(
-    value: float, pairs: int, errors: Sequence[Error], own: Error, family: Family, alpha: float
-) -> Difference:
+def judged(value: float, pairs: int, errors: Sequence[Error], own: Error, family: Family, alpha: float) -> Difference:
     """A mean log ratio, tested against each of `errors` as one of the family, and cautiously against its own error."""
     own_df = round(own.df, 1)
     half = t_point(own_df, alpha / family.caution) * own.error

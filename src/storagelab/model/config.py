@@ -150,7 +150,7 @@ PRICE = "price_per_month"
 """The key of a volume that affects no run."""
 MADE_KEYS = frozenset(
     {"file_bytes", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler", "limit",
-     "prepare", "prepare_text", "check", "variables", "made_for"}
+     "prepare", "prepare_text", "check", "variables", "made_for", "size_bytes"}
 )  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
 BY_HAND = "by-hand"
@@ -194,6 +194,8 @@ class VolumeConfig(Described):
     device) with a file system of its own. It is removed after the run. Needs root."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512")] = None
     """Volumes made of a file: the sector size of the drive."""
+    size_bytes: Annotated[int | None, LeftOut("any")] = Field(None, ge=2**24, lt=2**63)
+    """Volumes prepared by hand: the size of the drive or partition, checked to 1 %."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
     """Volumes made of a file: the file system."""
     mkfs_options: Annotated[str | None, LeftOut("those of mkfs")] = None
@@ -207,9 +209,10 @@ class VolumeConfig(Described):
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
     """Volumes made of a file: the most that the volume does in a second, as cloud disks have it."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. Or `"by-hand"`: `run` waits
-    before each block of runs until you have prepared it, also across a reboot. `path` must exist before. A command finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
-    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
+    """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
+    before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
+    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or `"by-hand"`: before each
+    block of runs, `run` waits until you have prepared the volume, also across a reboot."""
     prepare_text: Annotated[str | None, LeftOut("nothing")] = None
     """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
     made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None

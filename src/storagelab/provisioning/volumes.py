@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
@@ -26,6 +27,8 @@ from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
 
 _IMAGE, PLACE = "drive", "mounted"
+_SIZE_OFF = 0.01
+"""By how much the size of a volume that is prepared by hand may differ: partitions begin at whole MiB."""
 
 
 @dataclass
@@ -39,6 +42,19 @@ class MadeVolume:
     limit: LimitConfig | None = None
     facts: dict[str, object] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    read_back: Callable[[], Iterable[Check]] = tuple
+    """Looks again how it is."""
+    written_before: int = 0
+    """What the drive of a made volume had written before it was made: the kernel goes on counting."""
+
+    def for_a_run(self) -> MadeVolume:
+        """The same volume for one of several runs, as it is now."""
+        return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
+
+    def written_bytes(self) -> int | None:
+        """What was written to its drive since it was made, if it has one of its own."""
+        device = self.facts.get("device")
+        return None if self.config.file_bytes is None else loop_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -50,12 +66,18 @@ class MadeVolume:
         if burst is None:
             self.drive.set(asked)
             self.checks += limits.checks(self.name, asked, self.drive.read())
-            yield
+            try:
+                yield
+            finally:
+                self.drive.set({})  # the volume may be kept for further runs
             return
         bucket = bursts.Bucket(self.drive, asked, burst)
-        with bucket:
-            self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
-            yield
+        try:
+            with bucket:
+                self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
+                yield
+        finally:
+            self.drive.set({})
         self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
 
 
@@ -82,7 +104,11 @@ def check(name: str, volume: VolumeConfig) -> None:
 
 def steps(name: str, volume: VolumeConfig) -> Iterator[str]:
     """What is done before each run, in words, for `plan`."""
-    if volume.prepare is not None:
+    name = f"{name}, once for each block" if volume.kept_for_block else name
+    if volume.by_hand:
+        keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
+        yield f"{name}: wait until you have prepared it" + (f", and check {keys}" if keys else "")
+    elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
     if volume.file_bytes is not None:
         filesystem = volume.filesystem or file_systems.DEFAULT
@@ -126,15 +152,22 @@ def made(
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty. Raises RunFailed."""
     variables = own_commands.environment(name, _written(volume), levels)
     facts: dict[str, object] = {}
-    if volume.prepare is not None:
+    if volume.prepare is not None and not volume.by_hand:
         facts["prepare"] = own_commands.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
-        one = MadeVolume(name, volume, Path(volume.path or ""), facts=facts)
+        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.file_bytes is not None:
             one = _on_a_file(undo, name, volume, folder, facts)
-        if volume.check is not None:
-            variables["STORAGELAB_PATH"] = str(one.path)
-            one.checks.append(_told(name, volume.check, spec_folder, variables, one.facts))
+        as_made = one.read_back
+        variables["STORAGELAB_PATH"] = str(one.path)
+
+        def read_back() -> Iterator[Check]:
+            yield from as_made() if not volume.by_hand else _by_hand_checks(name, volume, one.path)
+            if volume.check is not None:
+                yield _told(name, volume.check, spec_folder, variables, one.facts)
+
+        one.read_back = read_back
+        one.checks = list(read_back())
         yield one
 
 
@@ -160,6 +193,7 @@ def _on_a_file(
     assert volume.file_bytes is not None
     filesystem = volume.filesystem or file_systems.DEFAULT
     device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    written = loop_devices.written_bytes(device)
     undo.enter_context(queues.set_to(device, _queue(volume)))
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
     place = folder / PLACE
@@ -175,8 +209,35 @@ def _on_a_file(
         "mkfs_options": volume.mkfs_options or "",
     }
     return MadeVolume(
-        name, volume, place, drive, limit, facts, checks=list(_file_checks(name, volume, device, place, filesystem))
-    )
+        name, volume, place, drive, limit, facts,
+        read_back=lambda: _file_checks(name, volume, device, place, filesystem), written_before=written,
+    )  # fmt: skip
+
+
+def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
+    """What the spec asks of a volume that is prepared by hand, by its keys."""
+    left_out = {"path", "prepare", "prepare_text", "check", "made_for", "variables"}
+    return {key: value for key, value in _written(volume).items() if key not in left_out} | dict(volume.variables)
+
+
+def _by_hand_checks(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
+    """What can be read back of a volume that a person prepared."""
+    if volume.filesystem is not None or volume.mount_options is not None:
+        mount = mount_of(place, mounts_here())
+        filesystem = volume.filesystem or (mount.filesystem if mount is not None else "none")
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options)
+    mount = mount_of(place, mounts_here())
+    device = next(iter(block_devices_of(mount)), "") if mount is not None else ""
+    for what, asked, got in (
+        ("sector", volume.sector_bytes, queues.sector_bytes(device) if device else None),
+        ("size", volume.size_bytes, loop_devices.size_bytes(device) if device else None),
+    ):
+        if asked is not None:
+            near = got is not None and abs(got - asked) <= (_SIZE_OFF * asked if what == "size" else 0)
+            yield Check(
+                name=f"{what} of volume {name}", asked=str(asked), got=str(got), ok=near, read_from="/sys/class/block"
+            )
+    yield from queues.checks(name, device, _queue(volume)) if device else ()
 
 
 def _file_checks(name: str, volume: VolumeConfig, device: str, place: Path, filesystem: str) -> Iterator[Check]:

@@ -211,7 +211,7 @@ def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Ite
 
 
 def _burn_in(cells: Sequence[Cell], experiment: Experiment, turn: int = 1) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of a block's burn-in runs: the cells in turn; `turn` = the block's number among those of its kind."""
+    """(repetition, cell) of a block's burn-in runs: the cells in turn. The block is the `turn`-th of its kind."""
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
     runs = cells[0].config.between_runs.burn_in

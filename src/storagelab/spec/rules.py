@@ -110,11 +110,31 @@ _OF_SERVERS = (
          "the log of a running server can't be moved",
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
 )  # fmt: skip
+_OF_HANDS = frozenset({"prepare_text", "size_bytes"})
+_OF_ANY_VOLUME = frozenset({"file_bytes", "prepare", "check", "variables", "made_for"})
+_CHECKED_BY_HAND = frozenset(
+    {"sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler"}
+)
+"""Keys of a volume that a person prepares, which is asked for them; all but the options of mkfs are read back."""
 _OF_MADE_VOLUMES = (
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.file_bytes is None and getattr(volume, key) is not None,
+    *(Rule(f"volumes.*.{key}",
+           lambda _, volume, key=key: volume.file_bytes is None and getattr(volume, key) is not None
+           and not (volume.by_hand and key in _CHECKED_BY_HAND),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
-      for key in sorted(MADE_KEYS - {"file_bytes", "prepare", "check", "variables"})),
+      for key in sorted(MADE_KEYS - _OF_ANY_VOLUME - _OF_HANDS)),
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
+           "is for a volume that you prepare yourself", 'Set prepare = "by-hand" too, or leave it out.')
+      for key in sorted(_OF_HANDS)),
+    Rule("volumes.*.made_for", lambda _, volume: volume.made_for is not None and not volume.made,
+         "is for a volume that is made or prepared", 'Add file = "8GiB", or prepare = "...", or leave it out.'),
+    Rule("volumes.*.made_for", lambda _, volume: volume.by_hand and volume.made_for == "run",
+         'conflicts with prepare = "by-hand"', "You prepare a volume for a block of runs, not for each: leave made_for out."),
+    Rule("volumes.*.file", lambda _, volume: volume.by_hand and volume.file_bytes is not None,
+         'conflicts with prepare = "by-hand"', "Either storagelab makes the volume, or you do: leave one of them out."),
+    Rule("volumes.*.prepare", lambda config, volume: volume.kept_for_block and config.between_runs.data == "template",
+         'conflicts with between_runs.data = "template"',
+         "A template is kept on the volume, and the volume is prepared anew for each block: leave one of them out."),
     Rule("volumes.*.file", lambda config, volume: volume.file_bytes is not None and config.target.attached,
          "makes a drive for each run, and a server that runs already can't move there",
          "Leave the DSN out, and storagelab starts a private server on it; or leave file out."),
