@@ -189,6 +189,10 @@ class Plan(Frozen):
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
 
+    @property
+    def cells_by_id(self) -> dict[str, Cell]:
+        return {cell.cell_id: cell for cell in self.cells}
+
     def cell(self, cell_id: str) -> Cell:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
 
@@ -206,7 +210,7 @@ class Plan(Frozen):
         runs: dict[int, list[PlannedRun]] = {}
         for planned in self.runs:
             runs.setdefault(planned.block, []).append(planned)
-        cells = {cell.cell_id: cell for cell in self.cells}
+        cells = self.cells_by_id
         return {
             number: PlannedBlock(tuple(block), {planned.cell_id: cells[planned.cell_id] for planned in block})
             for number, block in runs.items()

@@ -104,10 +104,10 @@ def check(name: str, volume: VolumeConfig) -> None:
 
 def steps(name: str, volume: VolumeConfig) -> Iterator[str]:
     """What is done before each run, in words, for `plan`."""
-    name = f"{name}, once for each block" if volume.kept_for_block else name
+    plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
     if volume.by_hand:
         keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
-        yield f"{name}: wait until you have prepared it" + (f", and check {keys}" if keys else "")
+        yield f"{name}: wait until you have prepared it" + (f": {keys}" if keys else "")
     elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
     if volume.file_bytes is not None:
@@ -120,7 +120,7 @@ def steps(name: str, volume: VolumeConfig) -> Iterator[str]:
         if volume.limit is not None:
             yield f"{name}: limited to {_limit_text(cloud_disks.resolved(volume.limit, volume.file_bytes, name))}"
     if volume.check is not None:
-        yield f"{name}: run the command {volume.check!r}, and store what it prints"
+        yield f"{plain}: run the command {volume.check!r}, and store what it prints"
 
 
 def _limit_text(limit: LimitConfig) -> str:

@@ -397,6 +397,7 @@ WITH_UNIT = (
     Spelled("volumes.*.file", "32GiB"),
     Spelled("volumes.*.offset", "1MiB"),
     Spelled("volumes.*.read_ahead", "128KiB"),
+    Spelled("volumes.*.size", "800GB"),
     Spelled("volumes.*.stripe", "128KiB"),
     Spelled("workload.block", "8KiB"),
     Spelled("workload.duration", "60s", parse_seconds),

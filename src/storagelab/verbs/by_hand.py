@@ -56,11 +56,11 @@ class Hands:
 
     def _ended(self, waits: PreparationAwaited) -> PreparationAwaited:
         options = " ".join(f"--prepared {name}" for name in waits.names)
-        return waits.with_words(f"when it is done: storagelab run {self._source} {options}")
+        return waits.with_words(f"when it is done, with the same options: storagelab run {self._source} {options}")
 
     def _refuse_others(self, waits: PreparationAwaited, said: tuple[str, ...]) -> None:
         if set(said) != set(waits.names):
             raise PreflightError(
                 f"--prepared names {listed(list(said))}, and the next block needs {listed(waits.names)}", file=self._source,
-                hint=f"{'; '.join(waits.asked)}; then name each of them",
+                hint="name each of these, once it is prepared",
             )  # fmt: skip
