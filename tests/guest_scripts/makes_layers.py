@@ -65,8 +65,8 @@ for keys in WANTED:
         stack = make(undo, volume, devices)
         told = {
             "keys": keys, "steps": list(layers.steps(volume)), "facts": stack.facts,
-            "refused": [check.name for check in stack.checks if not check.ok],
-            "checked": [f"{check.name}: {check.got}" for check in stack.checks],
+            "refused": [check.name for check in stack.read_back() if not check.ok],
+            "checked": [f"{check.name}: {check.got}" for check in stack.read_back()],
             "size": int(Path(f"/sys/class/block/{stack.device}/size").read_text()) * 512,
         }  # fmt: skip
     print(json.dumps({**told, "left": left(devices), "signatures": signatures(devices)}))

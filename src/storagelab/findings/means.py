@@ -7,6 +7,7 @@ import math
 from scipy import special
 
 from storagelab.findings import stats
+from storagelab.findings.between_blocks import BetweenBlocks
 from storagelab.findings.model import Estimate
 from storagelab.findings.samples import ALPHA, VALUES_LEAST, from_logs
 from storagelab.findings.studentized import MANY, t_point
@@ -28,6 +29,8 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     skewed. Odd runs only add time, so the interval of a cell that has some reaches down no further than that of its other
     runs.
     """
+    if fitted.between is not None and fitted.between.counts[cell] > 1:
+        return _mean_of_preparations(fitted.between, cell, picked_from)
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return Estimate(value=math.exp(value))
@@ -50,6 +53,13 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
 def _adjustment(point: float) -> float:
     """By how much a t interval reaches further for each unit of skewness, in standard errors over the root of the runs."""
     return (1 + 2 * point**2) / 6
+
+
+def _mean_of_preparations(between: BetweenBlocks, cell: int, picked_from: int) -> Estimate:
+    """The mean of a cell that was prepared several times, by the scatter of its preparations."""
+    one = between.mean(cell)
+    down, picked = (t_point(round(one.df, 1), ALPHA / many) * one.error for many in (1, picked_from))
+    return from_logs(one.log_s, down, picked)
 
 
 def variance_of_one(fitted: stats.Fit, cell: int) -> tuple[float, float]:

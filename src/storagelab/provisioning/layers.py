@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
@@ -17,11 +18,17 @@ _STRIPED = "striped"
 
 @dataclass
 class Stacked:
-    """One device made of several, by the kernel's name, and what was read back of its layers."""
+    """One device made of several, by the kernel's name, and how its layers are read back."""
 
     device: str
-    checks: list[Check] = field(default_factory=list)
+    looks: list[Callable[[], Iterable[Check]]] = field(default_factory=list)
+    """Each reads one layer back."""
     facts: dict[str, object] = field(default_factory=dict)
+
+    def read_back(self) -> Iterator[Check]:
+        """How the layers are now."""
+        for look in self.looks:
+            yield from look()
 
 
 def check(volume: VolumeConfig, key: str) -> None:
@@ -75,25 +82,24 @@ def _join(
     began = time.perf_counter()
     stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own))
     stack.facts["raid"] = arrays.facts(stack.device, time.perf_counter() - began)
-    stack.checks += arrays.checks(name, stack.device, level, len(devices), chunk_bytes)
+    stack.looks.append(partial(arrays.checks, name, stack.device, level, len(devices), chunk_bytes))
 
 
 def _stripe(
     undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str
 ) -> None:
     stack.device = undo.enter_context(logical_volumes.made(devices, volume.raid_chunk_size_bytes, own))
-    said_of_it = logical_volumes.facts(devices, own)
-    stack.facts["logical_volume"] = said_of_it
-    stack.checks += logical_volumes.checks(name, said_of_it, len(devices), volume.raid_chunk_size_bytes)
+    stack.facts["logical_volume"] = logical_volumes.facts(devices, own)
+    count, chunk_bytes = len(devices), volume.raid_chunk_size_bytes
+    stack.looks.append(lambda: logical_volumes.checks(name, logical_volumes.facts(devices, own), count, chunk_bytes))
 
 
 def _encrypt(undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, own: str) -> None:
     sector_bytes, flags, discards = volume.encryption_sector_bytes, volume.encryption_flags, bool(volume.trim)
     opened = encryption.opened(stack.device, sector_bytes, flags, own, discards=discards)
     stack.device = undo.enter_context(opened)
-    said_of_it = encryption.facts(own)
-    stack.facts["encryption"] = said_of_it
-    stack.checks += encryption.checks(name, said_of_it, sector_bytes, flags, discards=discards)
+    stack.facts["encryption"] = encryption.facts(own)
+    stack.looks.append(lambda: encryption.checks(name, encryption.facts(own), sector_bytes, flags, discards=discards))
 
 
 def take_down(device: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storagelab.errors import RunFailed
+from storagelab.model.config import PRICE, VolumeConfig
 
 PREFIX = "STORAGELAB_"
 _PATIENCE_S = 3600.0
@@ -52,3 +53,9 @@ def run(command: str, folder: Path, variables: Mapping[str, str], key: str) -> s
         words = " ".join(output.split())[-400:] or "it printed nothing"
         raise RunFailed(f"{key}: the command failed with exit code {process.returncode}: {words}")
     return output.strip()[-_LONGEST_OUTPUT:]
+
+
+def keys_of(volume: VolumeConfig) -> dict[str, object]:
+    """The keys of the volume that the spec has, without its price, and its variables."""
+    keys = volume.model_dump(exclude_unset=True, exclude={PRICE})
+    return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}

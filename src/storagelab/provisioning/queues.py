@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.errors import RunFailed
 from storagelab.machine.disks import HERE, Kernel, chosen, node_of, read_text
+from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 
 _FILES = {"scheduler": "scheduler", "read_ahead_bytes": "read_ahead_kb"}
@@ -59,3 +60,9 @@ def _write(device: str, key: str, value: str | int, kernel: Kernel) -> None:
 def sector_bytes(device: str, kernel: Kernel = HERE) -> int | None:
     text = read_text(node_of(device, kernel) / "queue" / "logical_block_size")
     return int(text) if text.isdigit() else None
+
+
+def asked_of(volume: VolumeConfig) -> dict[str, str | int]:
+    """The queue settings that the volume's keys ask for."""
+    found = {"scheduler": volume.scheduler, "read_ahead_bytes": volume.read_ahead_bytes}
+    return {key: value for key, value in found.items() if value is not None}

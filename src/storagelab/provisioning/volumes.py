@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import PRICE, VolumeConfig
+from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
     bursts,
+    by_hand,
     cloud_disks,
     file_systems,
     layers,
@@ -44,6 +46,19 @@ class MadeVolume:
     facts: dict[str, object] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
+    read_back: Callable[[], Iterable[Check]] = tuple
+    """Looks again how it is."""
+    written_before: int = 0
+    """What the drive of a made volume had written before it was made: the kernel goes on counting."""
+
+    def for_a_run(self) -> MadeVolume:
+        """The same volume for one of several runs, as it is now."""
+        return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
+
+    def written_bytes(self) -> int | None:
+        """What was written to its drive since it was made, if it has one of its own."""
+        device = self.facts.get("device")
+        return None if not self.config.has_own_drive else loop_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -63,12 +78,18 @@ class MadeVolume:
         if burst is None:
             self.drive.set(asked)
             self.checks += limits.checks(self.name, asked, self.drive.read())
-            yield
+            try:
+                yield
+            finally:
+                self.drive.set({})  # the volume may be kept for further runs
             return
         bucket = bursts.Bucket(self.drive, asked, burst)
-        with bucket:
-            self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
-            yield
+        try:
+            with bucket:
+                self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
+                yield
+        finally:
+            self.drive.set({})
         self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
 
 
@@ -110,12 +131,16 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
 
 def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
     """What is done to make the volume, in words, for `plan`. `found` are its drives."""
-    if volume.prepare is not None:
+    plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
+    if volume.by_hand:
+        keys = ", ".join(f"{key} = {value}" for key, value in by_hand.asked(volume).items())
+        yield f"{name}: wait until you have prepared it" + (f": {keys}" if keys else "")
+    elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
     if volume.has_own_drive:
         yield from (f"{name}: {step}{_for_root()}" for step in _steps(name, volume, found))
     if volume.check is not None:
-        yield f"{name}: run the command {volume.check!r}, and store what it prints"
+        yield f"{plain}: run the command {volume.check!r}, and store what it prints"
 
 
 def _for_root() -> str:
@@ -132,7 +157,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
-    yield from (f"{key} = {value}" for key, value in _queue(volume).items())
+    yield from (f"{key} = {value}" for key, value in queues.asked_of(volume).items())
     if volume.limit is not None:
         size = volume.file_bytes or _smallest(volume, found)
         yield f"limited to {_limit_text(cloud_disks.resolved(volume.limit, size, name))}"
@@ -153,11 +178,6 @@ def _limit_text(limit: LimitConfig) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _queue(volume: VolumeConfig) -> dict[str, str | int]:
-    asked = {"scheduler": volume.scheduler, "read_ahead_bytes": volume.read_ahead_bytes}
-    return {key: value for key, value in asked.items() if value is not None}
-
-
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
@@ -169,17 +189,24 @@ def made(
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results. Raises
     RunFailed.
     """
-    variables = own_commands.environment(name, _written(volume), levels)
+    variables = own_commands.environment(name, own_commands.keys_of(volume), levels)
     facts: dict[str, object] = {}
-    if volume.prepare is not None:
+    if volume.prepare is not None and not volume.by_hand:
         facts["prepare"] = own_commands.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
-        one = MadeVolume(name, volume, Path(volume.path or ""), facts=facts)
+        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
             one = _on_own_drive(undo, name, volume, folder, facts, results)
-        if volume.check is not None:
-            variables["STORAGELAB_PATH"] = str(one.path)
-            one.checks.append(_told(name, volume.check, spec_folder, variables, one.facts))
+        as_made = one.read_back
+        variables["STORAGELAB_PATH"] = str(one.path)
+
+        def read_back() -> Iterator[Check]:
+            yield from by_hand.checks(name, volume, one.path) if volume.by_hand else as_made()
+            if volume.check is not None:
+                yield _told(name, volume.check, spec_folder, variables, one.facts)
+
+        one.read_back = read_back
+        one.checks = list(read_back())
         yield one
 
 
@@ -193,18 +220,12 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
     return Check(name=what, asked="exit code 0", got="0", ok=True, read_from="the command")
 
 
-def _written(volume: VolumeConfig) -> dict[str, object]:
-    """The keys of the volume that the spec has, without its price, and its variables."""
-    keys = volume.model_dump(exclude_unset=True, exclude={PRICE})
-    return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}
-
-
 @dataclass
 class _Base:
-    """What layers and the file system lie on: the kernel's names of the devices, and what was read back of them."""
+    """What layers and the file system lie on: the kernel's names of the devices, and how they are read back."""
 
     devices: list[str]
-    checks: list[Check]
+    read_back: Callable[[], Iterable[Check]]
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
@@ -228,8 +249,9 @@ def _on_own_drive(
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
     for disk in disks:
-        undo.enter_context(queues.set_to(disk, _queue(volume)))
+        undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
     base.announce(file_systems.maker(filesystem))
+    written = loop_devices.written_bytes(device)
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
     undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
@@ -239,11 +261,17 @@ def _on_own_drive(
         limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
-    read_back = [*base.checks, *stack.checks]
-    for disk in disks:
-        read_back += queues.checks(name, disk, _queue(volume))
-    read_back += file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
-    return MadeVolume(name, volume, place, drive, limit, facts, checks=read_back, drives=base.drives)
+
+    def read_back() -> Iterator[Check]:
+        yield from base.read_back()
+        yield from stack.read_back()
+        for disk in disks:
+            yield from queues.checks(name, disk, queues.asked_of(volume))
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
+
+    return MadeVolume(
+        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, written_before=written
+    )
 
 
 def _file(
@@ -252,7 +280,7 @@ def _file(
     assert volume.file_bytes is not None
     device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
     facts["file_bytes"] = loop_devices.size_bytes(device)
-    return _Base([device], list(_file_checks(name, volume, device)))
+    return _Base([device], partial(_file_checks, name, volume, device))
 
 
 def _drives(
@@ -263,8 +291,8 @@ def _drives(
     journal = Journal(results)
     used = undo.enter_context(preparing.prepared(name, volume, journal))
     facts["drives"] = preparing.facts(used)
-    checks, drives = list(preparing.checks(name, volume, used)), [drive for drive, _ in used]
-    return _Base([device for _, device in used], checks, drives, journal)
+    drives = [drive for drive, _ in used]
+    return _Base([device for _, device in used], partial(preparing.checks, name, volume, used), drives, journal)
 
 
 def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:
