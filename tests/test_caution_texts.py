@@ -27,6 +27,7 @@ from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
 from storagelab.findings.cautions.different_loads import DifferentLoads
 from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.few_repetitions import FewRepetitions, SingleRepetition
+from storagelab.findings.cautions.log_room import LogFills, LogNeverFull
 from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
@@ -77,6 +78,11 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
         PartsOfCycles(runs=5, fewest=0.5, most=1.0, judged=False),
         ["5 runs don't hold whole checkpoint cycles", "0.50 to 1.0 checkpoints began in a minute", "warm_up_at_most"],
     ),
+    (
+        LogFills(runs=5, fewest=0.2, most=0.5, all_bytes=2.0**24, longest_s=30.0),
+        ["5 runs counted before the redo log was full", "20 % to 50 % of the time", "by 30.0 s", "16 MiB"],
+    ),
+    (LogNeverFull(longest_s=60.0, all_bytes=2.0**30), ["room for 1 GiB", "60.0 s", "innodb_log_file_size"]),
     (NoCheckpoint(longest_s=60.0), ["No checkpoint of the server began", "60.0 s", "checkpoint_timeout"]),
     (
         BehindRate(asked="50,000 transactions/s", got="165 transactions/s, begun up to 1.1 s late", runs=2),
