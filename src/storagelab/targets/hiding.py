@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from storagelab.model.config import TargetConfig
 
@@ -72,11 +72,11 @@ def _of_uri(dsn: str) -> list[str] | None:
     uri = _URI.fullmatch(dsn)
     if uri is None:
         return None
-    try:
-        settings = parse_qsl(uri["options"] or "", keep_blank_values=True, strict_parsing=bool(uri["options"]))
-    except ValueError:
+    # Values as they are written: a message may have them so, or decoded.
+    options = [part.partition("=") for part in uri["options"].split("&")] if uri["options"] else []
+    secrets = _of_options([(name, value) for name, equals, value in options if equals])
+    if not all(equals for _, equals, _ in options):
         return None
-    secrets = _of_options(settings)
     if secrets is None or not uri["password"]:
         return secrets
     names = [host for host in uri["hosts"].split(",") if not _ADDRESS.fullmatch(host)]
