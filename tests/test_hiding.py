@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from urllib.parse import quote
 
+import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg.conninfo import conninfo_to_dict
 
 from storagelab.model.config import TargetConfig
 from storagelab.targets import Preflight
@@ -25,11 +30,9 @@ URIS = {
     "a bracket": "{scheme}://lab:{left}[{right}@127.0.0.1:1/db",
     "a colon": "{scheme}://lab:{left}:{right}@127.0.0.1:1/db",
     "a percent sign": "{scheme}://lab:{left}%{right}@127.0.0.1:1/db",
-    "as the host": "{scheme}://lab@{left}{right}/db",
     "as the host, of odd form": "{scheme}://lab@{left}..{right}/db",
     "as the port": "{scheme}://lab:{left}{right}/db",
     "as the port of a host": "{scheme}://lab@127.0.0.1:{left}{right}/db",
-    "as the user": "{scheme}://{left}{right}@127.0.0.1:1/db",
     "as an option": "{scheme}://lab@127.0.0.1:1/db?{left}{right}",
     "as an option's name": "{scheme}://lab@127.0.0.1:1/db?{left}{right}=1",
     "without a scheme": "{left}{right}",
@@ -40,7 +43,6 @@ URIS = {
 CONNINFOS = {
     "with a blank": "host=127.0.0.1 port=1 user=lab password={left} {right}",
     "with an open quote": "host=127.0.0.1 port=1 user=lab password='{left} {right}",
-    "a conninfo's host": "host={left}{right} user=lab",
     "a conninfo's port": "host=127.0.0.1 port={left}{right} user=lab",
     "a conninfo's option": "host=127.0.0.1 port=1 {left}{right}=1",
     "a conninfo's mode": "host=127.0.0.1 port=1 sslpassword={left} requiressl={right}",
@@ -144,9 +146,28 @@ def as_shown(words: str, dsn: str) -> str:
 @pytest.mark.parametrize(
     ("dsn", "words", "shown"),
     [
-        ("postgresql://me@localhost/db", 'host "localhost", user "me"', f'host "{MASK}", user "me"'),
+        ("postgresql://someone@localhost/db", 'host "localhost", user "someone"', None),
+        ("postgresql://someone@db.example.org:5433/db", 'host "db.example.org", port 5433, user "someone"', None),
+        (
+            "postgresql://someone:xyzzy@localhost/db",
+            'host "localhost", user "someone": xyzzy',
+            f'host "localhost", user "someone": {MASK}',
+        ),
+        (
+            "postgresql://someone:pass@word/db",
+            'no host "word" for user "someone"',
+            f'no host "{MASK}" for user "someone"',
+        ),
+        ("host=example.org user=someone password='it''s' sslpassword=xyzzy", "someone, example.org", f"{MASK}, {MASK}"),
+        (
+            "host=example.org user=someone password=abc sslpassword=xyzzy",
+            "someone, example.org, xyzzy, abc, abcd",
+            f"someone, example.org, {MASK}, {MASK}, abcd",
+        ),
+        ("postgresql://h/db?user=someone&password=xyzzy", 'user "someone", xyzzy', f'user "someone", {MASK}'),
+        ("postgresql://h/db?sesame=xyzzy", 'host "h/db", xyzzy', f'host "{MASK}", {MASK}'),
         ("postgresql://me@localhost/lab", 'database "lab" does not exist on this host', None),
-        ("postgresql://postgres@h/lab", 'role "postgres" of PostgreSQL', f'role "{MASK}" of PostgreSQL'),
+        ("postgresql://postgres@h/lab", 'role "postgres" of PostgreSQL', None),
         ("postgresql://me@h/lab?sslmode=require", "encryption is required", None),
         ("host=h user=me dbname=database", 'database "database" is not there', None),
         ("mysql://u:Secret99@h/", "no such host: secret99", f"no such host: {MASK}"),
@@ -154,7 +175,7 @@ def as_shown(words: str, dsn: str) -> str:
         ("mysql://u:password@h/", 'password "password" is refused', f'password "{MASK}" is refused'),
     ],
 )
-def test_pieces_of_the_authority_are_hidden_and_other_words_stay(dsn, words, shown):
+def test_secrets_are_hidden_and_of_a_dsn_of_no_plain_form_all_of_it(dsn, words, shown):
     assert as_shown(words, dsn) == (words if shown is None else shown)
 
 
@@ -172,5 +193,36 @@ def test_the_folder_of_a_socket_is_shown(tmp_path, text):
     words = f'connection to server on socket "{tmp_path}/.s.PGSQL.5432" failed'
     target = TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path))
     assert hidden(words, target) == words
-    elsewhere = TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path / "tr0ub4dor"))
-    assert "tr0ub4dor" not in hidden(f'no such folder: "{tmp_path}/tr0ub4dor"', elsewhere)
+
+
+def test_passwords_in_a_passfile_are_hidden(tmp_path):
+    file = tmp_path / "pgpass"
+    file.write_text("# a remark\nlocalhost:5432:*:someone:open\\:sesame\n")
+    assert (
+        as_shown("someone said open:sesame", f"host=localhost user=someone passfile={file}") == f"someone said {MASK}"
+    )
+
+
+SIGNS = st.text(st.sampled_from("QXZKVWJ9876@:/?#%[]' \\=&;.-"), min_size=4, max_size=12).filter(
+    lambda text: text == text.strip()
+)
+FORMS = ["postgresql://someone:{}@localhost:5432/db", "postgresql://someone:{}@/db", "postgresql://someone:{}@db.example.org/db",
+         "postgresql://someone@localhost/db?password={}", "host=localhost user=someone password={}",
+         "host=localhost user=someone password='{}'", "user=someone sslpassword={} dbname=db"]  # fmt: skip
+
+
+@given(
+    SIGNS,
+    st.sampled_from(FORMS),
+    st.sampled_from([str, quote, lambda text: text.replace("\\", "\\\\").replace("'", "\\'")]),
+)
+def test_no_password_shows_through_what_libpq_makes_of_a_dsn(password, form, written):
+    """Whatever it takes for the host, the user or the port, a driver may name in its messages."""
+    dsn = form.format(written(password))
+    try:
+        said = " ".join(f'{name} "{value}"' for name, value in conninfo_to_dict(dsn).items())
+    except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
+        said = str(error)
+    shown = as_shown(f"{said}, {dsn}, {password!r}", dsn)
+    parts = {password[i : i + 4] for i in range(len(password) - 3)}
+    assert [part for part in parts if part in shown] == []

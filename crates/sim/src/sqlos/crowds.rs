@@ -6,11 +6,11 @@ use super::{Role, Sqlos};
 use crate::kernel::Ns;
 
 /// Kinds of resources, as the engine numbers them; 0 is a resource without a name.
-const KINDS: usize = 16;
+const KINDS: u8 = 16;
 /// The bit at which the kind begins in the key of a latch and in the label of an event.
 const KIND_SHIFT: u32 = 56;
 /// Crowds of sessions come first in the table, then those of workers in the background.
-const OF_A_ROLE: usize = WAIT_TYPES * KINDS;
+const OF_A_ROLE: usize = WAIT_TYPES * KINDS as usize;
 
 /// Sessions that wait for things of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Resource {
         let (Self::Latch(word) | Self::Event(word)) = self else {
             return 0;
         };
-        (word >> KIND_SHIFT) as u8 % KINDS as u8
+        (word >> KIND_SHIFT) as u8 % KINDS
     }
 }
 
@@ -97,7 +97,7 @@ impl State {
 impl super::state::Worker {
     #[inline(always)]
     const fn crowd(&self) -> usize {
-        self.first_crowd as usize + self.wait.index() * KINDS + self.resource.kind() as usize
+        self.first_crowd as usize + self.wait.index() * KINDS as usize + self.resource.kind() as usize
     }
 }
 
@@ -118,7 +118,7 @@ impl Sqlos {
         }
         let kinds = WaitType::ALL
             .iter()
-            .flat_map(|&wait| (0_u8..).take(KINDS).map(move |kind| (wait, kind)));
+            .flat_map(|&wait| (0..KINDS).map(move |kind| (wait, kind)));
         let sums = kinds.zip(crowds).map(|((wait, kind), crowd)| CrowdSum {
             wait,
             kind,
