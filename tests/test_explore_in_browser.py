@@ -100,7 +100,7 @@ TASKS = {  # what a reader wants -> the clicks that it takes, and what is seen t
     "why": (["#explore-two > summary"], "#figure-pair-waits svg"),
     "two cells": (["button[aria-label^='Pin A'] >> nth=2", "button[aria-label^='Pin B'] >> nth=5"], "#explore-pair table"),
     "one level": (["#explore-filters [type=checkbox] >> nth=1", "#explore-chart > summary"], "#figure-all-cells svg"),
-    "odd run": (["svg:visible .mark-symbol path[aria-label*=', repetition '] >> nth=4"], "#figure-pair-series svg"),
+    "odd run": (["#figure-completion-time svg:visible .mark-symbol path >> nth=4"], "#figure-pair-series svg"),
     "waits over layouts": (["nav a[href='#waits']"], "#figure-waits svg:visible"),
     "over time": (["nav a[href='#over-time']"], "#over-time svg:visible >> nth=0"),
     "slide": (["button[aria-label^='Save the chart'] >> nth=0"], "#figure-completion-time svg:visible"),
@@ -117,7 +117,7 @@ def test_a_reader_has_what_they_want_after_two_clicks_at_most(browser, file):
         tab.wait_for_selector(READY)
         assert tab.locator(FOLDED).count() > 5
         for where in clicks:
-            tab.locator(where).click()
+            tab.locator(where).click(force=" path " in where)  # dots of runs lie on each other
         tab.locator(seen).wait_for(state="visible")
         assert tab.evaluate("window.clicks") == len(clicks) <= 2, task
         if not clicks:
