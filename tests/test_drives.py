@@ -4,6 +4,8 @@ unasked. `test_prepared_drives` makes such volumes, in a guest.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 
@@ -160,6 +162,20 @@ def test_without_a_terminal_each_serial_number_is_asked_for_on_the_command_line(
     with pytest.raises(PreflightError, match=r"would be destroyed:\n.*another\n  confirm it: --yes-wipe S2$"):
         refuse_unconfirmed(asked, ["S1"])
     refuse_unconfirmed(asked, ["S1", "S2"])
+
+
+@pytest.mark.parametrize(("typed", "goes_on"), [("S1\n", True), ("s1\n", False), ("yes\n", False), ("", False)])
+def test_on_a_terminal_each_serial_number_is_typed(typed, goes_on, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with (
+        contextlib.nullcontext() if goes_on else pytest.raises(PreflightError, match="S1 was not confirmed, so nothing")
+    ):
+        refuse_unconfirmed([ClaimedDrive(serial="S1", text=BLANK.text)], [])
 
 
 POSTGRES = '[target]\nengine = "postgres"\n[volumes.a]\npath = "/mnt"\n'

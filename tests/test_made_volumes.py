@@ -277,7 +277,8 @@ def test_keys_that_do_not_go_together_are_refused_with_a_way_out(scratch, tables
 
 def test_a_spec_without_such_volumes_never_loads_what_makes_them(scratch):
     code = (
-        "import sys; from storagelab.targets import engines, made_volumes\n"
+        "import sys; from storagelab import cli; from storagelab.targets import engines, made_volumes\n"
+        "from storagelab.verbs import plan, run\n"
         "assert not any(name.startswith('storagelab.provisioning') for name in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

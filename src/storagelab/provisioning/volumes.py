@@ -260,11 +260,11 @@ def _drives(
 ) -> _Base:
     if results is None:
         raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
-    used = undo.enter_context(preparing.prepared(name, volume, Journal(results)))
+    journal = Journal(results)
+    used = undo.enter_context(preparing.prepared(name, volume, journal))
     facts["drives"] = preparing.facts(used)
-    return _Base(
-        [device for _, device in used], list(preparing.checks(name, volume, used)), [drive for drive, _ in used]
-    )
+    checks, drives = list(preparing.checks(name, volume, used)), [drive for drive, _ in used]
+    return _Base([device for _, device in used], checks, drives, journal)
 
 
 def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:

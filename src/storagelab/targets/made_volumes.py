@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -67,6 +68,13 @@ def check(plan: Plan, site: Site) -> Making:
             steps.update(dict.fromkeys(volumes.steps(name, volume, found)))
             drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
             warnings.update(dict.fromkeys(file_systems.warnings(name, volume.mount_options)))
+    if (
+        any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
+        and os.geteuid() != 0
+    ):
+        warnings[
+            "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
+        ] = None
     return Making(tuple(steps), tuple(drives), tuple(warnings))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
+from storagelab.machine.disks import node_of, read_text
 from storagelab.model import prepared
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.targets import Site, VolumeNeed, templates
@@ -71,14 +72,26 @@ _OF_FILE_SYSTEM = 0.93
 
 
 def _check_holds(volume: VolumeConfig, name: str, needed_bytes: int) -> None:
-    """Raises PreflightError if a drive that is made for each run is too small for it."""
-    room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or math.inf)
+    """Raises PreflightError if a volume that storagelab makes is too small."""
+    room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or _bytes_of_drives(volume))
     if needed_bytes > room_bytes:
         raise PreflightError(
             f"is too small: about {needed_bytes / 2**30:.2f} GiB needed, and its file system has room for "
             f"{room_bytes / 2**30:.2f} GiB",
-            key=f"volumes.{name}.file", hint="make the drive larger, or the load smaller",
+            key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
+            hint="make the drive larger, or the load smaller",
         )  # fmt: skip
+
+
+def _bytes_of_drives(volume: VolumeConfig) -> float:
+    """What the volume's drives hold together; infinite if it has none."""
+    sizes = [
+        int(read_text(node_of(Path(os.path.realpath(one)).name) / "size") or 0) * 512 for one in volume.devices or ()
+    ]
+    if not sizes:
+        return math.inf
+    full = {"raid0": len(sizes), "striped": len(sizes), "raid5": len(sizes) - 1, "raid10": len(sizes) / 2}
+    return min(sizes) * volume.share * full.get(volume.raid_level or "", 1)
 
 
 def _check_usable(path: Path, key: str) -> None:
