@@ -64,8 +64,8 @@ def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -
 for keys in WANTED:
     if sys.argv[1:] and keys["raid_level"] not in sys.argv[1:]:
         continue
-    volume = VolumeConfig(path="/mnt", devices=tuple(DRIVES), **keys)
-    devices = DRIVES[: COUNTS.get(volume.raid_level, 4)]
+    devices = DRIVES[: COUNTS.get(keys["raid_level"], 4)]
+    volume = VolumeConfig(path="/mnt", devices=tuple(devices), **keys)
     with contextlib.ExitStack() as undo:
         stack = make(undo, volume, devices)
         told = {
