@@ -1,4 +1,6 @@
-"""Makes volumes of drives in several layers, takes them apart, and prints a line of JSON about each."""
+"""Makes volumes of drives in several layers, takes them apart, and prints a line of JSON about each. Arguments: the RAID
+levels; all without.
+"""
 
 import contextlib
 import glob
@@ -6,6 +8,7 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 from pathlib import Path
 
 from storagelab.model.config import VolumeConfig
@@ -59,8 +62,10 @@ def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -
 
 
 for keys in WANTED:
-    volume = VolumeConfig(path="/mnt", devices=tuple(DRIVES), **keys)
-    devices = DRIVES[: COUNTS.get(volume.raid_level, 4)]
+    if sys.argv[1:] and keys["raid_level"] not in sys.argv[1:]:
+        continue
+    devices = DRIVES[: COUNTS.get(keys["raid_level"], 4)]
+    volume = VolumeConfig(path="/mnt", devices=tuple(devices), **keys)
     with contextlib.ExitStack() as undo:
         stack = make(undo, volume, devices)
         told = {
