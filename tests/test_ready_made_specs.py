@@ -28,7 +28,7 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
 GENERATED = ("pgbench", "sql", "sysbench")
-OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "quickstart-engines", "wal-volume")
+OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "mariadb-durability", "quickstart-engines", "wal-volume")
 """Slow ones whose engine and load another spec has too: `make validate` runs these."""
 
 
@@ -93,7 +93,7 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, attached, monkeypatch):
     monkeypatch.setenv("STORAGELAB_DSN", attached.conninfo)
     monkeypatch.chdir(scratch)
-    monkeypatch.setattr(run, "conclude", lambda *_: None)  # pictures take longer than these runs
+    monkeypatch.setattr(run, "conclude", lambda *_, **__: None)  # pictures take longer than these runs
     spec = tiny(tomllib.loads(file.read_text("utf-8")))
     for volume in spec["volumes"].values():
         if "path" in volume:

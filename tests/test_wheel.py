@@ -1,4 +1,4 @@
-"""The wheel, as a newcomer installs it: on a bare root file system with Python alone, where neither compiler nor checkout is."""
+"""The wheel, as a newcomer installs it: on a bare root file system with Python alone, without compiler and checkout."""
 
 from __future__ import annotations
 
