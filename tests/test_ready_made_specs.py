@@ -31,7 +31,7 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
 GENERATED = ("pgbench", "sql", "sysbench")
-OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "pgbench-files-and-log", "quickstart-engines")
+OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "mariadb-durability", "quickstart-engines", "wal-volume")
 """Slow ones whose engine and load another spec has too: `make validate` runs these."""
 
 
@@ -81,7 +81,7 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
     zfs = pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS")
     needed = {
-        "engines": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "zfs": zfs,
+        "engines": needs_mariadb, "mariadb": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "zfs": zfs,
         "file-systems": makes_drives, "cloud-disks": makes_drives,
     }  # fmt: skip
     later = [pytest.mark.campaign] if file.stem in OF_A_KIND_WITH_ANOTHER else []
@@ -93,9 +93,10 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
     "file",
     [pytest.param(file, id=file.stem, marks=marks(file)) for file in SPECS if file.stem not in ON_DRIVES],
 )
-def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
+def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, attached, monkeypatch):
+    monkeypatch.setenv("STORAGELAB_DSN", attached.conninfo)
     monkeypatch.chdir(scratch)
-    monkeypatch.setattr(run, "conclude", lambda *_: None)  # pictures take longer than these runs
+    monkeypatch.setattr(run, "conclude", lambda *_, **__: None)  # pictures take longer than these runs
     spec = tiny(tomllib.loads(file.read_text("utf-8")))
     for volume in spec["volumes"].values():
         if "path" in volume:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import site
 import subprocess
 import sys
 import zipfile
@@ -20,7 +22,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 TESTS_OF_THE_WHOLE = {
     "added", "article_a", "determinism", "engine_folders", "explore_in_browser", "fitted_means", "html_in_browser",
     "interruptions", "mariadb_faults", "odd_surroundings", "postgres_faults", "raw_io_side_by_side",
-    "ready_made_specs", "recipes", "sim_bindings", "simulated_refusals", "stopped_anywhere", "surface", "tidy",
+    "ready_made_specs", "recipes", "sim_bindings", "simulated_refusals", "stopped_anywhere", "surface", "tidy", "wheel",
 }  # fmt: skip
 
 # Test modules that test one part of a module, which has others: part -> module.
@@ -191,3 +193,13 @@ def test_the_wheel_holds_all_code_and_all_data_of_the_package(tmp_path):
     assert [name for name in held if name.startswith("storagelab/_sim.") and name.endswith(".so")] != []
     assert [name for name in held if "__pycache__" in name or name.startswith("tests/")] == []
     assert any(name.endswith("licenses/LICENSE") for name in held)
+
+    # Unpacked beside the packages of this environment, it needs neither the checkout nor a program on the PATH.
+    zipfile.ZipFile(wheel).extractall(tmp_path / "alone")
+    beside = os.pathsep.join([str(tmp_path / "alone"), *site.getsitepackages()])
+    command = [sys.executable, "-S", "-m", "storagelab", "init", "wal-volume"]
+    said = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": beside}, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith(f"#:schema {(tmp_path / 'alone').as_uri()}")

@@ -352,7 +352,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
     if isinstance(value, int) and str(value) in words:
         return f'Put it in quotes: {last} = "{value}".'
-    if isinstance(value, str) and words:
+    if isinstance(value, str) and words and isinstance(words[0], str):
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
     if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in _SIZES:
