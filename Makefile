@@ -54,6 +54,10 @@ bench: setup-dev ## what storagelab itself costs, as paired ratios
 wheel: setup $(STAMPS)/release ## build wheels for Linux, which install without a compiler, and a source distribution, in build/wheels
 	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/build-wheels.sh build/wheels
 
+.PHONY: release
+release: wheel ## build, check and try what would be released, and write its notes from CHANGELOG.md; nothing is uploaded
+	@$(BIN)/python tools/release.py build/wheels
+
 # --- Setting up: each step leaves a stamp, and is done again only when what it was made from has changed -------------
 
 .PHONY: setup

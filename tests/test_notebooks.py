@@ -56,7 +56,7 @@ def test_without_a_library_there_are_plain_lists_and_a_way_out(stored, monkeypat
     monkeypatch.setattr(notebooks, "_LIBRARIES", ())
     results = storagelab.load(stored)
     assert len(results.columns("cells")["mean_s"]) == 4
-    with pytest.raises(StoragelabError, match="pip install pandas"):
+    with pytest.raises(StoragelabError, match=r"pip install .storagelab\[notebook\]"):
         _ = results.runs
 
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from storagelab import cli
+from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.gallery import pages
 from storagelab.model.config import Config
@@ -33,6 +34,7 @@ from storagelab.profiles.declared import default_of
 from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
+from storagelab.spec.schema import spec_schema_text
 from storagelab.targets.mariadb import events as mariadb
 from storagelab.targets.postgres import events as postgres
 from storagelab.targets.sqlserver import events as sqlserver
@@ -295,6 +297,24 @@ def _verb(command: Any, called: str) -> str:
     return f"## {called.removeprefix('storagelab ')}\n\n```\n{usage}\n```\n\n{said}\n{options}"
 
 
+# --- The ready-made specs ---------------------------------------------------------------------------------------------
+
+
+def recipes() -> str:
+    """The ready-made specs by their questions, and the whole of each that measures."""
+    measured = [one for one in ready_made() if not one.simulated]
+    simulated = [one for one in ready_made() if one.simulated]
+    links = [[f"[{one.question}](#{one.name})", f"`{one.name}`"] for one in measured]
+    whole = "".join(f"\n## {one.name}\n{one.question}\n\n```toml\n{_shown(one.name)}```\n" for one in measured)
+    rows = [[one.question, f"`{one.name}`"] for one in simulated]
+    heads = ["question", "name"]
+    return f"{table(heads, links)}{whole}\n## Hardware that you don't have\n{table(heads, rows)}"
+
+
+def _shown(name: str) -> str:
+    return text_of(name).partition("\n")[2]  # without the line for editors
+
+
 # --- Waits ------------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +380,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys of the fleet": keys_of_fleet,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
+    "recipes": recipes,
     "glossary": glossary,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*declared.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,
@@ -394,10 +415,11 @@ def written(text: str) -> str:
 def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
-    schema = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
-    if schema != EXPORT_SCHEMA.read_text("utf-8"):
-        EXPORT_SCHEMA.write_text(schema, "utf-8")
-        changed.append(EXPORT_SCHEMA)
+    export = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
+    for file, text in ((EXPORT_SCHEMA, export), (SCHEMA, spec_schema_text())):
+        if text != file.read_text("utf-8"):
+            file.write_text(text, "utf-8")
+            changed.append(file)
     for page in sorted(DOCS.rglob("*.md")):
         before = page.read_text("utf-8")
         after = written(before)

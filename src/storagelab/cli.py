@@ -43,7 +43,6 @@ app = typer.Typer(
     cls=_Verbs,
     help="Which storage layout is fastest for this database, by how much, and why?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

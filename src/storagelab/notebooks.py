@@ -80,7 +80,7 @@ def _library(wanted: Frames | None) -> Any:
     missing = " and ".join(_LIBRARIES) if wanted is None else wanted
     raise StoragelabError(
         f"a data frame needs a library that is not installed here: {missing}\n"
-        "  install one (pip install pandas), or take plain lists: load(...).columns('runs')"
+        '  install one (pip install "storagelab[notebook]"), or take plain lists: load(...).columns("runs")'
     )
 
 

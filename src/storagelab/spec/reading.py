@@ -37,7 +37,7 @@ def load(path: Path) -> Experiment:
     try:
         text = small_files.text_of(path)
     except FileNotFoundError:
-        hint = "Check the name; the ready-made specs are in the folder experiments."
+        hint = "Check the name; `storagelab init` lists the ready-made specs, and writes them."
         raise SpecError("there is no such file", file=path, hint=hint) from None
     except IsADirectoryError:
         hint = f"Name a file in it: {path / 'my-experiment.toml'}"
