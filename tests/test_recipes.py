@@ -261,27 +261,100 @@ def instructions() -> list[tuple[str, list[str]]]:
 
 
 def test_the_image_is_made_from_files_that_are_there_and_from_locks_with_hashes():
-    stages, installed = [], []
-    for instruction, words in instructions():
-        match instruction:
-            case "FROM":
-                stages += words[2:] and [words[2]]
-                assert words[1:2] in ([], ["AS"])
-            case "COPY" if words[0].startswith("--from="):
-                assert words[0].removeprefix("--from=") in stages
-            case "COPY":
-                assert [name for name in words[:-1] if not (ROOT / name).exists()] == []
-            case "RUN" if "install" in words and "pip" in words:
-                installed.append(words)
-            case _:
-                assert instruction in {"ARG", "ENV", "WORKDIR", "RUN", "USER", "CMD"}
+    known = instructions()
+    assert {one for one, _ in known} == {"ARG", "FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "CMD"}
+    (copied,) = [words[:-1] for one, words in known if one == "COPY"]
+    assert copied == ["requirements-cluster.lock", "storagelab-*.whl"]
+    assert (ROOT / copied[0]).exists()
+    commands = [" ".join(words).split("&&") for one, words in known if one == "RUN"]
+    installed = [shlex.split(command) for one in commands for command in one if "pip install" in command]
+    assert len(installed) == 2
     assert all("--require-hashes" in words or {"--no-deps", "--no-index"} <= set(words) for words in installed)
-    assert [words[words.index("-r") + 1] for words in installed if "--require-hashes" in words] == [
-        "requirements.lock", "requirements-cluster.lock",
-    ]  # fmt: skip
+    assert [words for one, words in known if one == "USER"] == [["1000"]]
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_the_image_is_built_and_a_user_measures_in_it(tmp_path):
+    """Takes minutes. The base is Debian's own, which has PostgreSQL 18; the wheel is that of `make wheel`."""
+    (wheel, *_) = [*sorted((ROOT / "build" / "wheels").glob("storagelab-*x86_64.whl")), None]
+    if os.geteuid() != 0 or wheel is None or not all(map(shutil.which, ("buildah", "mmdebstrap"))):
+        pytest.skip("needs root, `make wheel`, and: apt-get install buildah mmdebstrap")
+    for file in (wheel, ROOT / "requirements-cluster.lock", RECIPES / "Containerfile"):
+        shutil.copy(file, tmp_path)
+    base, late = tmp_path / "base.tar", 'Acquire::Check-Valid-Until "false"'
+    subprocess.run(
+        ["mmdebstrap", "--variant=minbase", f"--aptopt={late}", "--include=ca-certificates", "forky", base], check=True
+    )
+    trust = "/etc/ssl/certs/ca-certificates.crt"
+    places = ["--root", str(tmp_path / "root"), "--runroot", str(tmp_path / "runroot"), "--storage-driver", "vfs"]
+
+    def buildah(*words: object) -> str:
+        command = ["buildah", *places, *map(str, words)]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=tmp_path).stdout.strip()
+
+    empty = buildah("from", "scratch")
+    buildah("add", empty, base, "/")
+    buildah("commit", empty, "localhost/base")
+    buildah(
+        "bud", "--isolation", "chroot", "--pull-never", "--build-arg", "BASE=localhost/base", "--volume",
+        f"{trust}:{trust}:ro", "-f", "Containerfile", "-t", "storagelab", ".",
+    )  # fmt: skip
+    results = tmp_path / "results"
+    results.mkdir()
+    os.chown(results, 1000, 1000)
+    made = buildah("from", "--pull-never", "localhost/storagelab")
+    ran = ["run", "--isolation", "chroot", "-v", f"{results}:/results", made, "--"]
+    assert buildah(*ran, "id", "-u") == "1000"
+    assert "PostgreSQL) 18" in buildah(*ran, "postgres", "--version")
+    assert "--with-liburing" in buildah(*ran, "pg_config", "--configure")
+    assert "layouts" in buildah(*ran, "storagelab", "demo")
+    assert {file.stat().st_uid for file in results.rglob("report.html")} == {1000}
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
+
+
+CI = RECIPES.parent / "ci"
+
+
+def test_the_examples_for_ci_are_yaml_that_calls_the_script_and_their_page_links_to_all():
+    page = (RECIPES.parent / "gate-in-ci.md").read_text()
+    assert [file.name for file in CI.iterdir() if f"](ci/{file.name})" not in page] == []
+    steps = yaml.safe_load((CI / "github.yaml").read_text())["jobs"]["gate"]["steps"]
+    gitlab = yaml.safe_load((CI / "gitlab.yaml").read_text())["storage-gate"]
+    for script in (steps[1]["run"], "\n".join(gitlab["script"])):
+        assert "sh gate.sh base.toml change.toml 5%" in script
+    assert gitlab["allow_failure"]["exit_codes"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("ran", "compared", "code"), [(0, 0, 0), (0, 1, 1), (0, 3, 3), (2, 0, 2), (1, 0, 4), (130, 0, 130)]
+)
+def test_the_gate_passes_on_what_storagelab_says(tmp_path, ran, compared, code):
+    """A stand-in answers with exit codes; docs/how-to/gate-in-ci.md shows a real one."""
+    stand_in = tmp_path / "storagelab"
+    stand_in.write_text(
+        f"""#!/bin/sh
+case $1 in
+    run) mkdir "$6/base-against-change"; exit {ran} ;;
+    compare) test "$2 $3 $4" = "base-against-change c01 c02" && echo answer > gate.md; exit {compared} ;;
+esac
+"""
+    )
+    stand_in.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", CI / "gate.sh", "base.toml", "change.toml"],
+        cwd=tmp_path,
+        env=path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert done.stdout == ("answer\n" if ran == 0 else "")
+    assert [one for one in tmp_path.iterdir() if one.is_dir()] == []
 
 
 def test_the_page_links_to_every_recipe():

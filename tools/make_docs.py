@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 from storagelab import cli
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
+from storagelab.gallery import pages
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut, LeftToCore
@@ -399,6 +400,7 @@ GENERATED: dict[str, Callable[[], str]] = {
         }.items()
     },
     "cautions": cautions,
+    "gallery": lambda: pages.page(pages.entries(DOCS / "gallery")),
     "waits of PostgreSQL": lambda: waits_of(postgres),
     "waits of MariaDB": lambda: waits_of(mariadb),
     "waits of SQL Server": lambda: waits_of(sqlserver),

@@ -25,6 +25,7 @@ _WORDS = {
     "sequential", "mixed", "rebuild", "template", "tpcb-like", "simple-update", "select-only", "oltp_read_write",
     "oltp_read_only", "oltp_write_only", "oltp_insert", "oltp_point_select", "defaults", "noatime", "relatime", "throughput",
     "p50", "p95", "p99", "mean", "random-insert", "sequential-insert", "pgbench", "sysbench", "sql", "raw-io", "auto",
+    "simple", "extended", "prepared",
 }  # fmt: skip
 """Values of keys that say nothing of who measured."""
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)? ?([kKMGT]i?B?|B|us|ms|s|min|h|d)?")

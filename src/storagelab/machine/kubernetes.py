@@ -138,7 +138,7 @@ def _reason(error: Exception, path: str) -> str:
         return {401: refused, 403: refused, 404: f"there is no such object among {kind}"}.get(
             error.code, f"the server answers {error.code}"
         )
-    return f"the server does not answer: {error}"
+    return f"the server does not answer: {error.reason}" if isinstance(error, urllib.error.URLError) else str(error)
 
 
 def _ask(path: str) -> Answer:
