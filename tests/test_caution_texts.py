@@ -18,9 +18,9 @@ from rich.console import Console
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
+from storagelab.findings.cautions.burst_credits import BurstCredits
 from storagelab.findings.cautions.carry_over import CarryOver
 from storagelab.findings.cautions.changing import Drift, Step
-from storagelab.findings.cautions.burst_credits import BurstCredits
 from storagelab.findings.cautions.checkpoints import NoCheckpoint, PartsOfCycles
 from storagelab.findings.cautions.cpu_time import BusyMachine, CpuSaturated, Throttled
 from storagelab.findings.cautions.data_files import AllocationLatches, FilesOnDisks
