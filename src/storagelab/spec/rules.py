@@ -15,7 +15,7 @@ from storagelab.model.config import DRIVE_KEYS, MADE_KEYS, OPERATING_SYSTEM, PRI
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
-from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated
+from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated, without_unit
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
@@ -32,6 +32,12 @@ class Foreign(NamedTuple):
     keys: tuple[str, ...]
     problem: str
     hint: str = "Leave it out."
+
+
+def _key_of(field: str) -> str:
+    """A volume's key as people write it: sizes have units."""
+    with_unit = f"volumes.*.{field.removesuffix('_bytes')}"
+    return with_unit if without_unit(with_unit) != with_unit else f"volumes.*.{field}"
 
 
 def _is_stable(device: str) -> bool:
@@ -136,15 +142,15 @@ _CHECKED_BY_HAND = frozenset(
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
 """What a volume of its own is made of: key and field."""
 _OF_MADE_VOLUMES = (
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
+    *(Rule(_key_of(key), lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
            and not (volume.by_hand and key in _CHECKED_BY_HAND),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
       for key in sorted(MADE_KEYS - DRIVE_KEYS - _OF_ANY_VOLUME - _OF_HANDS)),
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
+    *(Rule(_key_of(key), lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
            "is for a volume made of drives", 'Leave it out, or name drives: devices = ["/dev/disk/by-id/..."].')
       for key in sorted(DRIVE_KEYS)),
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
+    *(Rule(_key_of(key), lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
            "is for a volume that you prepare yourself", 'Set prepare = "by-hand" too, or leave it out.')
       for key in sorted(_OF_HANDS)),
     Rule("volumes.*.made_for", lambda _, volume: volume.made_for is not None and not volume.made,
