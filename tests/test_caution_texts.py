@@ -225,7 +225,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
     ),
 ]
 OF_THE_WHOLE = (
-    NoCheckpoint, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
+    NoCheckpoint, LogNeverFull, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
     FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip

@@ -36,7 +36,8 @@ from storagelab.findings.between_blocks import BetweenBlocks
 from storagelab.findings.differences import Difference, Error, between, by_ticks, judged
 from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
-from storagelab.findings.samples import ALPHA, KNOWN
+from storagelab.findings.samples import ALPHA, KNOWN, from_logs
+from storagelab.findings.skewed import skewness_of, sure_skewness_of
 from storagelab.findings.strata import Strata
 from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, tukey
 
@@ -45,8 +46,6 @@ Pairs = Sequence[tuple[int, int]]
 
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
-SKEWED_P_VALUE = 0.1
-"""Residuals whose third moments differ from 0 by chance no more often than this are skewed."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -102,13 +101,8 @@ class Fit:
 
     @cached_property
     def skewness(self) -> float:
-        """The skewness of all residuals; 0 where chance or a single cell may explain it: a t test over cells, 5 % a side."""
-        left = self.residuals[~np.isnan(self.cells)]
-        of_cells = np.nansum(left**3, axis=1)
-        if len(of_cells) < 2:
-            return 0.0
-        least = t_point(len(of_cells) - 1, SKEWED_P_VALUE) * of_cells.std(ddof=1) / math.sqrt(len(of_cells))
-        return _skewness(left) if abs(of_cells.mean()) > least else 0.0
+        """The skewness of all residuals; 0 where chance or a single cell may explain it."""
+        return sure_skewness_of(self.residuals[~np.isnan(self.cells)], VARIANCE_FLOOR)
 
     @cached_property
     def skewness_feared(self) -> float:
@@ -118,7 +112,7 @@ class Fit:
         """
         measured = ~np.isnan(self.cells)
         left = self.log_s - self.cells[:, None] if measured.sum() == 2 else self.residuals
-        return max(0.0, _skewness(left[measured]) / 2) if measured.sum() > 1 else 0.0
+        return max(0.0, skewness_of(left[measured], VARIANCE_FLOOR) / 2) if measured.sum() > 1 else 0.0
 
     @cached_property
     def bounds(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], dict[int, float]]:
@@ -232,11 +226,6 @@ def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
     kept = 1 - 1 / np.maximum(peers, 2)
     sums = np.nansum(residuals**2, axis=1) / np.maximum(df, 1) / kept
     return np.where(known, np.maximum(sums, VARIANCE_FLOOR), np.nan)
-
-
-def _skewness(left: Matrix) -> float:
-    variance = float(np.nanmean(left**2))
-    return 0.0 if variance < VARIANCE_FLOOR else float(np.nanmean(left**3)) / variance**1.5
 
 
 # ---------------------------------------------------------------------------------------------------------------------
