@@ -337,8 +337,7 @@ class JudgedByLoad(Judged):
 class HostSummary(Frozen):
     """A host of a fleet. `level` = its time over that of the other hosts, over all cells; it has no interval if each
     host made one round. `fastest` = the cell with the shortest time there under each load. A host that is not
-    `counted` has run too few of the cells to take part in verdicts.
-    """
+    `counted` has run too few of the cells to take part in verdicts."""
 
     name: str
     rounds: int
@@ -354,8 +353,7 @@ class Fleet(Frozen):
     """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
 
     `scatter` = how much the ratio of two cells' times varies from host to host (one sd, as a share), and `p_value` is
-    for no such variation; None if each host made one round.
-    """
+    for no such variation; None if each host made one round."""
 
     hosts: tuple[HostSummary, ...]
     scatter: Estimate | None = None
@@ -371,8 +369,7 @@ Severity = Literal["note", "caution"]
 
 class Caution(Frozen, ABC):
     """A reason to trust a result less or, as a "note", a limit of what it holds for. Each kind has its class in
-    `findings.cautions`.
-    """
+    `findings.cautions`."""
 
     severity: Severity = "caution"
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
@@ -420,8 +417,7 @@ class Caution(Frozen, ABC):
     def where(self, findings: Findings) -> str:
         """The cells concerned, in brackets after a space; "" = all."""
         known = [cell.levels for cell in findings.cells if cell.cell_id in self.cells]
-        some = 0 < len(known) < len(findings.cells)
-        return f" ({group_text(known, findings.factors)})" if some else ""
+        return f" ({group_text(known, findings.factors)})" if 0 < len(known) < len(findings.cells) else ""
 
     def in_some(self, findings: Findings) -> str:
         """Such as " in 3 of 20 layouts", for all cautions of this kind; "" = in all layouts."""
