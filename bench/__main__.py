@@ -30,6 +30,7 @@ from bench import (
     raw_io,
     simulator,
     statistics,
+    topologies,
 )
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
@@ -39,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
-LIMITS, CARRIED_OVER = "limits", "carried-over"
+LIMITS, CARRIED_OVER, TOPOLOGIES = "limits", "carried-over", "topologies"
 """Measured only on request: these take long, and show no cost."""
 
 
@@ -83,6 +84,8 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
         yield from limits.figures(folder, 1 if options.quick else 3)
     if CARRIED_OVER in parts:
         yield from carried_over.figures(folder, 1 if options.quick else 3)
+    if TOPOLOGIES in parts:
+        yield from topologies.figures(folder, 25 if options.quick else topologies.COUNT)
     if CLUSTER_FAULTS in parts:
         from bench import cluster_faults  # of the extra
 
@@ -217,7 +220,7 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the tables of --only statistics or races into their page"
     )
-    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER)
+    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
     parser.add_argument(

@@ -50,7 +50,7 @@ def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str)
         _synchronize(array)
         yield array
     finally:
-        _remove(devices)
+        remove(devices)
 
 
 def _synchronize(array: str) -> None:
@@ -68,17 +68,19 @@ def _is_synchronized(array: str) -> bool:
     return not action or (action, read_text(md / "degraded"), read_text(md / "resync_start")) == ("idle", "0", "none")
 
 
-def _remove(devices: Sequence[str]) -> None:
-    """udev may put the array together again as long as a drive says that it is a part of it, so both are tried again."""
+def remove(devices: Sequence[str]) -> None:
+    """Takes apart what is made of these devices, and lets none of them say any more that it is a part of an array. udev may
+    put an array together again until then, so all of it is tried again. Raises RunFailed.
+    """
 
-    def remove() -> None:
+    def once() -> None:
         for device in devices:
             stacks.take_down(device)
         for device in devices:
             if "linux_raid_member" in said("wipefs", "--noheadings", "--output=TYPE", f"/dev/{device}"):
                 said("mdadm", "--zero-superblock", f"/dev/{device}")
 
-    stacks.patiently(remove)
+    stacks.patiently(once)
 
 
 def facts(array: str, waited_s: float) -> dict[str, object]:
@@ -97,7 +99,7 @@ def checks(name: str, array: str, level: str, count: int, chunk_bytes: int | Non
     compared = {
         "RAID level": (level, read_text(md / "level")),
         "drives of the RAID": (str(count), read_text(md / "raid_disks")),
-        "RAID is synchronized": ("True", str(_is_synchronized(array))),
+        "synchronized RAID": ("True", str(_is_synchronized(array))),
     }
     if chunk_bytes:
         compared["RAID chunk"] = (str(chunk_bytes), read_text(md / "chunk_size"))

@@ -1,0 +1,276 @@
+"""Runs in the guest: for each seed, draws what lies on the drives and an experiment on some of them, prepares its volume,
+kills that at a random moment, gives the drives back, and compares every byte of the others with what it was.
+
+`one_topology.py FIRST COUNT` prints a line of JSON for each seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import mmap
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import mounts_here
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import drives, stacks, volumes
+from storagelab.provisioning.journal import REGISTRY
+
+LINKS = {Path(link).name[-1]: link for link in sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?"))}
+BLKDISCARD, BLKRRPART = 0x1277, 0x125F
+PLACE = Path("/mnt/topology")
+COUNTS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
+
+
+def said(*words: object) -> str:
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{words}: {done.stderr}")
+    return done.stdout
+
+
+def node(letter: str) -> str:
+    return os.path.realpath(LINKS[letter])
+
+
+# --- what lies on the drives before --------------------------------------------------------------------------------------
+
+
+def nothing(_: str) -> None:
+    """As it came from the factory."""
+
+
+def unknown(device: str) -> None:
+    Path(device).write_bytes(os.urandom(2**16))
+
+
+def file_system(device: str) -> None:
+    said("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+
+
+def mounted(device: str) -> None:
+    file_system(device)
+    place = Path("/mnt") / f"others-{Path(device).name}"
+    place.mkdir(exist_ok=True)
+    said("mount", "-o", "noatime", device, place)
+    (place / "precious").write_bytes(os.urandom(2**18))
+
+
+def partitioned(device: str) -> None:
+    subprocess.run(["sfdisk", "-q", device], input="label: gpt\n,16M\n,\n", text=True, check=True, capture_output=True)
+    said("udevadm", "settle")
+    file_system(f"{device}p2")
+
+
+def swap(device: str) -> None:
+    said("mkswap", device)
+
+
+def swapped(device: str) -> None:
+    swap(device)
+    said("swapon", device)
+
+
+def raid_member(device: str) -> None:
+    said("mdadm", "--create", "/dev/md/others", "--run", "--quiet", "--level=1", "--force", "--raid-devices=1", device)
+    file_system(f"/dev/{stacks.made_of(Path(device).name)}")
+
+
+def idle_raid_member(device: str) -> None:
+    raid_member(device)
+    said("mdadm", "--stop", f"/dev/{stacks.made_of(Path(device).name)}")
+
+
+def physical_volume(device: str) -> None:
+    said("pvcreate", "--yes", "--devices", device, device)
+
+
+def encrypted(device: str) -> None:
+    words = [
+        "cryptsetup",
+        "luksFormat",
+        "--batch-mode",
+        "--key-file=-",
+        "--pbkdf=pbkdf2",
+        "--pbkdf-force-iterations=1000",
+    ]
+    subprocess.run([*words, device], input="not ours", text=True, check=True, capture_output=True)
+
+
+CONTENTS: tuple[Callable[[str], None], ...] = (
+    nothing, unknown, file_system, mounted, partitioned, swap, swapped, raid_member, idle_raid_member, physical_volume,
+    encrypted,
+)  # fmt: skip
+IN_USE = (mounted, swapped, raid_member)
+
+
+def emptied() -> None:
+    """Takes away what an earlier topology left, of whomever."""
+    for mount in reversed(mounts_here()):
+        if mount.mount_point.startswith("/mnt/"):
+            said("umount", mount.mount_point)
+    for line in Path("/proc/swaps").read_text().splitlines()[1:]:
+        said("swapoff", line.split()[0])
+    for letter in LINKS:
+        device = node(letter)
+        stacks.take_down(Path(device).name)
+        opened = os.open(device, os.O_RDWR)
+        try:
+            fcntl.ioctl(opened, BLKDISCARD, struct.pack("QQ", 0, os.lseek(opened, 0, os.SEEK_END)))
+            fcntl.ioctl(opened, BLKRRPART)
+        finally:
+            os.close(opened)
+    said("udevadm", "settle")
+    shutil.rmtree(REGISTRY, ignore_errors=True)
+    shutil.rmtree(PLACE, ignore_errors=True)
+
+
+# --- the experiment ---------------------------------------------------------------------------------------------------------
+
+
+def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]]) -> VolumeConfig:
+    level = rng.choice([None, *COUNTS])
+    # Mostly drives that may be used, so that most experiments are made; sometimes any.
+    free = [letter for letter in LINKS if contents[letter] not in IN_USE]
+    letters = free if rng.random() < 0.85 and len(free) >= COUNTS.get(level or "", 1) else list(LINKS)
+    own = rng.sample(letters, COUNTS.get(level or "", 1))
+    serials = tuple(f"D{letter}" for letter in own)
+    encryption = "luks2" if rng.random() < 0.3 else None
+    return VolumeConfig.model_validate({
+        "path": str(PLACE), "devices": [LINKS[letter] for letter in own], "raid_level": level,
+        "wipe": serials if rng.random() < 0.85 else None, "encryption": encryption,
+        "capacity": rng.choice(["100%", "100%", "80%", "50%"]), "sector_bytes": rng.choice([None, None, 512, 4096]),
+        "raid_chunk_size_bytes": None if level in (None, "raid1") else rng.choice([None, 4096, 65536]),
+    })  # fmt: skip
+
+
+def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> str:
+    """How the work ended, in a process of its own, which is killed at a random moment if `kills`."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.setpgid(0, 0)
+        try:
+            work()
+            os.write(writing, b"done")
+        except (PreflightError, RunFailed) as error:
+            os.write(writing, f"refused: {error}".encode())
+        except BaseException as error:  # noqa: BLE001
+            os.write(writing, f"BROKE: {type(error).__name__} {error}".encode())
+        os._exit(0)
+    os.close(writing)
+    if kills:
+        time.sleep(rng.expovariate(1 / 2.0))
+        os.kill(child, signal.SIGKILL)  # the programs that it started go on, as they would
+    with os.fdopen(reading) as end:
+        told = end.read()  # until its programs have ended, too
+    os.waitpid(child, 0)
+    return told or "killed"
+
+
+def make(volume: VolumeConfig, results: Path, folder: Path) -> None:
+    volumes.confirm("a", volume, results)
+    with volumes.made("a", volume, folder, Path("/"), {}, results) as one:
+        wrong = [f"{check.name}: {check.asked}, got {check.got}" for check in one.checks if not check.ok]
+        if wrong:
+            raise RuntimeError("; ".join(wrong))
+        (one.path / "file").write_bytes(os.urandom(2**18))
+        os.sync()
+
+
+def undo(folder: Path, results: Path) -> None:
+    volumes.remove_left([folder])
+    volumes.put_back(results)
+
+
+# --- one topology -----------------------------------------------------------------------------------------------------------
+
+
+def content_of(letter: str) -> bytes:
+    """Past the page cache, which doesn't see what is written through other devices."""
+    opened = os.open(node(letter), os.O_RDONLY | os.O_DIRECT)
+    try:
+        size = os.lseek(opened, 0, os.SEEK_END)
+        os.lseek(opened, 0, os.SEEK_SET)
+        with mmap.mmap(-1, size) as buffer:
+            assert os.readv(opened, [buffer]) == size
+            return buffer[:]
+    finally:
+        os.close(opened)
+
+
+def differing(before: bytes, after: bytes) -> int:
+    if before == after:
+        return 0
+    return sum(one != other for one, other in zip(before, after, strict=False)) + abs(len(before) - len(after))
+
+
+def topology(seed: int) -> dict[str, Any]:
+    rng = random.Random(seed)
+    emptied()
+    contents = {letter: rng.choice(CONTENTS) for letter in LINKS}
+    for letter, fill in contents.items():
+        fill(node(letter))
+    os.sync()
+    said("udevadm", "settle")
+    time.sleep(0.5)  # a RAID notes 0.2 s after a write that it is clean
+    before = {letter: content_of(letter) for letter in LINKS}
+    sectors = {letter: drives.describe(LINKS[letter], Path(node(letter)).name).sector_bytes for letter in LINKS}
+
+    volume, results, folder = drawn_volume(rng, contents), PLACE / "results", PLACE / "volume"
+    folder.mkdir(parents=True)
+    own = {Path(device).name[-1] for device in volume.devices or ()}
+    told = in_a_process(rng, lambda: make(volume, results, folder), kills=rng.random() < 0.6)
+    undone = [in_a_process(rng, lambda: undo(folder, results), kills=rng.random() < 0.3)]
+    while undone[-1] != "done" and len(undone) < 4:
+        undone.append(in_a_process(rng, lambda: undo(folder, results), kills=False))
+    os.sync()
+    said("udevadm", "settle")
+
+    claimed = (
+        own if (results / "drives.jsonl").exists() and '"claimed"' in (results / "drives.jsonl").read_text() else set()
+    )
+    changed = {letter: differing(before[letter], content_of(letter)) for letter in LINKS if letter not in claimed}
+    left = [f"D{letter}: {held}" for letter in claimed for held in stacks.holders(Path(node(letter)).name)]
+    left += [mount.mount_point for mount in mounts_here() if mount.mount_point.startswith(str(PLACE))]
+    for letter in claimed:
+        now = drives.describe(LINKS[letter], Path(node(letter)).name)
+        left += [f"D{letter} holds {one}" for one in now.holds or () if one != drives.UNKNOWN_DATA]
+        left += [] if now.sector_bytes == sectors[letter] else [f"D{letter} has sectors of {now.sector_bytes} B"]
+    left += [str(claim) for claim in REGISTRY.glob("*.json")] if undone[-1] == "done" else []
+    keys = volume.model_dump(
+        include={"raid_level", "encryption", "capacity", "sector_bytes", "wipe"}, exclude_none=True
+    )
+    with contextlib.suppress(FileNotFoundError):
+        keys["journal_lines"] = len((results / "drives.jsonl").read_text().splitlines())
+    return {
+        "seed": seed, "contents": {letter: fill.__name__ for letter, fill in contents.items()}, "own": sorted(own),
+        "keys": keys, "told": told, "undone": undone, "claimed": bool(claimed), "left": left,
+        "changed_outside": sum(changed.values()), "compared_bytes": sum(len(before[letter]) for letter in changed),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    Path("/proc/sys/vm/swappiness").write_text("0")
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    for number in range(first, first + count):
+        began = time.monotonic()
+        try:
+            found = topology(number)
+        except Exception as error:  # noqa: BLE001
+            found = {"seed": number, "broke": f"{type(error).__name__}: {error}"}
+        print(json.dumps({**found, "took_s": round(time.monotonic() - began, 1)}))
