@@ -1,7 +1,5 @@
-"""The command line: all verbs with their options. It prints each error once and sets the exit code.
-
-0 done, 1 some runs failed (of `compare`: slower than allowed), 2 the user's mistake, 3 `compare` can't tell,
-4 `run` waits for a preparation by hand, 130 interrupted.
+"""The command line: all verbs with their options. It prints each error once and sets the exit code: 0 done, 1 some runs
+failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person, 130 interrupted.
 
 Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
 the libraries of another.
@@ -146,7 +144,7 @@ def run_(
     ] = None,
     prepared: Annotated[
         list[str] | None,
-        typer.Option("--prepared", metavar="VOLUME", help="You have prepared it by hand for the next block of runs."),
+        typer.Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block."),
     ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
