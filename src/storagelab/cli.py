@@ -1,7 +1,5 @@
-"""The command line: all verbs with their options. It prints each error once and sets the exit code.
-
-0 done, 1 some runs failed (of `compare`: slower than allowed), 2 the user's mistake, 3 `compare` can't tell,
-4 `run` waits for a preparation by hand, 130 interrupted.
+"""The command line: all verbs with their options. It prints each error once and sets the exit code: 0 done, 1 some runs
+failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person, 130 interrupted.
 
 Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
 the libraries of another.

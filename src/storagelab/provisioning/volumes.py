@@ -64,10 +64,11 @@ class MadeVolume:
     def loaded(self) -> Iterator[None]:
         """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was written to
         its drives. Raises RunFailed."""
+        before = preparing.with_life(self.facts.get("drives"), self.drives)
         with self._limited():
             yield
         if self.drives:
-            self.facts["drives"] = preparing.with_written(self.facts["drives"], self.drives)
+            self.facts["drives"] = preparing.with_written(before, self.drives)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
@@ -246,6 +247,7 @@ def _on_own_drive(
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
+    written = loop_devices.written_bytes(device)
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
     for disk in disks:
