@@ -21,6 +21,7 @@ from bench import (
     fuzz,
     known_answers,
     large,
+    limits,
     loads,
     many_runs,
     mariadb_load,
@@ -39,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
-CARRIED_OVER, TOPOLOGIES = "carried-over", "topologies"
+LIMITS, CARRIED_OVER, TOPOLOGIES = "limits", "carried-over", "topologies"
 """Measured only on request: these take long, and show no cost."""
 
 
@@ -79,6 +80,8 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
 def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
     if KNOWN_ANSWERS in parts:
         yield from known_answers.figures(folder, 4 if options.quick else options.campaigns, options.kept)
+    if LIMITS in parts:
+        yield from limits.figures(folder, 1 if options.quick else 3)
     if CARRIED_OVER in parts:
         yield from carried_over.figures(folder, 1 if options.quick else 3)
     if TOPOLOGIES in parts:
@@ -217,7 +220,7 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the tables of --only statistics or races into their page"
     )
-    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, CARRIED_OVER, TOPOLOGIES)
+    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
     parser.add_argument(

@@ -20,6 +20,7 @@ from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.report.export import document
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
+from storagelab.targets.kept_volumes import PreparationAwaited
 
 RECORD = Path(__file__).with_name("surface.json")
 Schema = Mapping[str, Any]
@@ -40,6 +41,7 @@ def surface() -> dict[str, object]:
             },
             **{one.__name__: one.exit_code for one in (errors.StoreError, errors.RunFailed)},
             **{f"compare: {gate.name}": gate.value for gate in Gate},
+            PreparationAwaited.__name__: PreparationAwaited.exit_code,
             "interrupted": INTERRUPTED,
         },
     }

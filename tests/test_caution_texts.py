@@ -18,6 +18,7 @@ from rich.console import Console
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
+from storagelab.findings.cautions.burst_credits import BurstCredits
 from storagelab.findings.cautions.carry_over import CarryOver
 from storagelab.findings.cautions.changing import Drift, Step
 from storagelab.findings.cautions.checkpoints import NoCheckpoint, PartsOfCycles
@@ -145,6 +146,10 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             least=0.01,
         ),
         ["throughput is 0.960 times (95 % CI 0.940 to 0.980)", "latency 1.120 times", "5 runs", "sample_hz"],
+    ),
+    (
+        BurstCredits(volume="a", runs=5, of=6, after_s=12.0),
+        ["credits of volume a ran out after 12.0 s in 5 of 6 runs", "mixes the rates", 'start = "empty"'],
     ),
     (
         ThrottleSlices(shortest_s=1.8, slice_s=0.1, share=0.1 / 1.8),

@@ -18,10 +18,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDER = CHECKOUT / "build" / "guest"
 ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
 _READY = FOLDER / "ready"
-_FORM = "1"
+_FORM = "2"
 """Changed when what is unpacked changes, so that it is made again."""
 
-_WANTED = ("mdadm", "lvm2", "cryptsetup-bin", "nvme-cli", "udev", "kmod", "busybox-static", "dmsetup")
+_WANTED = ("mdadm", "lvm2", "cryptsetup-bin", "nvme-cli", "udev", "kmod", "busybox-static", "dmsetup", "fdisk")
 _NOT_NEEDED = re.compile(r"systemd(-sysv|-timesyncd)?|lib(nss|pam)-systemd|uuid-runtime")
 _MODULES = tuple(
     f"./lib/modules/*/{part}"

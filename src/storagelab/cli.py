@@ -1,6 +1,5 @@
-"""The command line: all verbs with their options. It prints each error once and sets the exit code.
-
-0 done, 1 some runs failed (of `compare`: slower than allowed), 2 the user's mistake, 3 `compare` can't tell, 130 interrupted.
+"""The command line: all verbs with their options. It prints each error once and sets the exit code: 0 done, 1 some runs
+failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person, 130 interrupted.
 
 Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
 the libraries of another.
@@ -143,6 +142,10 @@ def run_(
         list[str] | None,
         typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
     ] = None,
+    prepared: Annotated[
+        list[str] | None,
+        typer.Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block."),
+    ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
@@ -195,7 +198,16 @@ def run_(
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
     asked = run.Asked(
-        again, jobs, allow_commands, raced, budget_s, cluster, against, despite_space, tuple(yes_wipe or ())
+        again,
+        jobs,
+        allow_commands,
+        raced,
+        budget_s,
+        cluster,
+        against,
+        despite_space,
+        tuple(yes_wipe or ()),
+        tuple(prepared or ()),
     )
     if not run.run(spec_file, results, asked):
         raise typer.Exit(1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, stats
+import numpy as np
+
+from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, preparations, stats
 from storagelab.findings.disturbed import MachineCause, cause_of
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.resolution import grain_of, resolved, tick_of
@@ -45,6 +47,8 @@ class Basis:
     fleet: hosts.Fitted | None = None
     carried: carry_over.CarriedOver | None = None
     """What the run before explains of the times."""
+    made_in: preparations.Places = field(default_factory=lambda: np.zeros((0, 0), dtype=int))
+    """The number of the preparation in which each run was made, as cells x rounds; -1 without a run."""
 
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
@@ -72,11 +76,14 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
             carried = replace(carried, corrected=False)  # the race was decided by the times as they are
     together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
     kept = carried.without if carried is not None and carried.corrected else kept
+    made_in = preparations.preparations_of(plan, used, rounds)
+    if provenance == "measured" and fleet is None and not in_stretches:
+        together = preparations.fit(together, made_in, blocks)
     fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
         {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
-        carried,
+        carried, made_in,
     )  # fmt: skip
 
 
@@ -119,7 +126,8 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
     """
     places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     first, second = places[one], places[other]
-    if basis.blocks[first] != basis.blocks[second]:
+    blocks = basis.blocks if basis.fitted.between is None else basis.fitted.between.compared(basis.blocks)
+    if blocks[first] != blocks[second]:
         return None
     found = stats.compare_with_best(basis.fitted, first)[second]
     return None if found is None or found.p_value is None else found.ratio

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.model import Estimate
 from storagelab.findings.samples import ALPHA, CONFIDENCE, from_logs
+from storagelab.findings.studentized import Family, t_point, t_tail
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,22 @@ def by_ticks(one: Difference, tick: float, margin: float) -> Difference:
         low, high = min(math.log(ratio.low), value - tick), max(math.log(ratio.high), value + tick)
         ratio = from_logs(value, value - low, high - value)
     return Difference(ratio, p_value, one.pairs, margin)
+
+
+@dataclass(frozen=True)
+class Error:
+    """A standard error and its degrees of freedom."""
+
+    error: float
+    df: float
+
+
+def judged(value: float, pairs: int, errors: Sequence[Error], own: Error, family: Family, alpha: float) -> Difference:
+    """A mean log ratio, tested against each of `errors` as one of the family, and cautiously against its own error."""
+    own_df = round(own.df, 1)
+    half = t_point(own_df, alpha / family.caution) * own.error
+    p_value = min(1.0, t_tail(value / own.error, own_df) * family.caution)
+    for one in errors:
+        half = max(half, family.point(one.df, alpha) * one.error)
+        p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
+    return Difference(from_logs(value, half), min(1.0, p_value * ALPHA / alpha), pairs)

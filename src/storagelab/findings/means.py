@@ -7,6 +7,7 @@ import math
 from scipy import special
 
 from storagelab.findings import stats
+from storagelab.findings.between_blocks import BetweenBlocks
 from storagelab.findings.model import Estimate
 from storagelab.findings.samples import ALPHA, VALUES_LEAST, from_logs
 from storagelab.findings.studentized import MANY, t_point
@@ -26,6 +27,8 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. Odd runs only add time, so
     the interval of a cell that has some reaches down no further than that of its other runs.
     """
+    if fitted.between is not None and fitted.between.counts[cell] > 1:
+        return _mean_of_preparations(fitted.between, cell, picked_from)
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return Estimate(value=math.exp(value))
@@ -41,6 +44,13 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     if fitted.calm is not None and (low := mean_time(fitted.calm, cell).low) is not None:
         down = min(down, value - math.log(low))
     return from_logs(value, down, up)
+
+
+def _mean_of_preparations(between: BetweenBlocks, cell: int, picked_from: int) -> Estimate:
+    """The mean of a cell that was prepared several times, by the scatter of its preparations."""
+    one = between.mean(cell)
+    down, picked = (t_point(round(one.df, 1), ALPHA / many) * one.error for many in (1, picked_from))
+    return from_logs(one.log_s, down, picked)
 
 
 def variance_of_one(fitted: stats.Fit, cell: int) -> tuple[float, float]:

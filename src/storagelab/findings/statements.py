@@ -103,11 +103,16 @@ def _at(
     alpha: Mapping[str, float],
     raced: Raced | None,
 ) -> Statements:
-    given = (factors, plan.cells, fitted if raced is None else raced.complete, blocks)
+    given = (factors, plan.cells, fitted if raced is None else raced.complete)
+    # Dependences are differences of what is seen within blocks.
+    compared = blocks if fitted.between is None else fitted.between.compared(blocks)
     judging = None if raced is None else raced.judging
     return Statements(
-        judged=verdicts.judge(factors, plan, fitted, blocks, alpha["verdict"], judging),
-        effects=(*main_effects(*given, alpha["effects"]), *effects_at(*given, alpha["effects-at"])),
-        dependences=tuple(interactions.dependences(*given, alpha["dependences"])),
-        speed_ups=tuple(interactions.speed_ups(*given, alpha["speed-ups"])),
+        judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),
+        effects=(
+            *main_effects(*given, compared, alpha["effects"]),
+            *effects_at(*given, compared, alpha["effects-at"]),
+        ),
+        dependences=tuple(interactions.dependences(*given, blocks, alpha["dependences"])),
+        speed_ups=tuple(interactions.speed_ups(*given, blocks, alpha["speed-ups"])),
     )

@@ -32,12 +32,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.findings.differences import Difference, between, by_ticks
+from storagelab.findings.between_blocks import BetweenBlocks
+from storagelab.findings.differences import Difference, Error, between, by_ticks, judged
 from storagelab.findings.model import Estimate
 from storagelab.findings.moderated import moderated
-from storagelab.findings.samples import ALPHA, KNOWN, from_logs
+from storagelab.findings.samples import ALPHA, KNOWN
 from storagelab.findings.strata import Strata
-from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, t_tail, tukey
+from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, tukey
 
 Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
@@ -66,6 +67,7 @@ class Fit:
     Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
     all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
     `margin`, both on the log scale. `strata` = how the columns differ in what factors do, if they are hosts.
+    `between` = how cells of different blocks are compared, if they can be.
     """
 
     log_s: Matrix
@@ -83,6 +85,7 @@ class Fit:
     tick: float = 0.0
     margin: float = 0.0
     strata: Strata | None = None
+    between: BetweenBlocks | None = None
 
     @cached_property
     def runs(self) -> Matrix:
@@ -92,7 +95,10 @@ class Fit:
     @property
     def caution(self) -> float:
         """`Family.cautious` of comparisons with the best."""
-        return cautious(self.runs[self.runs > 1].min(initial=math.inf), alike=self.alike)
+        least = self.runs[self.runs > 1].min(initial=math.inf)
+        if self.between is not None:
+            return cautious(min(least, self.between.least), alike=self.between.alike)
+        return cautious(least, alike=self.alike)
 
     @cached_property
     def skewness(self) -> float:
@@ -118,6 +124,7 @@ class Fit:
             variance=self.variance[rows], of_rounds=self.of_rounds[rows], peers=self.peers[rows],
             calm=None if self.calm is None else self.calm.only(rows),
             strata=None if self.strata is None else self.strata.only(rows),
+            between=None if self.between is None else self.between.only(rows),
         )  # fmt: skip
 
 
@@ -280,7 +287,8 @@ def _above(rows: Fit, others: Fit) -> Fit:
     names = ("log_s", "cells", "residuals", "own", "variance", "of_rounds", "peers")
     both: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(others, name)]) for name in names}
     strata = rows.strata.above(others.strata) if rows.strata and others.strata else None
-    return replace(rows, **both, calm=None, strata=strata)
+    apart = rows.between.above(others.between) if rows.between and others.between else None
+    return replace(rows, **both, calm=None, strata=strata, between=apart)
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
@@ -354,11 +362,11 @@ class _WithBest:
     own_errors: Matrix
     own_df: Matrix
 
-    def moderated(self, cell: int) -> _Error:
-        return _Error(float(self.moderated_errors[cell]), float(self.moderated_df[cell]))
+    def moderated(self, cell: int) -> Error:
+        return Error(float(self.moderated_errors[cell]), float(self.moderated_df[cell]))
 
-    def own(self, cell: int) -> _Error:
-        return _Error(float(self.own_errors[cell]), float(self.own_df[cell]))
+    def own(self, cell: int) -> Error:
+        return Error(float(self.own_errors[cell]), float(self.own_df[cell]))
 
     def difference(self, cell: int, family: Family, alpha: float) -> Difference | None:
         common = int(self.common[cell])
@@ -367,15 +375,15 @@ class _WithBest:
         value = float(self.log_ratios[cell])
         if not self.testable[cell]:
             return Difference(Estimate(value=math.exp(value)), None, common)
-        return _judged(value, common, [self.moderated(cell)], self.own(cell), family, alpha)
+        return judged(value, common, [self.moderated(cell)], self.own(cell), family, alpha)
 
     def far_apart(self, cell: int, variance: float, df: float, alpha: float) -> Difference:
         """Against a `variance` of differences that is not the cell's own, unless its own is larger."""
         value, common = float(self.log_ratios[cell]), int(self.common[cell])
         if not self.testable[cell]:
             return Difference(Estimate(value=math.exp(value)), None, common)
-        error = _Error(max(math.sqrt(variance / common), float(self.own_errors[cell])), df)
-        return _judged(value, common, [error], error, bonferroni(1), alpha)
+        error = Error(max(math.sqrt(variance / common), float(self.own_errors[cell])), df)
+        return judged(value, common, [error], error, bonferroni(1), alpha)
 
 
 def _with_best(fitted: Fit, best: int) -> _WithBest:
@@ -393,7 +401,7 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
     moderated_df = np.minimum(fitted.prior_df + rounds - 1, fitted.df)
     if fitted.strata is not None:
         moderated_errors, moderated_df = fitted.strata.errors(best)
-    return _WithBest(
+    found = _WithBest(
         log_ratios=np.where(there, differences, 0.0).sum(axis=1) / rounds,
         common=common,
         testable=(common >= 2) & (fitted.df >= 1),
@@ -402,6 +410,10 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
         own_errors=np.sqrt(variance / rounds),
         own_df=variance**2 / spread,
     )
+    if fitted.between is None:
+        return found
+    apart, of_blocks = fitted.between.against(best)
+    return replace(found, **{name: np.where(apart, values, getattr(found, name)) for name, values in of_blocks.items()})
 
 
 def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
@@ -436,18 +448,12 @@ def _average(rows: Matrix) -> Matrix:
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
 
-@dataclass(frozen=True)
-class _Error:
-    """A standard error and its degrees of freedom."""
-
-    error: float
-    df: float
-
-
 def _of_a_level(
     fitted: Fit, pairs: Pairs, whole: Fit | None, number: int, family: Family, alpha: float
 ) -> Difference | None:
     """`whole` = the fit of the levels as a whole, the baseline first and this one at `number`."""
+    if fitted.between is not None and fitted.between.apart(pairs):
+        return fitted.between.of_a_level(pairs, family, alpha)
     log_ratios = np.array([fitted.log_s[one] - fitted.log_s[other] for one, other in pairs])
     common = (~np.isnan(log_ratios)).sum(axis=1)
     kept = [pair for pair, rounds in zip(pairs, common, strict=True) if rounds]
@@ -460,15 +466,15 @@ def _of_a_level(
     cells = [cell for pair in kept for cell in pair]
     of_pair = [count for count in common if count for _ in range(2)]
     variances = sum(float(fitted.variance[cell]) / count for cell, count in zip(cells, of_pair, strict=True))
-    errors = [_Error(math.sqrt(variances) / len(kept), min(fitted.prior_df + rounds - 1, float(fitted.df)))]
+    errors = [Error(math.sqrt(variances) / len(kept), min(fitted.prior_df + rounds - 1, float(fitted.df)))]
     if whole is not None:
         of_levels = float(whole.variance[number] + whole.variance[0]) / rounds
-        errors.append(_Error(math.sqrt(of_levels), min(whole.prior_df + rounds - 1, float(whole.df))))
+        errors.append(Error(math.sqrt(of_levels), min(whole.prior_df + rounds - 1, float(whole.df))))
     own = _welch(fitted, cells, of_pair, len(kept))
-    return _judged(value, total, errors, own, family, alpha)
+    return judged(value, total, errors, own, family, alpha)
 
 
-def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int) -> _Error:
+def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int) -> Error:
     """The standard error of a mean over `pairs` of differences, from the own variances of their `cells`, each over so many
     rounds as `counts` says.
 
@@ -480,17 +486,4 @@ def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int)
     correlation = 1 / np.maximum(fitted.peers[list(cells)] - 1, 1) ** 2
     scaled = parts / np.sqrt(df)
     spread = float((scaled**2 * (1 - correlation)).sum() + (scaled * np.sqrt(correlation)).sum() ** 2)
-    return _Error(math.sqrt(float(parts.sum())), float(parts.sum()) ** 2 / spread)
-
-
-def _judged(
-    value: float, pairs: int, errors: Sequence[_Error], own: _Error, family: Family, alpha: float
-) -> Difference:
-    """A mean log ratio, tested against each of `errors` as one of the family, and cautiously against its own error."""
-    own_df = round(own.df, 1)
-    half = t_point(own_df, alpha / family.caution) * own.error
-    p_value = min(1.0, t_tail(value / own.error, own_df) * family.caution)
-    for one in errors:
-        half = max(half, family.point(one.df, alpha) * one.error)
-        p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
-    return Difference(from_logs(value, half), min(1.0, p_value * ALPHA / alpha), pairs)
+    return Error(math.sqrt(float(parts.sum())), float(parts.sum()) ** 2 / spread)

@@ -153,9 +153,12 @@ DRIVE_KEYS = frozenset({"capacity", "raid_level", "raid_chunk_size_bytes", "wipe
 MADE_KEYS = DRIVE_KEYS | {
     "file_bytes", "devices", "sector_bytes", "encryption", "encryption_sector_bytes", "encryption_flags", "filesystem",
     "mkfs_options", "mount_options", "trim", "read_ahead_bytes", "scheduler", "limit", "prepare", "check", "variables",
+    "prepare_text", "made_for", "size_bytes",
 }  # fmt: skip
-"""The keys of volumes that storagelab makes."""
+"""The keys of volumes that are made or prepared before runs."""
 RaidLevel = Literal["raid0", "raid1", "raid5", "raid10", "striped"]
+BY_HAND = "by-hand"
+"""The value of a volume's `prepare` that asks a person to prepare it."""
 
 
 class VolumeConfig(Described):
@@ -220,6 +223,8 @@ class VolumeConfig(Described):
     ] = ()
     """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
     "no-write-workqueue"]`."""
+    size_bytes: Annotated[int | None, LeftOut("any")] = Field(None, ge=2**24, lt=2**63)
+    """Volumes prepared by hand: the size of the drive or partition, checked to 1 %."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
     """Volumes that storagelab makes: the file system."""
     mkfs_options: Annotated[str | None, LeftOut("those of mkfs")] = None
@@ -238,7 +243,13 @@ class VolumeConfig(Described):
     prepare: Annotated[str | None, LeftOut("nothing")] = None
     """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
     before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
-    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`."""
+    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or `"by-hand"`: before each
+    block of runs, `run` waits until you have prepared the volume, also across a reboot."""
+    prepare_text: Annotated[str | None, LeftOut("nothing")] = None
+    """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
+    made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
+    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that takes
+    long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of each level."""
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
     run, which is `unverified` if the command fails. Needs `--allow-commands`."""
@@ -269,6 +280,16 @@ class VolumeConfig(Described):
     def share(self) -> float:
         """The share of each drive that is used, from 0 to 1."""
         return int((self.capacity or "100%").removesuffix("%")) / 100
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person prepares it."""
+        return self.prepare == BY_HAND
+
+    @property
+    def kept_for_block(self) -> bool:
+        """Whether one preparation serves a block of runs."""
+        return self.by_hand or self.made_for == "block"
 
     @property
     def real(self) -> bool:

@@ -281,6 +281,16 @@ def host_of(run: Run) -> str:
     return name_of_host(host) if isinstance(host, Mapping) else ""
 
 
+PREPARATION = "preparation"
+"""Where a run's environment says which preparation of its volumes it belongs to, if they are kept for several runs."""
+
+
+def preparation_of(run: Run) -> str:
+    """What distinguishes the preparation of a run's volumes from others of its block; "" if nothing does."""
+    facts = run.measurement.environment.get(PREPARATION) if run.measurement is not None else None
+    return str(facts.get("id", "")) if isinstance(facts, Mapping) else ""
+
+
 def name_of_host(facts: Mapping[str, object]) -> str:
     """The name that distinguishes the host with this description from others; "" if it has none.
 

@@ -87,8 +87,14 @@ class Experiment(Described):
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
     """Names of the factors to change as rarely as possible. Each combination of their levels runs in one stretch, a
-    block, which holds rounds of everything else. Measured runs of different blocks are not compared.
+    block, which holds rounds of everything else. Measured runs of different blocks are compared only if `blocks` is at
+    least 2. Factors that change a volume with `made_for = "block"` are costly by themselves.
     """
+    blocks: int = Field(1, ge=1, le=1000)
+    """Measured runs: how many times each combination of the costly factors' levels is prepared. These blocks come in
+    random order, and share the repetitions: `repetitions` must be a multiple. With 2 or more, layouts of different
+    preparations are compared, and how much preparing again changes the times is in their intervals. 3 or more give useful
+    intervals."""
     prefer: tuple[Preference, ...] = PREFERENCES
     """Which layout to pick by default if several have no proven difference. The first word decides; if several
     layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
@@ -183,6 +189,10 @@ class Plan(Frozen):
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
 
+    @property
+    def cells_by_id(self) -> dict[str, Cell]:
+        return {cell.cell_id: cell for cell in self.cells}
+
     def cell(self, cell_id: str) -> Cell:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
 
@@ -200,7 +210,7 @@ class Plan(Frozen):
         runs: dict[int, list[PlannedRun]] = {}
         for planned in self.runs:
             runs.setdefault(planned.block, []).append(planned)
-        cells = {cell.cell_id: cell for cell in self.cells}
+        cells = self.cells_by_id
         return {
             number: PlannedBlock(tuple(block), {planned.cell_id: cells[planned.cell_id] for planned in block})
             for number, block in runs.items()

@@ -55,6 +55,12 @@ def size_bytes(name: str, kernel: Kernel = HERE) -> int:
     return int(read_text(node_of(name, kernel) / "size") or 0) * 512
 
 
+def written_bytes(name: str, kernel: Kernel = HERE) -> int:
+    """What the kernel has counted as written to the device since it is there."""
+    fields = read_text(node_of(name, kernel) / "stat").split()
+    return int(fields[6]) * 512 if len(fields) > 6 else 0
+
+
 def is_direct(name: str, kernel: Kernel = HERE) -> bool:
     """Whether the device bypasses the page cache below it."""
     return read_text(node_of(name, kernel) / "loop" / "dio") == "1"

@@ -283,18 +283,27 @@ def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
         {
             "id": drive.id, "serial": drive.serial, "model": drive.model, "firmware": drive.firmware,
             "size_bytes": drive.size_bytes, "device": device,
-            "written_in_its_life_bytes": nvme.written_bytes(drive.name) if drive.nvme else None,
+            "written_in_its_life_bytes": _life(drive),
         }
         for drive, device in used
     ]  # fmt: skip
 
 
-def with_written(before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
+def with_life(facts_before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
+    """The same facts with what the drives' own counters say now: an earlier run may have used the same volume."""
+    before = facts_before if isinstance(facts_before, list) else []
+    return [{**fact, "written_in_its_life_bytes": _life(drive)} for fact, drive in zip(before, used, strict=True)]
+
+
+def with_written(before: Sequence[dict[str, object]], used: Sequence[Drive]) -> list[dict[str, object]]:
     """The same facts after a run, with what the drives' own counters say was written."""
     found = []
-    for fact, drive in zip(before if isinstance(before, list) else [], used, strict=True):
-        now = nvme.written_bytes(drive.name) if drive.nvme else None
-        was = fact.get("written_in_its_life_bytes")
-        written = {} if now is None or was is None else {"written_by_the_run_bytes": now - was}
+    for fact, drive in zip(before, used, strict=True):
+        now, was = _life(drive), fact.get("written_in_its_life_bytes")
+        written = {"written_by_the_run_bytes": now - was} if now is not None and isinstance(was, int) else {}
         found.append({**fact, **written})
     return found
+
+
+def _life(drive: Drive) -> int | None:
+    return nvme.written_bytes(drive.name) if drive.nvme else None

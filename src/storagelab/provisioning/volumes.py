@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
@@ -30,6 +32,8 @@ from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
 
 _IMAGE, PLACE = "drive", "mounted"
+_SIZE_OFF = 0.01
+"""By how much the size of a volume that is prepared by hand may differ: partitions begin at whole MiB."""
 
 
 @dataclass
@@ -44,15 +48,29 @@ class MadeVolume:
     facts: dict[str, object] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
+    read_back: Callable[[], Iterable[Check]] = tuple
+    """Looks again how it is."""
+    written_before: int = 0
+    """What the drive of a made volume had written before it was made: the kernel goes on counting."""
+
+    def for_a_run(self) -> MadeVolume:
+        """The same volume for one of several runs, as it is now."""
+        return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
+
+    def written_bytes(self) -> int | None:
+        """What was written to its drive since it was made, if it has one of its own."""
+        device = self.facts.get("device")
+        return None if not self.config.has_own_drive else loop_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
         """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was written to
         its drives. Raises RunFailed."""
+        before = preparing.with_life(self.facts.get("drives"), self.drives)
         with self._limited():
             yield
         if self.drives:
-            self.facts["drives"] = preparing.with_written(self.facts["drives"], self.drives)
+            self.facts["drives"] = preparing.with_written(before, self.drives)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
@@ -63,12 +81,18 @@ class MadeVolume:
         if burst is None:
             self.drive.set(asked)
             self.checks += limits.checks(self.name, asked, self.drive.read())
-            yield
+            try:
+                yield
+            finally:
+                self.drive.set({})  # the volume may be kept for further runs
             return
         bucket = bursts.Bucket(self.drive, asked, burst)
-        with bucket:
-            self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
-            yield
+        try:
+            with bucket:
+                self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
+                yield
+        finally:
+            self.drive.set({})
         self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
 
 
@@ -110,12 +134,16 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
 
 def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
     """What is done to make the volume, in words, for `plan`. `found` are its drives."""
-    if volume.prepare is not None:
+    plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
+    if volume.by_hand:
+        keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
+        yield f"{name}: wait until you have prepared it" + (f": {keys}" if keys else "")
+    elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
     if volume.has_own_drive:
         yield from (f"{name}: {step}{_for_root()}" for step in _steps(name, volume, found))
     if volume.check is not None:
-        yield f"{name}: run the command {volume.check!r}, and store what it prints"
+        yield f"{plain}: run the command {volume.check!r}, and store what it prints"
 
 
 def _for_root() -> str:
@@ -171,15 +199,22 @@ def made(
     """
     variables = own_commands.environment(name, _written(volume), levels)
     facts: dict[str, object] = {}
-    if volume.prepare is not None:
+    if volume.prepare is not None and not volume.by_hand:
         facts["prepare"] = own_commands.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
-        one = MadeVolume(name, volume, Path(volume.path or ""), facts=facts)
+        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
             one = _on_own_drive(undo, name, volume, folder, facts, results)
-        if volume.check is not None:
-            variables["STORAGELAB_PATH"] = str(one.path)
-            one.checks.append(_told(name, volume.check, spec_folder, variables, one.facts))
+        as_made = one.read_back
+        variables["STORAGELAB_PATH"] = str(one.path)
+
+        def read_back() -> Iterator[Check]:
+            yield from as_made() if not volume.by_hand else _by_hand_checks(name, volume, one.path)
+            if volume.check is not None:
+                yield _told(name, volume.check, spec_folder, variables, one.facts)
+
+        one.read_back = read_back
+        one.checks = list(read_back())
         yield one
 
 
@@ -201,10 +236,10 @@ def _written(volume: VolumeConfig) -> dict[str, object]:
 
 @dataclass
 class _Base:
-    """What layers and the file system lie on: the kernel's names of the devices, and what was read back of them."""
+    """What layers and the file system lie on: the kernel's names of the devices, and what is read back of them."""
 
     devices: list[str]
-    checks: list[Check]
+    read_back: Callable[[], Iterable[Check]]
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
@@ -225,6 +260,7 @@ def _on_own_drive(
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
+    written = loop_devices.written_bytes(device)
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
     for disk in disks:
@@ -239,11 +275,42 @@ def _on_own_drive(
         limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
-    read_back = [*base.checks, *stack.checks]
-    for disk in disks:
-        read_back += queues.checks(name, disk, _queue(volume))
-    read_back += file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
-    return MadeVolume(name, volume, place, drive, limit, facts, checks=read_back, drives=base.drives)
+
+    def read_back() -> Iterator[Check]:
+        yield from (*base.read_back(), *stack.checks)
+        for disk in disks:
+            yield from queues.checks(name, disk, _queue(volume))
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
+
+    return MadeVolume(
+        name, volume, place, drive, limit, facts, read_back=read_back, drives=base.drives, written_before=written
+    )
+
+
+def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
+    """What the spec asks of a volume that is prepared by hand, by its keys."""
+    left_out = {"path", "prepare", "prepare_text", "check", "made_for", "variables"}
+    return {key: value for key, value in _written(volume).items() if key not in left_out} | dict(volume.variables)
+
+
+def _by_hand_checks(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
+    """What can be read back of a volume that a person prepared."""
+    if volume.filesystem is not None or volume.mount_options is not None:
+        mount = mount_of(place, mounts_here())
+        filesystem = volume.filesystem or (mount.filesystem if mount is not None else "none")
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
+    mount = mount_of(place, mounts_here())
+    device = next(iter(block_devices_of(mount)), "") if mount is not None else ""
+    for what, asked, got in (
+        ("sector", volume.sector_bytes, queues.sector_bytes(device) if device else None),
+        ("size", volume.size_bytes, loop_devices.size_bytes(device) if device else None),
+    ):
+        if asked is not None:
+            near = got is not None and abs(got - asked) <= (_SIZE_OFF * asked if what == "size" else 0)
+            yield Check(
+                name=f"{what} of volume {name}", asked=str(asked), got=str(got), ok=near, read_from="/sys/class/block"
+            )
+    yield from queues.checks(name, device, _queue(volume)) if device else ()
 
 
 def _file(
@@ -252,7 +319,7 @@ def _file(
     assert volume.file_bytes is not None
     device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
     facts["file_bytes"] = loop_devices.size_bytes(device)
-    return _Base([device], list(_file_checks(name, volume, device)))
+    return _Base([device], partial(_file_checks, name, volume, device))
 
 
 def _drives(
@@ -263,8 +330,8 @@ def _drives(
     journal = Journal(results)
     used = undo.enter_context(preparing.prepared(name, volume, journal))
     facts["drives"] = preparing.facts(used)
-    checks, drives = list(preparing.checks(name, volume, used)), [drive for drive, _ in used]
-    return _Base([device for _, device in used], checks, drives, journal)
+    read_back = partial(preparing.checks, name, volume, used)
+    return _Base([device for _, device in used], read_back, [drive for drive, _ in used], journal)
 
 
 def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:

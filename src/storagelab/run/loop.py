@@ -107,8 +107,9 @@ def run_all(
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
-    if portable(plan):
+    if portable(plan) or by_hand(plan):
         _make_state_folder(store.folder)
+    if portable(plan):
         runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
         if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
             executor = Processes(make_batch, at_once)
@@ -123,6 +124,11 @@ def run_all(
 
 def portable(plan: Plan) -> bool:
     return all(cell.config.kind.portable for cell in plan.cells)
+
+
+def by_hand(plan: Plan) -> bool:
+    """Whether a person prepares volumes."""
+    return any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values())
 
 
 def batches(

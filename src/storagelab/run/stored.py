@@ -209,6 +209,11 @@ def _check(part: Stored) -> None:
     """Raises StoreError unless the part is a campaign of real servers that knows its host."""
     if "/" in part.experiment.name:
         raise StoreError(f"{part.folder} holds the small worlds of a race\n  gather measured campaigns")
+    if part.experiment.blocks > 1:
+        raise StoreError(
+            f"{part.folder} prepares levels several times, and hosts are not compared across preparations\n"
+            "  run each host's campaign by itself, with blocks left out"
+        )
     if part.experiment.race is not None:
         raise StoreError(f"{part.folder} is a race, which is decided round by round on one host\n  run all repetitions")
     measured = [run for run in part.runs if run.measurement is not None]

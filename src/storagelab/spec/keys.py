@@ -56,7 +56,7 @@ def _any_workload() -> type[BaseModel]:
 _AnyWorkload = _any_workload()
 Written: type[Config] = create_model("Written", __base__=Config, workload=(_AnyWorkload, _AnyWorkload()))
 
-HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "prefer", "indifferent")
+HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "blocks", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""
 TABLES = tuple(Written.model_fields)
 FLEET = "fleet"
@@ -398,6 +398,7 @@ WITH_UNIT = (
     Spelled("volumes.*.offset", "1MiB"),
     Spelled("volumes.*.raid_chunk_size", "64KiB"),
     Spelled("volumes.*.read_ahead", "128KiB"),
+    Spelled("volumes.*.size", "800GB"),
     Spelled("volumes.*.stripe", "128KiB"),
     Spelled("workload.block", "8KiB"),
     Spelled("workload.duration", "60s", parse_seconds),

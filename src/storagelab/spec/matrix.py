@@ -6,6 +6,8 @@ repetition is a complete round of its cells, so that a drift of the machine hits
 repetitions of two cells make a pair; of a few measured layouts, two rounds are made in turns (see `orders`). Only in the
 order "cell-by-cell" does a cell have all its repetitions before the next cell. The published harness worked that way, and a
 drive's history can then look like an effect of the layout.
+With `blocks`, each combination comes in several blocks, which share the repetitions. The order of the blocks is a balanced
+one, too: complete rounds of all combinations.
 A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared. Their repetitions
 count from 0 down.
 """
@@ -47,7 +49,10 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
     if any(cell.config.kind.drives_remember for cell in cells):
         costly = (*costly, *_OF_A_BLOCK)
+    kept = {name for cell in cells for name, volume in cell.config.volumes.items() if volume.kept_for_block}
+    costly = (*costly, *(f"volumes.{name}" for name in sorted(kept)))
     blocks = _blocks(cells, _costly_names(experiment, costly))
+    _refuse_blocks_of_nothing(experiment, cells, changes=len(blocks) > 1 or bool(kept))
     ordered = _ordered(blocks, experiment)
     levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
     runs = (
@@ -153,8 +158,27 @@ def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
     return list(blocks.values())
 
 
+def _refuse_blocks_of_nothing(experiment: Experiment, cells: Sequence[Cell], *, changes: bool) -> None:
+    if experiment.blocks == 1:
+        return
+    if any(cell.config.simulated for cell in cells):
+        raise SpecError(
+            "is for measured runs", file=experiment.source, key="blocks",
+            hint="Leave it out: simulated drives are the same after each preparation.",
+        )  # fmt: skip
+    if not changes:
+        raise SpecError(
+            "has nothing to prepare again: no factor is costly, and no volume is made for a block",
+            file=experiment.source, key="blocks",
+            hint='Name the costly factors: costly = ["..."]; or set made_for = "block" for a volume; or leave blocks out.',
+        )  # fmt: skip
+
+
 def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
     """(block, repetition, cell) in the order of the runs; blocks are numbered as they come."""
+    if experiment.blocks > 1:
+        yield from _prepared_again(blocks, experiment)
+        return
     randomised = experiment.order == "randomised"
     if randomised:
         blocks = shuffled(blocks, experiment.seed, "blocks")
@@ -174,12 +198,26 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
                 yield number, repetition, cell
 
 
-def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of a block's burn-in runs: the cells in turn."""
+def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
+    """As `_ordered`, for several blocks of each combination, which share its repetitions."""
+    each = experiment.repetitions // experiment.blocks
+    first_of = {cells[0].cell_id: cells for cells in blocks}
+    turns = balanced([cells[0] for cells in blocks], experiment.blocks, experiment.seed, "blocks", whole=True)
+    for number, (turn, first) in enumerate(turns):
+        cells, before = first_of[first.cell_id], (turn - 1) * each
+        yield from ((number, repetition, cell) for repetition, cell in _burn_in(cells, experiment, turn))
+        order = balanced(cells, each, experiment.seed, f"{first.cell_id}/block/{turn}")
+        yield from ((number, before + repetition, cell) for repetition, cell in order)
+
+
+def _burn_in(cells: Sequence[Cell], experiment: Experiment, turn: int = 1) -> Iterator[tuple[int, Cell]]:
+    """(repetition, cell) of a block's burn-in runs: the cells in turn. The block is the `turn`-th of its kind."""
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
-    for number in range(cells[0].config.between_runs.burn_in):
-        yield -(number // len(cells)), cells[number % len(cells)]
+    runs = cells[0].config.between_runs.burn_in
+    before = (turn - 1) * math.ceil(runs / len(cells))
+    for number in range(runs):
+        yield -(number // len(cells)) - before, cells[number % len(cells)]
 
 
 def _run_seed(seed: int, levels: str, repetition: int) -> int:

@@ -135,8 +135,23 @@ def _header(raw: keys.Tables, source: str) -> Experiment:
         hint = 'Write it as a share of the time: indifferent = "3%"'
         raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
     header = keys.checked(Experiment, {"name": Path(source).stem, **given})
+    _check_blocks(header)
     refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
     return header
+
+
+def _check_blocks(header: Experiment) -> None:
+    if header.blocks > 1 and header.order != "randomised":
+        raise SpecError(
+            'needs order = "randomised"', key="blocks",
+            hint="Blocks of one level come in random order, so that no level owes its times to when it ran.",
+        )  # fmt: skip
+    if header.repetitions % header.blocks:
+        more = header.repetitions + header.blocks - header.repetitions % header.blocks
+        raise SpecError(
+            f"must divide repetitions = {header.repetitions}", key="blocks",
+            hint=f"Each block has the same number of rounds: repetitions = {more} gives {more // header.blocks} in each.",
+        )  # fmt: skip
 
 
 def refuse_odd_name(name: str, whose: str = "") -> None:

@@ -125,13 +125,21 @@ _OF_SERVERS = (
          "the log of a running server can't be moved",
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
 )  # fmt: skip
+_OF_HANDS = frozenset({"prepare_text", "size_bytes"})
+_OF_ANY_VOLUME = frozenset({"file_bytes", "devices", "prepare", "check", "variables", "made_for"})
+_CHECKED_BY_HAND = frozenset(
+    {"sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler"}
+)
+"""Keys of a volume that a person prepares, which is asked for them; all but the options of mkfs are read back."""
 _FEWEST_DRIVES = {None: 1, "raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 _SHARE = re.compile(r"(100|[1-9][0-9]|[5-9])%")
 _OF_MADE_VOLUMES = (
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key)),
+    *(Rule(f"volumes.*.{key}",
+           lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
+           and not (volume.by_hand and key in _CHECKED_BY_HAND),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
-      for key in sorted(MADE_KEYS - DRIVE_KEYS - {"file_bytes", "devices", "prepare", "check", "variables"})),
+      for key in sorted(MADE_KEYS - DRIVE_KEYS - _OF_ANY_VOLUME - _OF_HANDS)),
     *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
            "is for a volume made of drives", 'Leave it out, or name drives: devices = ["/dev/disk/by-id/..."].')
       for key in sorted(DRIVE_KEYS)),
@@ -144,6 +152,18 @@ _OF_MADE_VOLUMES = (
            'conflicts with between_runs.data = "template"',
            "A template is kept on the volume, and the volume is made anew: leave one of them out.")
       for key, field in (("file", "file_bytes"), ("devices", "devices"))),
+    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
+           "is for a volume that you prepare yourself", 'Set prepare = "by-hand" too, or leave it out.')
+      for key in sorted(_OF_HANDS)),
+    Rule("volumes.*.made_for", lambda _, volume: volume.made_for is not None and not volume.made,
+         "is for a volume that is made or prepared", 'Add file = "8GiB", or prepare = "...", or leave it out.'),
+    Rule("volumes.*.made_for", lambda _, volume: volume.by_hand and volume.made_for == "run",
+         'conflicts with prepare = "by-hand"', "You prepare a volume for a block of runs, not for each: leave made_for out."),
+    Rule("volumes.*.file", lambda _, volume: volume.by_hand and volume.has_own_drive,
+         'conflicts with prepare = "by-hand"', "Either storagelab makes the volume, or you do: leave one of them out."),
+    Rule("volumes.*.prepare", lambda config, volume: volume.kept_for_block and config.between_runs.data == "template",
+         'conflicts with between_runs.data = "template"',
+         "A template is kept on the volume, and the volume is prepared anew for each block: leave one of them out."),
     Rule("volumes.*.device", lambda _, volume: volume.made and volume.device is not None,
          "conflicts with file, devices, prepare and check", "storagelab only reads such a device, as it is."),
     Rule("volumes.*.devices", lambda _, volume: volume.devices is not None and volume.file_bytes is not None,

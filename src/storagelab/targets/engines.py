@@ -25,6 +25,7 @@ from storagelab.targets import (
     State,
     Target,
     VolumeNeed,
+    kept_volumes,
     made_volumes,
     marks,
     open_target,
@@ -34,6 +35,7 @@ from storagelab.targets import (
 )
 from storagelab.targets.durability import compared
 from storagelab.targets.folders import Folders
+from storagelab.targets.kept_volumes import KeptVolumes
 from storagelab.targets.privileged import privileged_settings, refuse
 from storagelab.targets.starting import Kind
 from storagelab.targets.steps import places_of
@@ -46,20 +48,21 @@ from storagelab.targets.steps import places_of
 class Independent:
     """A block of independent runs: each has its own server or schema."""
 
-    def __init__(self, block: PlannedBlock, site: Site) -> None:
-        self._block, self._site = block, site
+    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
+        self._block, self._site, self._volumes = block, site, volumes
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return made_volumes.opened(self._block.cell_of(planned), self._site, open_target)
+        return made_volumes.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
 
 
 @contextmanager
-def independent(block: PlannedBlock, site: Site, _state: State) -> Iterator[Block]:
-    """Opens a block that prepares nothing and keeps nothing."""
-    yield Independent(block, site)
+def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
+    """Opens a block that keeps nothing but volumes that are made for blocks."""
+    with kept_volumes.kept(block, site, state) as volumes:
+        yield Independent(block, site, volumes)
 
 
 class Engine(NamedTuple):

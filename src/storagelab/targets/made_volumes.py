@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability, ability
-from storagelab.model.config import PRICE, Config, VolumeConfig
+from storagelab.model.config import BY_HAND, PRICE, Config, VolumeConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Plan
 from storagelab.stopping import uninterrupted
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from storagelab.provisioning.drives import Drive
     from storagelab.provisioning.volumes import MadeVolume
+    from storagelab.targets.kept_volumes import KeptVolumes
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
 
@@ -96,7 +97,7 @@ def commands(plan: Plan) -> tuple[Privilege, ...]:
     for config in (cell.config for cell in plan.cells):
         for name, volume in wanted(config).items():
             for key, command in (("prepare", volume.prepare), ("check", volume.check)):
-                if command is not None:
+                if command is not None and command != BY_HAND:
                     found[Privilege(key=f"volumes.{name}.{key}", value=command, does=_RUNS_A_COMMAND)] = None
     return tuple(found)
 
@@ -137,8 +138,8 @@ def try_making(plan: Plan, site: Site) -> None:
             volumes.check_rights(name, volume)
             tried.add(keys)
             try:
-                with _made({name: plain}, config, site, {}) as made:
-                    refused = [one for one in made[0].checks if one.ok is not True]
+                with made({name: plain}, config, site, {}) as found:
+                    refused = [one for one in found[0].checks if one.ok is not True]
             except RunFailed as error:
                 raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
             for one in refused:
@@ -150,38 +151,41 @@ def try_making(plan: Plan, site: Site) -> None:
 
 @contextlib.contextmanager
 def opened(
-    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]]
+    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: KeptVolumes
 ) -> Iterator[Target]:
-    """The target of a run of the cell, on volumes that are made for it. Raises RunFailed."""
-    volumes = wanted(cell.config)
-    if not volumes:
+    """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
+    if not wanted(cell.config):
         with opening(cell.config, site) as target:
             yield target
         return
     began = time.perf_counter()
-    with _made(volumes, cell.config, site, cell.levels) as made:
-        took_s = time.perf_counter() - began
-        with opening(_placed(cell.config, made), site) as target:
-            yield _OnMadeVolumes(target, made, took_s)
+    shared = kept.of(cell)
+    anew = {name: one for name, one in wanted(cell.config).items() if not one.kept_for_block}
+    with made(anew, cell.config, site, cell.levels) as of_run:
+        volumes, took_s = [*shared, *of_run], time.perf_counter() - began
+        with opening(_placed(cell.config, volumes), site) as target:
+            yield _OnMadeVolumes(target, volumes, kept.begin_run(), took_s)
 
 
 @contextlib.contextmanager
-def _made(
+def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[MadeVolume]]:
-    """Leaves nothing behind. If another error is under way, a failure to remove something goes to the log instead."""
+    """Volumes that are made, and removed at the end: it leaves nothing behind. If another error is under way, a failure to
+    remove something goes to the log instead.
+    """
     from storagelab.provisioning import volumes as making
 
     undo = contextlib.ExitStack()
     try:
-        made = []
+        found = []
         for name, volume in volumes.items():
             folders = _folders(site, config, name)
             undo.callback(partial(_remove, folders))
             folders.make()
             one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
-            made.append(undo.enter_context(one))
-        yield made
+            found.append(undo.enter_context(one))
+        yield found
     except BaseException:
         with uninterrupted():
             try:
@@ -209,15 +213,22 @@ def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
 
 
 class _OnMadeVolumes:
-    """A target whose volumes were made for its run."""
+    """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
 
-    def __init__(self, target: Target, made: Sequence[MadeVolume], took_s: float) -> None:
-        self._target, self._made, self._took_s = target, made, took_s
+    def __init__(
+        self, target: Target, volumes: Sequence[MadeVolume], facts: Mapping[str, object], took_s: float
+    ) -> None:
+        self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s
 
     def describe(self) -> dict[str, object]:
         return self._with_facts(self._target.describe())
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        written = {
+            f"volume.{one.name}.written_since_prepared_bytes": since
+            for one in self._made
+            if self._facts and (since := one.written_bytes()) is not None
+        }
         with contextlib.ExitStack() as limits:
             for one in self._made:
                 limits.enter_context(one.loaded())
@@ -226,6 +237,7 @@ class _OnMadeVolumes:
             update={
                 "environment": self._with_facts(measured.environment),
                 "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
+                "counters": _with_written(measured.counters, written),
                 "setup_s": (measured.setup_s or 0.0) + self._took_s,
             }
         )
@@ -235,7 +247,11 @@ class _OnMadeVolumes:
         volumes = dict(described) if isinstance(described, dict) else {}
         for one in self._made:
             volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
-        return {**environment, "volumes": volumes}
+        return {**environment, **self._facts, "volumes": volumes}
+
+
+def _with_written(counters: Mapping[str, Mapping[str, float]], written: Mapping[str, float]) -> dict[str, object]:
+    return {**counters, "volumes": {**counters.get("volumes", {}), **written}} if written else dict(counters)
 
 
 # --- what a killed run left -------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ def asked(experiment: Experiment, plan: Plan, elsewhere: Elsewhere | None) -> El
     here = "leave --executor out; `storagelab gather` puts campaigns of several hosts together"
     if any(config.kind.raw_io for config in configs):
         raise _refused("raw I/O can't be made run by run on hosts: it prepares a volume for many runs", here)
+    if any(volume.kept_for_block for config in configs for volume in config.volumes.values()) or experiment.blocks > 1:
+        raise _refused("hosts share rounds, and a block of runs on one preparation belongs to one host", here, "blocks")
     if experiment.race is not None:
         raise _refused("a race is decided round by round on one host", f"leave --find-{experiment.race.goal} out")
     if experiment.order == "cell-by-cell":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab import screen
-from storagelab.errors import PreflightError, StoreError
+from storagelab.errors import PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
@@ -21,7 +21,8 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
-from storagelab.verbs import fleet
+from storagelab.targets.kept_volumes import PreparationAwaited
+from storagelab.verbs import by_hand, fleet
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
 from storagelab.verbs.so_far import SoFar
@@ -46,11 +47,18 @@ class Asked(NamedTuple):
     despite_space: bool = False
     may_wipe: tuple[str, ...] = ()
     """Serial numbers of drives whose content may be destroyed."""
+    prepared: tuple[str, ...] = ()
+    """The volumes that a person says are prepared for the next block."""
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Makes the runs; returns whether none has failed."""
     wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
+    if asked.race is not None and wanted.blocks > 1:
+        raise SpecError(
+            "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source, key="blocks",
+            hint="Leave --find-best or --find-good out.",
+        )  # fmt: skip
     experiment = stored.as_begun(wanted, results)
     plan, folder = matrix.expand(experiment), results / experiment.name
     site = site_of(experiment, folder, despite_space=asked.despite_space)
@@ -100,7 +108,23 @@ class _Here(NamedTuple):
         return Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether none has failed."""
+        """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds neither
+        volumes nor results.
+        """
+        hands = by_hand.Hands(self.experiment, self.asked.prepared)
+        while True:
+            before = self._stored_count()
+            try:
+                return self._make_runs(found)
+            except PreparationAwaited as waits:
+                hands.wait(waits, made=self._stored_count() - before, blocks=len(self.plan.blocks))
+
+    def _stored_count(self) -> int:
+        with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
+            return len(store.attempts())
+        return 0
+
+    def _make_runs(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
         with self._ready(found), Store.writing(self.folder, self.experiment) as store:
             race = self.racing(self._stored(store, 0))  # or the store is damaged
             self._make_pending(store, found, race)

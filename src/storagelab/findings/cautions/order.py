@@ -29,7 +29,8 @@ class RunInBlocks(Caution):
         return (
             f"{capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
             "the drive or the machine would look like a difference between levels. Blocks are not compared; differences "
-            "within each are tested. To compare levels, remove the factor from costly if the drives allow it."
+            "within each are tested. To compare levels, prepare each again: blocks = 3, and repetitions to match, under a "
+            "new name; or remove the factor from costly if the drives allow it."
         )
 
 
@@ -75,7 +76,8 @@ def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
     """Not for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
-    blocks = blocks_of(plan)
+    between = evidence.basis.fitted.between
+    blocks = blocks_of(plan) if between is None else tuple(between.compared(blocks_of(plan)))
     if len({blocks[place] for place in measured}) > 1 and evidence.provenance != "simulated":
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
         yield RunInBlocks(factors=tuple(held), blocks=len(set(blocks)))

@@ -38,6 +38,8 @@ def scatter_in(fitted: Fit) -> Scatter | None:
 
 
 def find(evidence: Evidence) -> Iterator[Scatter]:
-    found = None if evidence.basis.fleet is not None else scatter_in(evidence.basis.fitted)
+    basis = evidence.basis
+    # Of several hosts or preparations, the scatter of runs doesn't say how many repetitions it takes.
+    found = scatter_in(basis.fitted) if basis.fleet is None and basis.fitted.between is None else None
     if found is not None:
         yield found

@@ -65,6 +65,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     pairs = [
         ("Runs", _runs_text(experiment, plan, facts)),
         ("Order", _order_text(experiment, plan)),
+        ("Prepare", _preparations_text(experiment, plan)),
         ("First", "" if whole else _first_runs_text(plan)),
         ("Hosts", _hosts_text(experiment)),
         ("Server", facts.server),
@@ -122,8 +123,25 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
     }[experiment.order]
     if blocks > 1:
         costly = listed([factor_text(name) for name in _constant_in_blocks(plan)])
-        text += f", in {blocks} blocks" + (f", one for each {costly}" if costly else "")
+        each = "one" if experiment.blocks == 1 else str(experiment.blocks)
+        text += f", in {blocks} blocks" + (f", {each} for each {costly}" if costly else "")
     return text
+
+
+def _preparations_text(experiment: Experiment, plan: Plan) -> str:
+    """How many times volumes are prepared for blocks of runs."""
+    cells, by_hand = plan.cells_by_id, dict[str, set[int]]()
+    made: dict[str, set[int]] = {}
+    for run in plan.runs:
+        config = cells[run.cell_id].config
+        for name in config.volumes_used:
+            if name in config.volumes and config.volumes[name].kept_for_block:
+                (by_hand if config.volumes[name].by_hand else made).setdefault(name, set()).add(run.block)
+    parts = [f"volume {name} {len(blocks)} times" for name, blocks in made.items()]
+    parts += [f"volume {name} {len(blocks)} times by hand (not in the time below)" for name, blocks in by_hand.items()]
+    if parts and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
+        return f"{listed(parts)}; levels that are prepared once are not compared: set blocks = 3"
+    return listed(parts)
 
 
 def _hosts_text(experiment: Experiment) -> str:

@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, str] = {
     "best": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
     "best set": "The layouts that can't be told apart from the fastest one.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a costly "
-    "factor. Measured layouts of different blocks are not compared.",
+    "factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
     "carry-over": "What a run leaves behind for the next one, such as a fuller drive or a warm cache.",
     "caution": "A fact about the measurement that may mislead you. The answer's last line, Doubt, names the most "

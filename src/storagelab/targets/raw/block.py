@@ -18,8 +18,9 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress, Site, State, Target, made_volumes
+from storagelab.targets import Progress, Site, State, Target, kept_volumes, made_volumes
 from storagelab.targets.folders import Folders
+from storagelab.targets.kept_volumes import KeptVolumes
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Direction, Fio, Job, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
@@ -35,8 +36,8 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class RawBlock:
     """All runs of one block. They don't depend on each other, except through the state of the drive."""
 
-    def __init__(self, block: PlannedBlock, site: Site) -> None:
-        self._block, self._site = block, site
+    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
+        self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
         self._io_engines: dict[tuple[Path, str], str] = {}
@@ -50,13 +51,13 @@ class RawBlock:
         """Writes the file before the first run on a volume. Raises RunFailed."""
         cell = self._block.cell_of(planned)
         opening = self._alone if made_volumes.wanted(cell.config) else self._shared
-        with made_volumes.opened(cell, self._site, opening) as target:
+        with made_volumes.opened(cell, self._site, opening, self._volumes) as target:
             yield target
 
     @contextmanager
     def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
         """The target of a run whose volume was made for it, and so has a file of its own."""
-        block = RawBlock(self._block, self._site)
+        block = RawBlock(self._block, self._site, self._volumes)
         try:
             with block._shared(config, self._site) as target:
                 yield target
@@ -113,14 +114,15 @@ class RawBlock:
 
 
 @contextmanager
-def opened(block: PlannedBlock, site: Site, _state: State) -> Iterator[RawBlock]:
+def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
     """Leaves no file behind, whatever happens."""
-    raw = RawBlock(block, site)
-    try:
-        yield raw
-    finally:
-        with uninterrupted():
-            raw.close()
+    with kept_volumes.kept(block, site, state) as volumes:
+        raw = RawBlock(block, site, volumes)
+        try:
+            yield raw
+        finally:
+            with uninterrupted():
+                raw.close()
 
 
 class _RawTarget:

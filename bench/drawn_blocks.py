@@ -1,0 +1,127 @@
+"""Draws campaigns in which levels are prepared several times, to check what a report says about them.
+
+    python -m bench.drawn_blocks 1000
+
+Each preparation makes all runs of its block faster or slower, by so many percent (one sd); each round does so by 2 %, and
+each run by 3 %. The factor `drive` is costly; with `both`, a second factor varies within each block.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.drawn import NOISE, Rng
+from storagelab.findings import irregular, preparations, stats
+from storagelab.findings.means import mean_time
+from storagelab.findings.model import Estimate
+from storagelab.findings.statements import Statements, state
+from storagelab.findings.times import blocks_of
+from storagelab.model.plan import Experiment, Factor, Level, Plan
+from storagelab.spec.matrix import expand
+
+ROUNDS = 0.02
+RUNS = 3
+BLOCKS = (2, 3, 5)
+PREPARATIONS = (0.0, 0.02, 0.05, 0.10)
+DRIVE, FILES = "layout.log", "layout.data_files"
+
+
+class Drawn(NamedTuple):
+    """A campaign: what a report states, the fit, and the effects of the costly factor and of the one within."""
+
+    stated: Statements
+    fitted: stats.Fit
+
+    def ratio(self, factor: str) -> Estimate:
+        return next(one.ratio for one in self.stated.effects if one.factor == factor and not one.at)
+
+    @property
+    def found(self) -> bool:
+        """Whether the second drive, alone with the slower cells, is called slower."""
+        return any(one.distinguishable for one in self.stated.judged.comparisons)
+
+
+@functools.cache
+def design(blocks: int, seed: int, *, both: bool) -> tuple[Experiment, Plan]:
+    factors = {DRIVE: ["a", "b"], **({FILES: [1, 4]} if both else {})}
+    experiment = Experiment(
+        name="drawn", repetitions=RUNS * blocks, blocks=blocks, seed=seed, costly=(DRIVE,),
+        base={"target": {"engine": "postgres"}, "volumes": {name: {"path": name} for name in "ab"}},
+        factors=tuple(
+            Factor(name=name, levels=tuple(Level(value=value, sets={name: value}) for value in levels))
+            for name, levels in factors.items()
+        ),
+    )  # fmt: skip
+    return experiment, expand(experiment)
+
+
+def drawn(rng: Rng, number: int, blocks: int, prepared: float, slower: float = 0.0, *, both: bool = False) -> Drawn:
+    """`slower`: by how much more time the second drive takes, as a share."""
+    experiment, plan = design(blocks, number % 20, both=both)
+    row = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
+    made_in = np.full((len(row), experiment.repetitions), -1)
+    of_round = np.full(made_in.shape, 0.0)
+    rounds: dict[tuple[int, int], float] = {}
+    for run in plan.runs:
+        at = row[run.cell_id], run.repetition - 1
+        made_in[at] = run.block
+        of_round[at] = rounds.setdefault((run.block, run.repetition), rng.normal(0, ROUNDS))
+    luck = rng.normal(0, prepared, made_in.max() + 1)
+    log_s = luck[made_in] + of_round + rng.normal(0, NOISE, made_in.shape)
+    for cell in plan.cells:
+        if cell.levels[DRIVE] == "b":
+            log_s[row[cell.cell_id]] += math.log1p(slower)
+    of_cell = blocks_of(plan)
+    fitted = preparations.fit(irregular.fit(log_s, of_cell), made_in, of_cell)
+    return Drawn(state(experiment.factors, plan, fitted, of_cell), fitted)
+
+
+def holds(estimate: Estimate, truth: float) -> bool:
+    return estimate.low is not None and estimate.high is not None and estimate.low <= truth <= estimate.high
+
+
+def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> str:
+    """A line of the table, in percent of so many campaigns."""
+    rng = np.random.default_rng([blocks, round(1000 * prepared), both])
+    equal = [drawn(rng, number, blocks, prepared, both=both) for number in range(campaigns)]
+    apart = [
+        [drawn(rng, number, blocks, prepared, slower, both=both) for number in range(campaigns)]
+        for slower in (0.10, 0.30)
+    ]
+    widths = [math.log(one.ratio(DRIVE).high or math.inf) - math.log(one.ratio(DRIVE).low or 1e-300) for one in equal]
+    shares = [
+        sum(one.stated.name_a_difference for one in equal),
+        sum(one.stated.judged.verdict in ("winner", "best-set") for one in equal),
+        sum(holds(one.ratio(DRIVE), 1.0) for one in equal),
+        *([sum(holds(one.ratio(FILES), 1.0) for one in equal)] if both else []),
+        sum(holds(mean_time(one.fitted, 0), 1.0) for one in equal),
+        *(sum(one.found for one in of) for of in apart),
+    ]
+    figures = [f"{100 * one / campaigns:.1f}" for one in shares]
+    if not both:
+        figures.insert(3, "-")
+    cells = ["2 x 2 within" if both else "2", str(blocks), f"{100 * prepared:g} %", *figures]
+    return "| " + " | ".join([*cells, f"± {100 * math.expm1(float(np.median(widths)) / 2):.0f} %"]) + " |"
+
+
+HEAD = (
+    "| levels | blocks | preparing again (sd) | any difference | false verdict | interval of the drives' ratio holds it "
+    "| of the ratio within | of a mean | 10 % found | 30 % found | half width of the drives' ratio |"
+)
+
+
+def main(campaigns: int) -> None:
+    print(HEAD, "|" + "---|" * 11, sep="\n")
+    for both in (False, True):
+        for blocks in BLOCKS:
+            for prepared in PREPARATIONS:
+                print(row_of(blocks, prepared, campaigns, both=both), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

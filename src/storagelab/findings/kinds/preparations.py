@@ -1,0 +1,84 @@
+"""How much preparing the same levels again changed the times. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+from scipy import special
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Estimate, Finding, Findings
+from storagelab.findings.samples import ALPHA, CONFIDENCE
+from storagelab.words.numbers import percent
+
+
+class PreparedAgain(Finding):
+    """How preparations of the same levels differ."""
+
+    kind, about, alone = "prepared_again", "use", True
+    meaning = "How much preparing the same levels again changes the times, if they were prepared several times."
+    sd: Estimate = Field(
+        description="The standard deviation of the log times of preparations, each a mean over its runs, whose scatter is "
+        "in it."
+    )
+    of_runs: float = Field(ge=0, description="What the scatter of runs within a preparation alone would make of it.")
+    preparations: int = Field(ge=1, description="The preparations that it was learned from.")
+    least: int = Field(ge=1, description="The fewest preparations of a level.")
+
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        return [one.sentence() for one in cls.of(findings)]
+
+    def sentence(self) -> str:
+        low, high = self.sd.low, self.sd.high
+        interval = "" if low is None or high is None else f" (95 % CI {_apart(low)} to {_apart(high)})"
+        few = " Few preparations give wide intervals: raise blocks and repetitions." if self.least < _ENOUGH else ""
+        return (
+            f"Preparing again changes the time by ± {_apart(self.sd.value)}{interval}, over {self.preparations} "
+            f"preparations; the scatter of runs alone would make ± {_apart(self.of_runs)}. All intervals that compare "
+            f"different preparations hold it.{few}"
+        )
+
+
+_ENOUGH = 3
+
+
+def _apart(sd: float) -> str:
+    return percent(math.expm1(sd))
+
+
+def find(evidence: Evidence) -> Iterator[PreparedAgain]:
+    fitted = evidence.basis.fitted
+    between = fitted.between
+    if between is None or between.df < 1:
+        return
+    again = between.counts > 1
+    variance = float(np.average(between.variance[again], weights=between.counts[again] - 1))
+    tails = (special.chdtri(between.df, ALPHA / 2), special.chdtri(between.df, 1 - ALPHA / 2))
+    low, high = (math.sqrt(variance * between.df / float(tail)) for tail in tails)
+    sd = math.sqrt(variance)
+    made = {
+        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.figures[row]))
+    }  # fmt: skip
+    yield PreparedAgain(
+        sd=Estimate(value=sd, low=min(low, sd), high=max(high, sd), confidence=CONFIDENCE),
+        of_runs=_of_runs(evidence), preparations=len(made), least=int(between.least),
+    )  # fmt: skip
+
+
+def _of_runs(evidence: Evidence) -> float:
+    """The standard deviation of a mean over the runs of a preparation, if preparations were all alike."""
+    between, made_in = evidence.basis.fitted.between, evidence.basis.made_in
+    assert between is not None
+    squares, df, sizes = 0.0, 0, []
+    for row, times in enumerate(evidence.basis.kept):
+        for number in np.flatnonzero(~np.isnan(between.figures[row])):
+            runs = times[(made_in[row] == number) & ~np.isnan(times)]
+            if len(runs):
+                squares += float(((runs - runs.mean()) ** 2).sum())
+                df += len(runs) - 1
+                sizes.append(len(runs))
+    return math.sqrt(squares / df / float(np.mean(sizes))) if df else 0.0
