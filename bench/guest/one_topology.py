@@ -32,6 +32,8 @@ from storagelab.provisioning.journal import REGISTRY
 LINKS = {Path(link).name[-1]: link for link in sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?"))}
 BLKDISCARD, BLKRRPART = 0x1277, 0x125F
 PLACE = Path("/mnt/topology")
+PROGRAMS_UNTIL_DONE = 60
+"""Some programs run while a volume is made and taken apart; a kill comes at the time of any of them."""
 COUNTS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 
 
@@ -157,6 +159,13 @@ def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]])
     })  # fmt: skip
 
 
+def time_of_a_program_s() -> float:
+    """A busy machine takes ten times as long as an idle one."""
+    began = time.monotonic()
+    said("wipefs", "--version")
+    return time.monotonic() - began
+
+
 def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> str:
     """How the work ended, in a process of its own, which is killed at a random moment if `kills`."""
     reading, writing = os.pipe()
@@ -174,7 +183,7 @@ def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> s
         os._exit(0)
     os.close(writing)
     if kills:
-        time.sleep(rng.expovariate(1 / 2.0))
+        time.sleep(rng.uniform(0, PROGRAMS_UNTIL_DONE) * time_of_a_program_s())
         os.kill(child, signal.SIGKILL)  # the programs that it started go on, as they would
     with os.fdopen(reading) as end:
         told = end.read()  # until its programs have ended, too
