@@ -54,7 +54,7 @@ def campaign(secret: str, version: str = "18.4") -> tuple[Any, ...]:
     experiment = made.model_copy(
         update={
             "factors": (made.factors[0], named),
-            "source": f"/home/{text}/x.toml",
+            "source": f"/srv/{text}/x.toml",
             "text": text,
             "name": f"c-{MARK}",
         }
