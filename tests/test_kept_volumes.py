@@ -66,7 +66,7 @@ def test_blocks_of_each_level_come_in_random_order_and_share_the_repetitions(tmp
         ("repetitions = 4\nblocks = 2", "", "has nothing to prepare again"),
         ("repetitions = 4", 'made_for = "block"', "volumes.a.made_for: is for a volume that is made or prepared"),
         ("repetitions = 4", f'{BY_HAND}\nfile = "64MiB"', 'volumes.a.file: conflicts with prepare = "by-hand"'),
-        ("repetitions = 4", 'size = "64MiB"', "volumes.a.size_bytes: is for a volume that you prepare yourself"),
+        ("repetitions = 4", 'size = "64MiB"', "volumes.a.size: is for a volume that you prepare yourself"),
     ],
 )
 def test_blocks_that_can_not_be_are_refused_with_the_way_out(tmp_path, header, volume, words):

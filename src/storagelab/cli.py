@@ -134,7 +134,7 @@ def run_(
     ] = None,
     prepared: Annotated[
         list[str] | None,
-        typer.Option("--prepared", metavar="VOLUME", help="You have prepared it by hand for the next block of runs."),
+        typer.Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block."),
     ] = None,
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
