@@ -25,13 +25,17 @@ MODULES = {
 """Every engine has these modules, and in each what others ask of it."""
 PRIVATE_MODULES = {
     "engine": {"ENGINE", "abilities", "opened", "drop_leftovers"},
+    "found": set[str](),
     "reaching": {"Reaching", "server_facts", "settings"},
     "server": {"Server", "STARTER", "stop_orphan"},
     "settings": {"Binaries", "find_binaries"},
 }
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {
-    "mariadb": {"generated": "the tables of a generator's load, spread over the layout"},
+    "mariadb": {
+        "generated": "the tables of a generator's load, spread over the layout",
+        "redo_log": "when the log was full, so that reports tell what counts before that",
+    },
     "postgres": {
         "generated": "the tables of a generator's load, spread over the layout",
         "checkpoints": "when checkpoints begin, so that runs hold whole cycles",

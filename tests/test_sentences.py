@@ -99,7 +99,7 @@ def test_labels_and_settings_read_as_what_they_are():
     (fastest,) = [line for line in sentences(findings) if line.startswith("Fastest: ")]
     assert fastest.startswith("Fastest: c4 (2.2.3, wal_compression on), 1.00 s")
     (slower,) = [line for line in sentences(findings) if " against the slower: " in line]
-    assert 'driver = "1.2.7, 512 B" and wal_compression = off takes 3.0 times as long' in slower
+    assert "c1 (1.2.7, 512 B, wal_compression off) takes 3.0 times as long" in slower
 
 
 def test_settings_that_are_no_layout_are_called_combinations():

@@ -321,6 +321,7 @@ def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[flo
     at = [
         (run.sequence, row, basis.rounds.index(repetition))
         for row, of_cell in enumerate(basis.used.values()) for repetition, run in of_cell.items()
+        if repetition in basis.rounds  # not those without a figure
     ]  # fmt: skip
     deviations = fitted.log_s - fitted.cells[:, None]
     left = np.array([deviations[row, column] for _, row, column in sorted(at)])

@@ -53,12 +53,21 @@ def rounds_of(run: Measurement) -> list[float]:
     )
 
 
-def is_steady(runs: Sequence[Measurement]) -> bool | None:
+def is_steady(runs: Sequence[Measurement], *, simulated: bool = False) -> bool | None:
     """Whether each run of a cell ended in steady state; for runs without a series, whether the repetitions did. None
-    if there are fewer than five rounds.
+    if there are fewer than five rounds. Of `simulated` runs, the repetitions come first: a drive keeps its state from run to
+    run, and its rate within a run goes in steps if its life is scaled down.
     """
+    first, then = (_by_repetitions, _by_series) if simulated else (_by_series, _by_repetitions)
+    judged = first(runs)
+    return then(runs) if judged is None else judged
+
+
+def _by_series(runs: Sequence[Measurement]) -> bool | None:
     of_runs = [steadiness(rounds_of(run)) for run in runs]
-    if of_runs and all(one is not None for one in of_runs):
-        return all(one.steady for one in of_runs if one is not None)
+    return all(one is not None and one.steady for one in of_runs) if of_runs and None not in of_runs else None
+
+
+def _by_repetitions(runs: Sequence[Measurement]) -> bool | None:
     over_runs = steadiness([run.work_per_s or 0.0 for run in runs])
     return None if over_runs is None else over_runs.steady

@@ -81,7 +81,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
         judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
         raw_io=_raw_io(runs, made_on),
-        steady=steady.is_steady([*runs.values()]) if config.target.raw_io else None,
+        steady=_steady(runs) if config.target.raw_io else None,
         waits=mean_of_runs([one.rows for one in waited]) if waited else (),
         waits_asked=config.measure.waits,
         wait_shares=_wait_shares(waited, made_on),
@@ -148,6 +148,10 @@ def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
 
 def _with_mean(sample: Sample, mean: Estimate) -> Sample:
     return sample.model_copy(update={"mean": mean})
+
+
+def _steady(runs: Mapping[int, Measurement]) -> bool | None:
+    return steady.is_steady([*runs.values()], simulated=any(one.provenance == "simulated" for one in runs.values()))
 
 
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:

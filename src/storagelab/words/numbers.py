@@ -65,6 +65,12 @@ def significant(value: float, digits: int = 3) -> str:
     return _number(round(value, digits - 1 - order), max(0, digits - 1 - order))
 
 
+def round_figure(value: float) -> str:
+    """A figure that was chosen round, such as the start of an axis: 9.8 -> "9.8"."""
+    text = significant(value, 4)
+    return text.rstrip("0").removesuffix(".") if "." in text else text
+
+
 def _second_unit(value: float) -> tuple[float, str]:
     return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
 

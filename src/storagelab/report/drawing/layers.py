@@ -11,7 +11,7 @@ from typing import NamedTuple
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Figure
 from storagelab.report.drawing.vega import Form, Sheet, Spec, finished, in_lines
-from storagelab.words.numbers import significant
+from storagelab.words.numbers import round_figure
 
 _FAR, _APART = 6.0, 3.0
 """A chart hides its small figures if the largest is so many times the median, or the panels are so many times apart."""
@@ -73,7 +73,7 @@ def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero:
         scale = {"type": "log", "domain": ends, "nice": False}
         return Axis(scale, {"axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios.")
     domain, from_zero = ([0.0, 1.06 * high or 1.0], True) if always_zero else readable_domain([low, high])
-    says = "" if from_zero else f"The axis starts at {significant(domain[0], 4)}{unit and f' {unit}'}, not at zero."
+    says = "" if from_zero else f"The axis starts at {round_figure(domain[0])}{unit and f' {unit}'}, not at zero."
     return Axis({"domain": domain, "zero": from_zero, "nice": False}, {}, says)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
+from storagelab.model.loads.base import of_class
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries
@@ -248,8 +249,7 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
 
 def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Config) -> TimeSeries:
     """The counted part, with the columns of a real run, and the state of flash drives."""
-    load, rates = config.workload, [rate or 0.0 for rate in series["ios_per_s"]]
-    assert isinstance(load, RawIo)
+    load, rates = of_class(config.workload, RawIo), [rate or 0.0 for rate in series["ios_per_s"]]
     columns: dict[str, Sequence[float | None]] = {
         "requests_per_s": rates,
         f"volume.{config.data_volumes[0]}.{load.operation}_bytes_per_s": [rate * load.block_bytes for rate in rates],
