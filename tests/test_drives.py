@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 
 import pytest
@@ -16,7 +17,7 @@ from raw_io_specs import parsed
 
 from storagelab.errors import PreflightError, RunFailed, SpecError
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, journal, nvme, refusals
+from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, refusals
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.refusals import Known
@@ -24,6 +25,7 @@ from storagelab.spec.matrix import expand
 from storagelab.targets import ClaimedDrive
 from storagelab.verbs.volumes import refuse_unconfirmed
 
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")
 ID = "/dev/disk/by-id/nvme-Maker_9000_S1"
 BLANK = Drive(id=ID, name="nvme0n1", serial="S1", model="Maker 9000", size_bytes=10**12)
 # As `nvme id-ns` and `id-ctrl` of nvme-cli 2.3 answered for an emulated drive, without what is not read.
@@ -152,6 +154,33 @@ def test_a_journal_that_can_not_be_written_stops_everything(tmp_path, registry):
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(RunFailed, match="so nothing is done to a drive"):
         Journal(tmp_path / "results").step(BLANK, "blkdiscard")
+
+
+@as_root
+def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it_is(tmp_path, registry, monkeypatch):
+    monkeypatch.setattr(drives, "serial_of", lambda _, kernel=None: "S1")  # a loop device stands for a drive
+    with loop_devices.attached(tmp_path / "drive", 2**26, None) as name:
+        one = drives.look(f"/dev/{name}", "devices")
+        left = Journal(tmp_path / "results")
+        left.claimed(one, None)
+        file_systems.make(f"/dev/{name}", "ext4", None)
+        left.made(one, drives.uuids_on(name))
+
+        with preparing.Held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
+            preparing.put_back(left)
+        with file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None):
+            with pytest.raises(
+                RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"
+            ):
+                preparing.put_back(left)
+        file_systems.make(f"/dev/{name}", "ext4", "-F")
+        with pytest.raises(RunFailed, match="holds what storagelab did not make"):
+            preparing.put_back(left)
+        assert (drives.uuids_on(name), left.left()) != (frozenset(), [])
+
+        left.made(one, drives.uuids_on(name))
+        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it was killed"]
+        assert (drives.uuids_on(name), left.left()) == (frozenset(), [])
 
 
 # --- the user's word -------------------------------------------------------------------------------------------------

@@ -144,10 +144,9 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
     own = {name, *partitions_of(name, kernel)}
     users: dict[str, None] = {}
     system = False
-    for mount in mounts_here(kernel):
-        if own & set(device_stack(block_devices_of(mount, kernel), kernel)):
-            users[f"it is mounted at {mount.mount_point}"] = None
-            system |= mount.mount_point in _OF_THE_SYSTEM
+    for place in mounted_from(name, kernel):
+        users[f"it is mounted at {place}"] = None
+        system |= place in _OF_THE_SYSTEM
     for line in read_text(kernel.proc / "swaps").splitlines()[1:]:
         swap = Path(os.path.realpath(line.split()[0])).name
         if own & set(device_stack([swap], kernel)):
@@ -184,6 +183,23 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     if not found and not _is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
     return tuple(found)
+
+
+def uuids_on(name: str) -> frozenset[str]:
+    """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
+    found = set[str]()
+    for part in (name, *partitions_of(name)):
+        signatures = json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", [])
+        found |= {str(one["uuid"]) for one in signatures if one.get("uuid")}
+    return frozenset(found)
+
+
+def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
+    """Where the drive, its partitions, or what is made of them are mounted."""
+    own = {name, *partitions_of(name, kernel)}
+    for mount in mounts_here(kernel):
+        if own & set(device_stack(block_devices_of(mount, kernel), kernel)):
+            yield mount.mount_point
 
 
 def _signatures(node: str) -> Iterator[str]:

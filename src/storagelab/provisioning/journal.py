@@ -6,10 +6,11 @@ It lies in the results folder of its experiment, a line for each event. A drive 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +32,14 @@ class Claim(Frozen):
 
 class History(NamedTuple):
     """What the journal says about one drive: as it was last confirmed, the claim that is not given back yet, the steps
-    begun since, and whether it was given back before."""
+    begun since, and whether it was given back before. `made` = the UUIDs of what storagelab made on it; None before all of
+    it is made."""
 
     confirmed: Drive | None = None
     claim: Claim | None = None
     steps: tuple[str, ...] = ()
     released: bool = False
+    made: frozenset[str] | None = None
 
 
 class Journal:
@@ -68,6 +71,10 @@ class Journal:
         """Is written to the medium before it is done."""
         self._append("step", drive.id, what=what)
 
+    def made(self, drive: Drive, uuids: Iterable[str]) -> None:
+        """The volume is made; these are the UUIDs of what lies on its drive."""
+        self._append("made", drive.id, uuids=sorted(uuids))
+
     def released(self, drive: Drive) -> None:
         self._append("released", drive.id)
         (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
@@ -82,11 +89,13 @@ class Journal:
                 case "confirmed":
                     history = history._replace(confirmed=Drive.model_validate(event["drive"]))
                 case "claimed":
-                    history = history._replace(claim=Claim.model_validate(event["claim"]), steps=())
+                    history = history._replace(claim=Claim.model_validate(event["claim"]), steps=(), made=None)
                 case "step":
                     history = history._replace(steps=(*history.steps, event["what"]))
+                case "made":
+                    history = history._replace(made=frozenset(event["uuids"]))
                 case "released":
-                    history = history._replace(claim=None, steps=(), released=True)
+                    history = history._replace(claim=None, steps=(), released=True, made=None)
         return history
 
     def left(self) -> list[Claim]:
@@ -134,6 +143,24 @@ class Journal:
             raise RunFailed(
                 f"{self._file} can't be written, so nothing is done to a drive: {error.strerror}"
             ) from error
+
+
+def locked(drive: Drive) -> int:
+    """A descriptor that holds the drive's lock until it is closed, or its process ends. Raises RunFailed if a process of
+    storagelab has it.
+    """
+    file = REGISTRY / f"{drive.key}.lock"
+    try:
+        REGISTRY.mkdir(parents=True, exist_ok=True)
+        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
+        raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
+    return opened
 
 
 def claims() -> list[Claim]:

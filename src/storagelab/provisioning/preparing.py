@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import node_of, read_text
@@ -17,7 +18,7 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.provisioning import drives, layers, nvme, partitions, programs, refusals
 from storagelab.provisioning.drives import Drive
-from storagelab.provisioning.journal import Claim, Journal
+from storagelab.provisioning.journal import REGISTRY, Claim, Journal, locked
 from storagelab.provisioning.refusals import Known
 from storagelab.words.numbers import bytes_
 
@@ -98,13 +99,17 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class Held:
-    """A drive that is kept open, so that the kernel can't give its number to another one."""
+    """A drive that is kept open, so that the kernel can't give its number to another one, and locked, so that no other
+    process of storagelab gives it back meanwhile.
+    """
 
     def __init__(self, drive: Drive) -> None:
         self.drive = drive
+        self._lock = locked(drive)
         try:
             self._opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
+            os.close(self._lock)
             raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
 
     def __enter__(self) -> Held:
@@ -112,6 +117,7 @@ class Held:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._opened)
+        os.close(self._lock)
 
     def refuse_another(self) -> None:
         """Raises RunFailed if the names no longer lead to the drive that is open, or if that is another one."""
@@ -247,6 +253,7 @@ def put_back(journal: Journal) -> list[str]:
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
             # The kernel may have given it another name since.
             with Held(claim.drive.model_copy(update={"name": found.name})) as held:
+                _refuse_reused(found, journal.of(claim.drive.id).made)
                 _give_back(held, claim, journal)
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
@@ -255,6 +262,24 @@ def put_back(journal: Journal) -> list[str]:
     if problems:
         raise RunFailed("; ".join(problems))
     return done
+
+
+def _refuse_reused(drive: Drive, made: frozenset[str] | None) -> None:
+    """Raises RunFailed if somebody has put the drive to another use since the killed run."""
+    strange = [place for place in drives.mounted_from(drive.name) if not any(map(_is_own, Path(place).parts))]
+    used = [f"it is mounted at {place}" for place in strange] or list(drive.used_by if drive.of_the_system else ())
+    if not used and made is not None and (new := drives.uuids_on(drive.name) - made):
+        used = [f"it holds what storagelab did not make (UUID {', '.join(sorted(new))})"]
+    if used:
+        raise RunFailed(
+            f"{drive.id} was put to another use after the killed run: {', '.join(used)}; nothing is done to it\n"
+            f"  if nobody needs that, unmount it and wipefs --all {drive.id}; to keep it, delete {REGISTRY / drive.key}.json "
+            "and begin a new campaign: --results FOLDER"
+        )
+
+
+def _is_own(folder: str) -> bool:
+    return folder.startswith("storagelab-")
 
 
 # --- what is read back ------------------------------------------------------------------------------------------------

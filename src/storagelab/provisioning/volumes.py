@@ -26,7 +26,7 @@ from storagelab.provisioning import (
     programs,
     queues,
 )
-from storagelab.provisioning.drives import Drive
+from storagelab.provisioning.drives import Drive, uuids_on
 from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
@@ -230,6 +230,12 @@ class _Base:
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
+    def note_made(self) -> None:
+        """Writes into the journal of the drives what lies on them now."""
+        for drive in self.drives:
+            if self.journal is not None:
+                self.journal.made(drive, uuids_on(drive.name))
+
     def announce(self, what: str) -> None:
         """Writes what is done next into the journal of the drives."""
         for drive in self.drives:
@@ -255,6 +261,7 @@ def _on_own_drive(
     base.announce(file_systems.maker(filesystem))
     written = loop_devices.written_bytes(device)
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
+    base.note_made()
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
     undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
