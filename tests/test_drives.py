@@ -168,11 +168,11 @@ def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it
 
         with preparing.Held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
             preparing.put_back(left)
-        with file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None):
-            with pytest.raises(
-                RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"
-            ):
-                preparing.put_back(left)
+        with (
+            file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None),
+            pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"),
+        ):
+            preparing.put_back(left)
         file_systems.make(f"/dev/{name}", "ext4", "-F")
         with pytest.raises(RunFailed, match="holds what storagelab did not make"):
             preparing.put_back(left)
