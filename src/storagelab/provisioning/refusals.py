@@ -46,6 +46,11 @@ def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHIN
         yield no(f"is no drive: {drive.name} is made of others", "name the drives below it")
     if not drive.serial:
         yield no("tells no serial number, so it can't be told from another drive", "use a drive that tells one")
+    if drive.shared_name:
+        yield no(
+            "is the name of every namespace of its controller, and may lead to another one tomorrow",
+            f"name one namespace, by the name that ends with its number, such as {drive.id}_1",
+        )
     if drive.read_only:
         yield no("is read-only", "allow writes to it, or name another drive")
     if drive.of_the_system:
