@@ -1,4 +1,4 @@
-"""Runs in the guest: a limit through version 2 of the control groups, on a process in a group of its own and on one in none."""
+"""Runs in the guest: what a limit through version 2 of the control groups does to a process in a group of its own, and in none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the guest: a small campaign of PostgreSQL over two file systems and two RAID levels, from its plan to its report."""
+"""Runs in the guest: a small campaign of PostgreSQL over two file systems and two RAID levels, from plan to report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ question = "Which file system and which RAID level?"
 repetitions = {sys.argv[1]}
 [target]
 engine = "postgres"
-settings = {{ shared_buffers = "16MB", max_connections = 20 }}
+settings = {{ shared_buffers = "16MB", max_wal_size = "80MB", max_connections = 20 }}
 [volumes.a]
 path = "."
 devices = ["{ID}D0", "{ID}D1"]
