@@ -255,7 +255,7 @@ def runs_a_spec() -> None:
     print(ran)
     expect("exit 0", ran)
     exported = storagelab("export", "drive")
-    assert exported.count('"status": "ok"') == 2, exported
+    assert exported.count('"status":"ok"') == 2, exported
     expect('"written_by_the_run_bytes"', exported)
     expect("no drive is in use", storagelab("volumes"))
     expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
