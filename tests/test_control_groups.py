@@ -105,6 +105,7 @@ def test_version_2_limits_what_a_process_in_a_group_writes_and_nothing_in_the_ro
     assert told[2]["direct_bytes_per_s"] > 2 * 2**20
     assert told[3]["refused"] == ""
     assert told[4]["read_back"] == {"write_bytes_per_s": 2**20}
-    assert told[4]["direct_bytes_per_s"] == pytest.approx(2**20, rel=0.05)
-    assert told[4]["buffered_bytes_per_s"] == pytest.approx(2**20, rel=0.05)
+    # On a busy machine, the process does less than the limit allows.
+    assert 0.7 < told[4]["direct_bytes_per_s"] / 2**20 < 1.05
+    assert 0.7 < told[4]["buffered_bytes_per_s"] / 2**20 < 1.05
     assert told[5]["direct_bytes_per_s"] > 2 * 2**20
