@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from recorded_machine import RecordedMachine, stat
 
+from bench.guest import Drive
+from storagelab.errors import PreflightError
 from storagelab.machine.control_groups import throttle
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.host import describe_volume
+from storagelab.provisioning import limits
 
 ROOT = "1 0 4000:1 / / rw - ext4 /dev/sda1 rw"
 V1 = "31 21 0:4027 / {place} rw - cgroup cgroup rw,blkio"
@@ -74,3 +78,34 @@ def test_nothing_is_said_without_groups_or_of_several_devices_together(machine, 
     assert throttle([], throttled.kernel) is None
     machine.mounts(ROOT)
     assert throttle(["sda1"], machine.kernel) is None
+
+
+def test_a_process_in_the_root_group_of_version_2_is_told_that_it_can_not_be_limited(machine):
+    place = machine.root / "groups"
+    machine.mounts(ROOT, V2.format(place=place))
+    machine.write("groups/cgroup.controllers", "cpu io memory\n")
+    machine.write("proc/self/cgroup", "0::/\n")
+    with pytest.raises(PreflightError, match=r"runs in the root group.*\n.*systemd-run --scope"):
+        limits.check("volumes.a.limit", machine.kernel)
+    machine.write("proc/self/cgroup", "0::/lab/own\n")
+    machine.write("groups/lab/own/io.max", "4000:0 wbps=1 rbps=max wiops=max riops=max\n")
+    machine.write("groups/lab/io.max", "4000:0 wbps=7 rbps=max wiops=max riops=max\n")
+    machine.write("groups/another/io.max", "4000:0 wbps=9 rbps=max wiops=max riops=max\n")
+    limits.check("volumes.a.limit", machine.kernel)
+    assert limits.Limited("sda", machine.kernel).read() == {"write_bytes_per_s": 7}
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_version_2_limits_what_a_process_in_a_group_writes_and_nothing_in_the_root_group(guest, tmp_path):
+    finished = guest("limits_groups", [Drive("D0", 2**28, tmp_path / "drive")], limit_s=600)
+    assert finished.exit_code == 0, finished.output
+    told = [json.loads(line) for line in finished.output.splitlines() if line.startswith("{")]
+    assert "runs in the root group" in told[1]["refused"]
+    assert told[2]["direct_bytes_per_s"] > 2 * 2**20
+    assert told[3]["refused"] == ""
+    assert told[4]["read_back"] == {"write_bytes_per_s": 2**20}
+    # On a busy machine, the process does less than the limit allows.
+    assert 0.7 < told[4]["direct_bytes_per_s"] / 2**20 < 1.05
+    assert 0.7 < told[4]["buffered_bytes_per_s"] / 2**20 < 1.05
+    assert told[5]["direct_bytes_per_s"] > 2 * 2**20

@@ -1,5 +1,5 @@
 """Volumes made of whole drives: which drives are refused, what is remembered of them, and that nobody's data is destroyed
-unasked. `test_prepared_drives` makes such volumes, in a guest.
+unasked. `test_preparing` makes such volumes, in a guest.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def changed(**facts: object) -> Drive:
         (changed(name="dm-0", made_of_others=True), "is no drive"),
         (changed(serial=""), "tells no serial number"),
         (changed(read_only=True), "is read-only"),
+        (changed(shared_name=True), "is the name of every namespace .*\n.* ends with its number, such as .*_S1_1"),
         (changed(of_the_system=True, used_by=("it is mounted at /",)), "is the system's own drive: it is mounted at /"),
         (changed(used_by=("the RAID md0 is made of it",)), "is in use: the RAID md0 is made of it\n  unmount, stop"),
         (changed(holds=("ext4", "LVM2_member")), 'volumes.a.wipe: .*holds ext4, LVM2_member.*\n.*wipe = "S1"'),

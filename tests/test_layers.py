@@ -13,6 +13,7 @@ from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import layers, stacks
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_each_layer_is_made_as_asked_read_back_and_leaves_nothing(guest, tmp_path):
     drives = [Drive(f"D{number}", 2**27, tmp_path / f"drive{number}") for number in range(4)]

@@ -87,7 +87,17 @@ def swapped(device: str) -> None:
 
 
 def raid_member(device: str) -> None:
-    said("mdadm", "--create", "/dev/md/others", "--run", "--quiet", "--level=1", "--force", "--raid-devices=1", device)
+    said(
+        "mdadm",
+        "--create",
+        f"/dev/md/others-{Path(device).name}",
+        "--run",
+        "--quiet",
+        "--level=1",
+        "--force",
+        "--raid-devices=1",
+        device,
+    )
     file_system(f"/dev/{stacks.made_of(Path(device).name)}")
 
 

@@ -11,7 +11,6 @@ import traceback
 from pathlib import Path
 
 from storagelab.errors import RunFailed, StoragelabError
-from storagelab.machine.disks import node_of
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import drives, nvme, preparing, volumes
 from storagelab.provisioning.journal import Journal, claims
@@ -110,6 +109,8 @@ def refuses() -> None:
     expect("has no format with sectors of 2048", refusal(of("TWO", sector_bytes=2048)))
     expect("are one drive", refusal(of("TWO", "TWO_1", raid_level="raid0")))
     assert nvme.formats(Path(os.path.realpath(f"{ID}PAIR_1")).name).namespaces == 2
+    expect("is the name of every namespace of its controller", refusal(of("PAIR", wipe="PAIR")))
+    assert refusal(of("PAIR_1")) == ""
     expect("names drives of unequal size", refusal(of("TWO", "SMALL", raid_level="raid0")))
     unconfirmed = folder()
     with contextlib.suppress(RunFailed), volumes.made("a", of("TWO"), unconfirmed, PLACE, {}, RESULTS):
@@ -208,16 +209,23 @@ def loses_a_drive() -> None:
     """The drive vanishes while its volume is in use."""
     asked = of("GONE")
     volumes.confirm("a", asked, RESULTS)
-    name = Path(os.path.realpath(f"{ID}GONE")).name
-    controller = name.removesuffix("n1")
+    controllers = Path("/sys/class/nvme").iterdir()
+    controller = next(one for one in controllers if (one / "serial").read_text().strip() == "GONE")
+    said = ""
     try:
-        with volumes.made("a", asked, folder(), PLACE, {}, RESULTS):
-            Path(f"/sys/class/nvme/{controller}/delete_controller").exists()
-            (node_of(name).resolve().parents[2] / "remove").write_text("1")
-            print("removed", name, Path(f"/dev/{name}").exists())
+        with volumes.made("a", asked, folder(), PLACE, {}, RESULTS) as made:
+            (made.path / "file").write_bytes(os.urandom(2**20))
+            (controller / "device" / "remove").write_text("1")
     except RunFailed as error:
-        print("lost:", error)
-    print("left:", [one.drive.serial for one in claims()], Path("/proc/mounts").read_text().count(str(PLACE)))
+        said = str(error)
+    print("lost:", said)
+    expect("GONE", said)
+    assert str(PLACE) not in Path("/proc/mounts").read_text()
+    assert [one.drive.serial for one in claims()] == ["GONE"], claims()
+    try:
+        raise AssertionError(volumes.put_back(RESULTS))
+    except RunFailed as error:
+        expect(f"{ID}GONE is not there", str(error))
 
 
 def runs_a_spec() -> None:
@@ -225,8 +233,9 @@ def runs_a_spec() -> None:
     Path("/tmp/spec").mkdir()
     spec = Path("/tmp/spec/drive.toml")
     spec.write_text(
-        'question = "Does it run?"\nrepetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n'
-        f'devices = ["{ID}TWO"]\ncapacity = "50%"\nsector_bytes = 4096\n[layout]\ndata_size = "8MiB"\n[workload]\n'
+        'question = "Does it run?"\nrepetitions = 2\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n'
+        f'devices = ["{ID}ONE", "{ID}TWO"]\ncapacity = "50%"\nsector_bytes = 4096\nmade_for = "block"\n'
+        'raid_level = "raid1"\nencryption = "luks2"\n[layout]\ndata_size = "8MiB"\n[workload]\n'
         'operation = "read"\npattern = "random"\nblock = "8KiB"\nduration = "1s"\nwarm_up = "0s"\n'
     )
 
@@ -240,13 +249,13 @@ def runs_a_spec() -> None:
     expect("destroy everything on", plan)
     expect("format it from sectors of 512 B to 4096 B", plan)
     refused = storagelab("run", str(spec))
-    expect("--yes-wipe TWO", refused)
+    expect("--yes-wipe ONE --yes-wipe TWO", refused)
     expect("exit 2", refused)
-    ran = storagelab("run", str(spec), "--yes-wipe", "TWO")
+    ran = storagelab("run", str(spec), "--yes-wipe", "ONE", "--yes-wipe", "TWO")
     print(ran)
     expect("exit 0", ran)
     exported = storagelab("export", "drive")
-    expect('"status": "ok"', exported)
+    assert exported.count('"status":"ok"') == 2, exported
     expect('"written_by_the_run_bytes"', exported)
     expect("no drive is in use", storagelab("volumes"))
     expect("no drive is left", storagelab("volumes", "undo", "results/drive"))

@@ -23,6 +23,7 @@ from storagelab.machine.disks import (
     read_text,
 )
 from storagelab.model.values import Frozen
+from storagelab.provisioning import nvme
 from storagelab.provisioning.programs import said
 from storagelab.words.numbers import bytes_
 
@@ -54,6 +55,8 @@ class Drive(Frozen):
     """Whether it is no drive: a RAID, a logical volume, a file, memory."""
     read_only: bool = False
     discards: bool = True
+    shared_name: bool = False
+    """Whether `id` is the name of every namespace of its controller."""
 
     @property
     def key(self) -> str:
@@ -113,7 +116,14 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
         read_only=read_text(node / "ro") == "1",
         discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
+        shared_name=_is_shared(device, name, kernel),
     )
+
+
+def _is_shared(device: str, name: str, kernel: Kernel) -> bool:
+    """udev names a namespace by its controller's model and serial number, and a second time with the namespace's number."""
+    of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
+    return name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:

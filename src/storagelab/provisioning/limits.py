@@ -1,8 +1,9 @@
 """Limits of a drive that belongs to the experiment, set through the kernel's control groups.
 
-Tried with version 1 only. There, the root group's limit holds back everything that reaches the device: what servers
-request themselves, and what the kernel writes for them later, which is in no other group. In version 2 the root group has
-no limits, so every group at the top gets the same; there, each process's writes belong to its own group.
+In version 1, the root group's limit holds back everything that reaches the device: what servers request themselves, and
+what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every group
+at the top gets the same, and storagelab has to run in one of them. There, a file's buffered writes belong to the group that
+first wrote to it: tried with direct writes, and with buffered ones that a process synchronizes itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, limits_of
+from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
 from storagelab.model.limits import LIMITS
 from storagelab.model.measurement import Check
@@ -42,12 +43,23 @@ def groups(kernel: Kernel = HERE) -> Groups | None:
 
 
 def check(key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if this machine can't limit I/O."""
-    if groups(kernel) is None:
+    """Raises PreflightError if this machine can't limit the I/O of what storagelab starts."""
+    found = groups(kernel)
+    if found is None:
         raise PreflightError(
             "needs the kernel's control groups: blkio of version 1, or io of version 2", key=key,
             hint="mount one of them where storagelab runs (in a container: give it the host's /sys/fs/cgroup)",
         )  # fmt: skip
+    if found.version == 2 and _of_this_process(found.root, kernel) is None:
+        raise PreflightError(
+            "storagelab runs in the root group, which version 2 of the kernel's control groups doesn't limit", key=key,
+            hint="start it in a group: systemd-run --scope storagelab run SPEC",
+        )  # fmt: skip
+
+
+def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
+    """The group at the top that this process belongs to; None if that is the root group."""
+    return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 
 class Limited:
@@ -58,6 +70,7 @@ class Limited:
         if found is None:
             raise RunFailed("no control groups that limit I/O are mounted here any more")
         self._version, self._root = found
+        self._kernel = kernel
         self.number = read_text(node_of(device, kernel) / "dev")
 
     def set(self, rates: Rates) -> None:
@@ -77,8 +90,8 @@ class Limited:
             raise RunFailed(f"can't set the limits of a volume: {error.filename}: {error.strerror}") from error
 
     def read(self) -> dict[str, int]:
-        """The limits that hold now, as the kernel shows them."""
-        group = next(self._limiting(), None)
+        """The limits that hold now for this process and what it starts, as the kernel shows them."""
+        group = self._root if self._version == 1 else _of_this_process(self._root, self._kernel)
         return {} if group is None else limits_of(self.number, group)
 
     def requests(self) -> float:

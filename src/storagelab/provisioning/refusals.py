@@ -40,12 +40,8 @@ def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHIN
     def no(problem: str, hint: str, at: str = devices) -> PreflightError:
         return PreflightError(f"{drive.id}: {problem}", key=at, hint=hint)
 
-    if drive.part_of:
-        yield no(f"is a partition of {drive.part_of}", "name the whole drive; capacity makes it smaller")
-    if drive.made_of_others:
-        yield no(f"is no drive: {drive.name} is made of others", "name the drives below it")
-    if not drive.serial:
-        yield no("tells no serial number, so it can't be told from another drive", "use a drive that tells one")
+    for problem, hint in _uncertain(drive):
+        yield no(problem, hint)
     if drive.read_only:
         yield no("is read-only", "allow writes to it, or name another drive")
     if drive.of_the_system:
@@ -65,6 +61,21 @@ def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHIN
             f"{key}.wipe",
         )
     yield from _sector_refusals(drive, volume, key, known)
+
+
+def _uncertain(drive: Drive) -> Iterator[tuple[str, str]]:
+    """Why the name may not be that of one drive, today and tomorrow, each with what to do."""
+    if drive.part_of:
+        yield f"is a partition of {drive.part_of}", "name the whole drive; capacity makes it smaller"
+    if drive.made_of_others:
+        yield f"is no drive: {drive.name} is made of others", "name the drives below it"
+    if not drive.serial:
+        yield "tells no serial number, so it can't be told from another drive", "use a drive that tells one"
+    if drive.shared_name:
+        yield (
+            "is the name of every namespace of its controller, and may lead to another one tomorrow",
+            f"name one namespace, by the name that ends with its number, such as {drive.id}_1",
+        )
 
 
 def _short(drive: Drive) -> str:

@@ -137,8 +137,11 @@ def _preparations_text(experiment: Experiment, plan: Plan) -> str:
         for name in config.volumes_used:
             if name in config.volumes and config.volumes[name].kept_for_block:
                 (by_hand if config.volumes[name].by_hand else made).setdefault(name, set()).add(run.block)
-    parts = [f"volume {name} {len(blocks)} times" for name, blocks in made.items()]
-    parts += [f"volume {name} {len(blocks)} times by hand (not in the time below)" for name, blocks in by_hand.items()]
+    parts = [f"volume {name} {plural(len(blocks), 'time')}" for name, blocks in made.items()]
+    parts += [
+        f"volume {name} {plural(len(blocks), 'time')} by hand (not in the time below)"
+        for name, blocks in by_hand.items()
+    ]
     if parts and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
         return f"{listed(parts)}; levels that are prepared once are not compared: set blocks = 3"
     return listed(parts)
