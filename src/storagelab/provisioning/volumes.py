@@ -253,7 +253,6 @@ def _on_own_drive(
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
-    written = loop_devices.written_bytes(device)
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
     for disk in disks:

@@ -202,13 +202,15 @@ def level_axis(data: Figure, form: Form) -> Spec:
 
 
 def legend_layout(labels: Sequence[str], form: Form) -> Spec:
-    """As many columns as fit with the longest label; a label too long for its column is cut."""
+    """As many columns as fit with the longest label. A label too long for its column is broken into lines; none is cut."""
     longest, width_px = max(map(len, labels), default=1), form.panel_width_px(1)
     columns = max(1, min(form.legend_columns, len(labels), int(width_px // (_LETTER_PX * longest + 34))))
+    letters = int((width_px // columns - 24) / (_WIDER * _LETTER_PX))
     return {
         "columns": columns,
-        "labelLimit": int((width_px // columns - 24) / _WIDER),
-        "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * longest),
+        "labelLimit": 0,
+        "labelExpr": in_lines({text: textwrap.wrap(text, letters) or [text] for text in labels}),
+        "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * min(longest, letters)),
     }
 
 
