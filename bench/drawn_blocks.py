@@ -1,6 +1,8 @@
 """Draws campaigns in which levels are prepared several times, to check what a report says about them.
 
-    python -m bench.drawn_blocks 1000
+    nice python -m bench.drawn_blocks [PERCENT]     prints the table, and puts it into docs/records/monte-carlo.md
+
+PERCENT of the usual campaigns: 1,000 in each row, 300 with a factor within.
 
 Each preparation makes all runs of its block faster or slower, by so many percent (one sd); each round does so by 2 %, and
 each run by 3 %. The factor `drive` is costly; with `both`, a second factor varies within each block.
@@ -11,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +29,8 @@ from storagelab.spec.matrix import expand
 
 ROUNDS = 0.02
 RUNS = 3
+CAMPAIGNS = {False: 1000, True: 300}
+"""Whether a second factor varies within each block -> campaigns in each row."""
 BLOCKS = (2, 3, 5)
 PREPARATIONS = (0.0, 0.02, 0.05, 0.10)
 DRIVE, FILES = "layout.log", "layout.data_files"
@@ -85,8 +90,8 @@ def holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low is not None and estimate.high is not None and estimate.low <= truth <= estimate.high
 
 
-def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> str:
-    """A line of the table, in percent of so many campaigns."""
+def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> list[str]:
+    """A row of the table, in percent of so many campaigns."""
     rng = np.random.default_rng([blocks, round(1000 * prepared), both])
     equal = [drawn(rng, number, blocks, prepared, both=both) for number in range(campaigns)]
     apart = [
@@ -106,22 +111,26 @@ def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> str:
     if not both:
         figures.insert(3, "-")
     cells = ["2 x 2 within" if both else "2", str(blocks), f"{100 * prepared:g} %", *figures]
-    return "| " + " | ".join([*cells, f"± {100 * math.expm1(float(np.median(widths)) / 2):.0f} %"]) + " |"
+    return [*cells, f"± {100 * math.expm1(float(np.median(widths)) / 2):.0f} %"]
 
 
-HEAD = (
-    "| levels | blocks | preparing again (sd) | any difference | false verdict | interval of the drives' ratio holds it "
-    "| of the ratio within | of a mean | 10 % found | 30 % found | half width of the drives' ratio |"
-)
+HEADS = (
+    "levels", "blocks of each", "preparing again (sd)", "any false statement", "false verdict",
+    "interval of the levels' ratio holds it", "that of the factor within", "that of a mean", "10 % found", "30 % found",
+    "half width of the levels' ratio, median",
+)  # fmt: skip
 
 
-def main(campaigns: int) -> None:
-    print(HEAD, "|" + "---|" * 11, sep="\n")
-    for both in (False, True):
+def rows(percent: int) -> Iterator[list[str]]:
+    for both, campaigns in CAMPAIGNS.items():
         for blocks in BLOCKS:
             for prepared in PREPARATIONS:
-                print(row_of(blocks, prepared, campaigns, both=both), flush=True)
+                row = row_of(blocks, prepared, campaigns * percent // 100, both=both)
+                print(" | ".join(row), flush=True)
+                yield row
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    from bench.statistics import markdown, put_into_the_page
+
+    put_into_the_page({"blocks": markdown(HEADS, list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 100)))})

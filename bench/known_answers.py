@@ -116,13 +116,13 @@ LOADS = {
         1_200,
     ),
     # With one connection, every row is a commit: several connections would share writes by chance. Pages stay in
-    # memory, as MariaDB writes them at times of its own: only its log can be computed. Once a second a thread of the
-    # server writes the log, and a commit in a procedure that coincides with it goes on without waiting: later commits
-    # then share its writes, for the whole run.
+    # memory, as MariaDB writes them at times of its own: only its log can be computed. A commit in a procedure that
+    # coincides with a log write of another thread goes on without waiting, and later commits then share that thread's
+    # writes. With a binary log, each commit waits for its own: it is prepared first, and that always waits.
     "mariadb": Load(
         "mariadb",
         'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "32M", innodb_log_file_size = "64M", '
-        "innodb_flush_log_at_timeout = 2700",
+        'log_bin = "binlog", sync_binlog = 0',
         "connections = 1, rows_per_transaction = 1",
         "rows_per_connection",
         300,

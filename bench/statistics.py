@@ -24,8 +24,9 @@ from storagelab.findings import stats
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
-EXPERIMENTS = {2: 1000, 5: 1000, 8: 1000, 16: 200, 72: 200}
-POWER_EXPERIMENTS = 400
+EXPERIMENTS = {2: 1000, 5: 1000, 8: 1000, 16: 100}
+"""Cells -> experiments of each kind of noise."""
+POWER_EXPERIMENTS = 300
 CAMPAIGNS = 1000
 HOSTS_EXPERIMENTS = 1000
 WARM_UPS = {10: 2000, 60: 1000, 300: 200}

@@ -174,7 +174,7 @@ def test_the_gate_errs_in_at_most_one_of_twenty():
     """At exactly the margin it must neither fail nor pass; well above it, it must fail."""
 
     def says(answer, slower):
-        return lambda rng: gate([drawn.drawn(rng, drawn.normal, 8, 5, slower)], 0.05) == answer
+        return lambda rng: gate([drawn.drawn(rng, drawn.normal, drawn.order_of(8, 5), slower)], 0.05) == answer
 
     assert count(200, says(Gate.SLOWER, 1.05)) <= 17
     assert count(200, says(Gate.NOT_SLOWER, 1.05)) <= 17

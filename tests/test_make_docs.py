@@ -194,8 +194,8 @@ def test_pages_that_other_commands_write_into_have_their_marks():
         r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
     )
     assert sorted(drawn) == [
-        "campaigns", "carry-over", "cycles", "false-statements", "fastest", "host-cases", "hosts", "means", "others", "power",
-        "power-beside-tukey",
+        "blocks", "campaigns", "campaigns-alike", "carry-over", "cycles", "false-statements", "fastest", "gates",
+        "host-cases", "hosts", "means", "others", "power", "power-beside-tukey",
         "races-bounds", "races-carry-over", "races-cost", "races-good", "races-lost", "races-named",
         "races-slow-at-first", "situations", "stalls", "warm-ups",
     ]  # fmt: skip
