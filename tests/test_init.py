@@ -17,14 +17,15 @@ from storagelab.spec.schema import spec_schema_text
 from storagelab.verbs import init, run
 
 NAMES = [one.name for one in ready_made()]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes drives")
 NEEDS = {
     "mariadb-durability": needs_mariadb, "quickstart-engines": needs_mariadb, "raw-io-on-your-drives": needs_fio,
-    "file-systems": pytest.mark.skipif(os.geteuid() != 0, reason="makes drives"),
+    "cloud-disks": needs_root, "file-systems": needs_root,
     "zfs-by-your-own-commands": pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS"),
 }  # fmt: skip
 RECIPES = (
-    "drive-to-buy", "file-systems", "index-volume", "io-method", "mariadb-durability", "mounted-drives", "wal-volume",
-    "your-own", "zfs-by-your-own-commands",
+    "cloud-disks", "drive-to-buy", "file-systems", "index-volume", "io-method", "mariadb-durability", "mounted-drives",
+    "wal-volume", "your-own", "zfs-by-your-own-commands",
 )  # fmt: skip
 
 

@@ -26,10 +26,10 @@ def make_example():
         yield importlib.import_module("make_example")
 
 
-def test_the_example_is_what_the_demo_said_without_its_wait_tables(make_example):
-    found = make_example.example("No layout can be told apart.\n\n  table\n\nWaits of 4 data files\n  more\n", RUN)
+def test_the_example_is_what_the_demo_said_without_its_evidence(make_example):
+    found = make_example.example("No layout can be told apart.\nMore.\n\nEvidence\n- more\n\n  table\n", RUN)
     assert found == (
-        "```\n$ make demo\nNo layout can be told apart.\n\n  table\n...\n```\n"
+        "```\n$ storagelab demo\nNo layout can be told apart.\nMore.\n...\n```\n"
         "Measured on 2026-11-22 by storagelab 0.1.0 on 2 CPUs (AMD EPYC), ext4 on a virtual disk, PostgreSQL 18.4. "
         "Load of the machine before the first run: 0.3.\n"
     )
