@@ -51,7 +51,9 @@ def test_a_volume_limited_to_500_requests_a_second_does_500_and_the_kernel_count
     assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir()), "nothing is left behind"
     assert (run.status, run.reason) == ("ok", "")
     # The warm-up of 1 s is in the duration of 7.5 s, and in no figure.
-    assert run.measurement.elapsed_s == pytest.approx(6.5, abs=0.1)
+    assert run.measurement.elapsed_s == pytest.approx(
+        6.5, abs=0.2
+    )  # the kernel lets requests through in slices of 0.1 s
     figures, at_drive = (run.measurement.counters[group] for group in (RAW_IO, RAW_IO_AT_DRIVE))
     assert run.measurement.requests == pytest.approx(figures["ios_per_s"] * run.measurement.elapsed_s, rel=0.02)
     assert figures["latency_mean_s"] == pytest.approx(16 / figures["ios_per_s"], rel=0.02)

@@ -15,7 +15,8 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
-from storagelab.targets.raw.block import RawBlock
+from storagelab.targets.raw.block import opened
+from storagelab.targets.states import InFile
 
 DEVICE = SPEC.replace('path = "."', 'device = "/dev/disk/by-id/nvme-LAB0"').replace('data_size = "8MiB"', "")
 root = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() or "loop devices work here")
@@ -153,10 +154,8 @@ def test_a_named_device_is_read_and_stays_as_it_was(scratch, monkeypatch):
         text = DEVICE.replace("/dev/disk/by-id/nvme-LAB0", str(name))
         found = checked(scratch, text)
         (block,) = expand(parsed(scratch, text)).blocks.values()
-        raw = RawBlock(block, site_at(scratch))
-        with raw.open(block.runs[0]) as target:
+        with opened(block, site_at(scratch), InFile(scratch / "state")) as raw, raw.open(block.runs[0]) as target:
             measured = target.run(block.first_cell, 1, 1, lambda _done: None)
-        raw.close()
     finally:
         name.unlink()
         for folder in reversed(grown):
