@@ -33,7 +33,7 @@ TESTS_OF_A_PART = {
     "mariadb_clients": "reaching", "mariadb_probe": "engine", "mariadb_target": "engine",
     "postgres_attached": "connecting", "postgres_binaries": "settings", "postgres_target": "engine",
     "postgres_waiting": "sampler", "postgres_workload": "inserts", "remote": "places", "settling": "counting",
-    "prepared_drives": "preparing", "sqlserver_counters": "sampler", "sqlserver_facts": "known", "sqlserver_pages": "sampler",
+    "sqlserver_counters": "sampler", "sqlserver_facts": "known", "sqlserver_pages": "sampler",
     "sqlserver_tsql": "connecting", "sqlserver_waiting": "sampler", "thin": "over_time", "thinning": "measurement",
     "throttling": "cpu_time", "trial": "starting", "watch": "sampler", "written": "reading",
 }  # fmt: skip
