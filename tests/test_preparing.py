@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -49,6 +50,7 @@ def test_random_experiments_on_random_drives_change_no_byte_outside_of_them(gues
 
 
 @pytest.mark.campaign
+@pytest.mark.skipif("STORAGELAB_TEST_LONG" not in os.environ, reason="takes ten minutes: STORAGELAB_TEST_LONG=1")
 @pytest.mark.timeout(2400)
 def test_a_campaign_of_postgres_over_file_systems_and_raid_levels_ends_verified_and_leaves_nothing(guest, tmp_path):
     two = [Drive(f"D{number}", 1024 * MIB, tmp_path / f"drive{number}") for number in range(2)]
