@@ -194,8 +194,8 @@ class VolumeConfig(Described):
     lost: tuple[str, ...] = ()
     """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
     file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
-    """storagelab makes the volume anew before each run: a file of this size in `path`, used as a drive (a loop
-    device) with a file system of its own. It is removed after the run. Needs root."""
+    """storagelab makes the volume anew before each run or block: a file of this size in `path`, used as a drive (a loop
+    device) with a file system of its own. It is removed afterwards. Needs root."""
     devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
     """storagelab makes the volume of these whole drives, and mounts it in `path`. **All that they hold is destroyed.**
     Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number
