@@ -35,12 +35,12 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         race = raced(experiment, plan, list(map(timed, runs)), rounds, basis.kept, basis.fitted)
     stated = state(experiment.factors, plan, basis.fitted, blocks, race)
     judged = stated.judged
-    cells = with_fitted_means(summaries(plan, runs, basis), basis, judged, compared)
+    cells = with_fitted_means(summaries(experiment.factors, plan, runs, basis), basis, judged, compared)
     by_wait = cells
     # Engines have no common names of waits, so engines are compared by what is waited for.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     if several_engines:
-        by_wait = summaries(plan, runs, basis, by_class=True)
+        by_wait = summaries(experiment.factors, plan, runs, basis, by_class=True)
         cells = tuple(
             one.model_copy(update={"spent": joined.spent}) for one, joined in zip(cells, by_wait, strict=True)
         )

@@ -19,7 +19,7 @@ from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Estimate as Estimate
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
-from storagelab.words.names import cell_name, group_text, noun
+from storagelab.words.names import cell_name, cell_text, group_text, noun
 
 
 class Point(Frozen):
@@ -131,26 +131,28 @@ class CellSummary(Frozen):
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     each_s: float | None = Field(
-        None,
-        description="the mean transaction of a connection, to which `spent` adds up where runs have a set time or are "
-        "judged by mean latency",
+        None, description="a connection's mean transaction, if that is what `spent` adds up to"
     )
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
-    spent: tuple[Spent, ...] = Field(
-        (), description="where each second of the mean connection went; of several engines by class of wait"
-    )
+    spent: tuple[Spent, ...] = Field((), description="where each second went; of several engines by class of wait")
     bounds: tuple[Bound, ...] = Field((), description="what known limits of its volumes allow at best")
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
     price_per_month: float | None = Field(None, description="what its volumes cost, if the spec says it of all of them")
     found: Found = Field(default_factory=dict, description="what else its runs show")
+    labels: dict[str, str] = Field(default_factory=dict, description="the spec's own short names of what varies")
+
+    @property
+    def text(self) -> str:
+        """Its levels in short."""
+        return cell_text(self.levels, self.labels)
 
     @property
     def name(self) -> str:
         """The cell in a sentence."""
-        return cell_name(self.cell_id, self.levels)
+        return cell_name(self.cell_id, self.levels, self.labels)
 
 
 class Comparison(Frozen):

@@ -24,9 +24,10 @@ from storagelab.findings.wait_classes import in_classes
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
-from storagelab.model.plan import Cell, Plan
+from storagelab.model.plan import Cell, Factor, Plan, price_of
 from storagelab.model.values import Frozen
 from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise
+from storagelab.words.names import labels_of
 
 _Runs = Mapping[int, Measurement]
 """The runs of a cell that have figures, by repetition."""
@@ -34,13 +35,21 @@ _Values = Iterable[tuple[int, float | None]]
 """By repetition."""
 
 
-def summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False) -> tuple[CellSummary, ...]:
+def summaries(
+    factors: Sequence[Factor], plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False
+) -> tuple[CellSummary, ...]:
     """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by what is waited for."""
+    labels = labels_of(factors)
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
     return tuple(
         _summary(cell, basis, stretch, by_class).model_copy(
-            update={"runs_planned": planned[cell.cell_id], "runs_failed": failed[cell.cell_id]}
+            update={
+                "runs_planned": planned[cell.cell_id],
+                "runs_failed": failed[cell.cell_id],
+                "labels": labels,
+                "price_per_month": price_of(cell, factors),
+            }
         )
         for cell, stretch in zip(plan.cells, basis.blocks, strict=True)
     )
@@ -96,7 +105,6 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         stretch=stretch,
         drives=_drives(config),
         capacity_bytes=next((_capacity(config, one.environment) for one in runs.values()), None),
-        price_per_month=config.price_per_month,
         found=found_in_cell([*runs.values()], config),
     )
 

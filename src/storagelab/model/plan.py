@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -19,6 +20,13 @@ class Level(Frozen):
     sets: dict[str, JsonValue]
 
 
+def as_key(level: JsonValue) -> str:
+    """A level as the key of a table in a spec."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    return " + ".join(map(as_key, level)) if isinstance(level, list) else str(level)
+
+
 class Factor(Frozen):
     """Something that varies. `name` is a spec path, or any name if the levels are labelled and set several keys."""
 
@@ -26,6 +34,8 @@ class Factor(Frozen):
     levels: tuple[Level, ...]
     labels: dict[str, str] = Field(default_factory=dict)
     """Short names that the spec gives to the factor, or to a path that its levels set."""
+    prices: dict[str, float] = Field(default_factory=dict)
+    """What each level costs in a month, by `as_key` of its value; none, or all. It comes on top of what volumes cost."""
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
@@ -141,6 +151,14 @@ class Cell(Frozen):
     cell_id: str
     levels: dict[str, JsonValue]
     config: Config
+
+
+def price_of(cell: Cell, factors: Sequence[Factor]) -> float | None:
+    """What a layout costs in a month: its volumes, and its levels; None if neither has a price."""
+    priced = [factor for factor in factors if factor.prices and factor.name in cell.levels]
+    of_levels = [factor.prices[as_key(cell.levels[factor.name])] for factor in priced]
+    of_volumes = cell.config.price_per_month
+    return sum(of_levels) + (of_volumes or 0) if of_levels else of_volumes
 
 
 class PlannedRun(Frozen):

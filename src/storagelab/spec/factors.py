@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from storagelab.errors import SpecError
 from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, nearest, shown
-from storagelab.model.plan import Factor, Level
+from storagelab.model.plan import Factor, Level, as_key
 from storagelab.model.values import JsonValue
 from storagelab.spec import keys
 
@@ -27,6 +27,7 @@ _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
 """Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout, drives,
 server. This is the only place that distinguishes the two."""
 _LONGEST_LABEL = 24
+_HIGHEST_PRICE = 10**9
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
@@ -47,7 +48,9 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names. Raises SpecError for the name of something that does not vary."""
+    """The factors with their short names, and with what their levels cost. Raises SpecError for the name of something that
+    does not vary.
+    """
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."
         raise SpecError(f"must be a table, not {shown(labels)}", key="labels", hint=hint)
@@ -55,6 +58,8 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
         factor.name: {factor.name, *(path for level in factor.levels for path in level.sets)} for factor in factors
     }
     known = list(dict.fromkeys(name for names in varied.values() for name in sorted(names)))
+    prices = {name: _prices(factors, name, given) for name, given in _tables_of_prices(labels).items()}
+    labels = {name: label for name, label in labels.items() if name != PRICE}
     for name, label in labels.items():
         if name not in known:
             hint = _QUOTES if isinstance(label, dict) else choices(name, known, "What varies")
@@ -64,10 +69,42 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
             raise SpecError(problem, key=keys.dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
     return tuple(
         factor.model_copy(
-            update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}}
+            update={
+                "labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]},
+                "prices": prices.get(factor.name, {}),
+            }
         )
         for factor in factors
     )
+
+
+def _tables_of_prices(labels: keys.Tables) -> keys.Tables:
+    given = labels.get(PRICE, {})
+    if isinstance(given, dict) and all(isinstance(prices, dict) for prices in given.values()):
+        return given
+    hint = f'Such as [labels.{PRICE}] with the line "layout.log" = {{ a = 20, b = 90 }} below it.'
+    raise SpecError("must name a factor, and what each of its levels costs", key=f"labels.{PRICE}", hint=hint)
+
+
+def _prices(factors: Sequence[Factor], name: str, given: Mapping[str, Any]) -> dict[str, float]:
+    """What the levels of a factor cost, by the level as text. Raises SpecError unless each level has a price."""
+    of = next((factor for factor in factors if factor.name == name), None)
+    key = ("labels", PRICE, name)
+    if of is None:
+        hint = choices(name, [factor.name for factor in factors], "The spec's factors")
+        raise SpecError(f"no factor is named {shown(name)}", key=keys.dotted(key), hint=hint)
+    levels = [as_key(level.value) for level in of.levels]
+    for level, price in given.items():
+        if level not in levels:
+            raise SpecError(
+                f"no level is {shown(level)}", key=keys.dotted(key), hint=choices(level, levels, "The factor's levels")
+            )
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= _HIGHEST_PRICE:
+            problem = f"must be a number from 0 to {_HIGHEST_PRICE:,}, not {shown(price)}"
+            raise SpecError(problem, key=keys.dotted((*key, level)), hint="What the level costs in a month.")
+    if left := [level for level in levels if level not in given]:
+        raise SpecError(f"has no price of {shown(left[0])}", key=keys.dotted(key), hint="Each level needs one.")
+    return {level: float(price) for level, price in given.items()}
 
 
 def _factor(name: str, levels: object, base: keys.Tables) -> Factor:

@@ -9,6 +9,7 @@ import copy
 import json
 from typing import Any
 
+from storagelab.model.config import PRICE
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.spec import keys
 
@@ -24,6 +25,7 @@ def spec_schema() -> Schema:
     for spelled in keys.WITH_UNIT:
         _add_spelling(spelled, tables, parts)
     value = {"description": "A list of values of the key that this path names, or of labelled levels."}
+    prices = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     schema = {
         "type": "object",
         "additionalProperties": False,
@@ -38,7 +40,8 @@ def spec_schema() -> Schema:
             },
             "labels": {
                 "type": "object",
-                "description": "Short names of what varies, for reports.",
+                "description": "Short names of what varies, for reports; in price_per_month, what levels cost.",
+                "properties": {PRICE: {"type": "object", "additionalProperties": prices}},
                 "additionalProperties": {"type": "string"},
             },
             "exclude": {

@@ -4,7 +4,7 @@ A spec path such as `layout.data_files` reads "data files"; any other path reads
 the spec can be a factor. A user's own name is shown unchanged, with its dots.
 
 A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` says once which factors
-those are.
+those are. The spec's own short names ([labels]) come before these, wherever a cell is named.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ ALONE = ("layout.log", "layout.data")
 _CODE = 4
 """A level of so few letters says nothing without its factor, unless it is a word."""
 _STORAGE = ("layout.", "drives.", "volumes.")
+Labels = Mapping[str, str]
+"""A factor's name -> what the spec calls it in short."""
+NO_LABELS: Labels = {}
 _HOSTS_NAMED = 4
 
 
@@ -73,6 +76,11 @@ def factor_text(name: str) -> str:
     if len(parts) == 3 and parts[0] in ("drives", "volumes"):
         return f"{_OF_HARDWARE.get(parts[2]) or parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
     return parts[-1].replace("_", " ")
+
+
+def title_of(factor: Factor) -> str:
+    """A factor as a heading: by the spec's own short name, else in words."""
+    return factor.labels.get(factor.name) or factor_text(factor.name)
 
 
 def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
@@ -137,8 +145,15 @@ def listed(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-def short_factor(name: str) -> str:
-    """The last word of a factor's path: "files", "format"."""
+def labels_of(factors: Iterable[Factor]) -> dict[str, str]:
+    """The short names that the spec gives to factors."""
+    return {factor.name: factor.labels[factor.name] for factor in factors if factor.name in factor.labels}
+
+
+def short_factor(name: str, labels: Labels = NO_LABELS) -> str:
+    """What the spec calls the factor in short, else the last word of its path: "files", "format"."""
+    if name in labels:
+        return labels[name]
     if name in _SHORT:
         return _SHORT[name]
     text = factor_text(name).partition(" of drive ")[0].partition(" of volume ")[0]
@@ -162,19 +177,23 @@ def in_reading_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: counted.index(name) if name in counted else len(counted))
 
 
-def cell_text(levels: Mapping[str, JsonValue]) -> str:
+def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
     """One cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the only
-    layout" without factors.
+    layout" without factors. `labels`: the spec's own short names.
     """
-    if len(levels) < 2:
-        return listed([phrase(name, [value]) for name, value in levels.items()]) or "the only layout"
-    short = [short_factor(name) for name in levels]
-    twice = {name for name in levels if short.count(short_factor(name)) > 1}
-    return ", ".join(_level_in_short(name, levels[name], twice) for name in in_reading_order(levels))
+    if not levels:
+        return "the only layout"
+    if len(levels) < 2 and not levels.keys() & labels.keys():
+        return listed([phrase(name, [value]) for name, value in levels.items()])
+    short = [short_factor(name, labels) for name in levels]
+    twice = {name for name in levels if name not in labels and short.count(short_factor(name)) > 1}
+    return ", ".join(_level_in_short(name, levels[name], twice, labels) for name in in_reading_order(levels))
 
 
-def _level_in_short(name: str, value: JsonValue, twice: Iterable[str]) -> str:
-    factor, text = factor_text(name) if name in twice else short_factor(name), value_text(value)
+def _level_in_short(name: str, value: JsonValue, twice: Iterable[str], labels: Labels) -> str:
+    factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
+    if name in labels and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{text} {factor}"
     if name in _COUNTED:
         return f"{text} {one_of(factor) if value == 1 else factor}"
     if name in ALONE:
@@ -183,11 +202,12 @@ def _level_in_short(name: str, value: JsonValue, twice: Iterable[str]) -> str:
     return text if alone else f"{factor} {text}"
 
 
-def cell_name(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
+def cell_name(cell_id: str, levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
     """One cell in a sentence: "c29 (4 files, basic, log on b)", so that it is found in the table of cells; "4 data files" if
     nothing else varies.
     """
-    return f"{cell_id} ({cell_text(levels)})" if len(levels) > 1 else cell_text(levels)
+    text = cell_text(levels, labels)
+    return f"{cell_id} ({text})" if len(levels) > 1 else text
 
 
 def cell_entry(cell_id: object, text: object) -> str:
@@ -201,24 +221,27 @@ def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Facto
     If the cells are all combinations of some levels, each factor is named once ("4 and 8 data files, log on b"), and a
     factor with all of its levels reads "any". Otherwise the first `shown` cells are listed and the rest counted.
     """
+    labels = labels_of(factors)
     if len(cells) == 1:
-        return cell_text(cells[0])
+        return cell_text(cells[0], labels)
     subsets = _product(cells)
     if subsets is not None:
         known = {factor.name: len(factor.levels) for factor in factors}
         names = [name for name in in_reading_order(subsets) if len(subsets[name]) != known.get(name)]
-        free = [f"any {factor_text(name)}" for name in subsets if name not in names]
+        free = [f"any {labels.get(name) or factor_text(name)}" for name in subsets if name not in names]
         if names:
-            return ", ".join([*(_levels_in_short(name, subsets[name]) for name in names), *free])
-    texts = [cell_text(cell) for cell in cells]
+            return ", ".join([*(_levels_in_short(name, subsets[name], labels) for name in names), *free])
+    texts = [cell_text(cell, labels) for cell in cells]
     if len(texts) > shown:
         return "; ".join(texts[:shown]) + f"; and {len(texts) - shown} more"
     one_factor = all(len(cell) < 2 for cell in cells)
     return listed(texts) if one_factor else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
 
 
-def _levels_in_short(name: str, values: Sequence[JsonValue]) -> str:
-    return _level_in_short(name, values[0], ()) if len(values) == 1 else phrase(name, values)
+def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> str:
+    if len(values) == 1:
+        return _level_in_short(name, values[0], (), labels)
+    return f"{labels[name]} {listed([_quoted(value) for value in values])}" if name in labels else phrase(name, values)
 
 
 def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:

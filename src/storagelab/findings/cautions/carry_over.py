@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.values import JsonValue
-from storagelab.words.names import cell_text, noun
+from storagelab.words.names import cell_text, labels_of, noun
 from storagelab.words.numbers import MANY_TIMES, percent, significant
 
 
@@ -24,7 +24,7 @@ class CarryOver(Caution):
     """Whether the order was, so that it hits all alike."""
 
     def sentence(self, findings: Findings) -> str:
-        layouts = noun(findings.factors, 2)
+        layouts, before = noun(findings.factors, 2), cell_text(self.levels, labels_of(findings.factors))
         if self.corrected:
             so = "That is taken out of the times, and intervals are as much wider as it is uncertain."
         elif self.balanced:
@@ -32,7 +32,7 @@ class CarryOver(Caution):
         else:
             so = f"In this order it hits the other {layouts} more often, so a gain may be due to it: run it under a new name."
         return (
-            f"Runs after {cell_text(self.levels)} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
+            f"Runs after {before} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
             f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive rest "
             "before each run (between_runs.pause_s), prepare it anew, or make more repetitions."
         )

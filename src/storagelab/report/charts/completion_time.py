@@ -108,5 +108,4 @@ CHART = Chart(
     caption=_caption,
     table=_table,
     words=_words,
-    is_headed=False,
 )

@@ -15,7 +15,7 @@ from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 PERCENTILES = ("p50", "p95", "p99")
 _FIELDS = ("mean", "low", "high")
@@ -54,7 +54,7 @@ def _row(cell: CellSummary, name: str, places: Arrangement) -> Row:
     value, low, high = (None if one is None else 1e3 * one for one in (found.value, found.low, found.high))
     return {
         "x": places.x_of(cell), "line": places.line_of(cell), "panel": name, "cell_id": cell.cell_id,
-        "cell": cell_text(cell.levels), "mean": value, "low": low, "high": high,
+        "cell": cell.text, "mean": value, "low": low, "high": high,
         "tip": f"{cell.name}: {name} {compared.milliseconds(found)}",
     }  # fmt: skip
 

@@ -23,7 +23,7 @@ from storagelab.report.drawing.layers import TIP, legend_layout, only
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
@@ -153,7 +153,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
                     most = MAX_SERIES_POINTS if place == 0 else MAX_POINTS_OF_OTHERS
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
-                        "cell": cell_text(cell.levels), "cell_id": cell.cell_id, "repetition": run.repetition,
+                        "cell": cell.text, "cell_id": cell.cell_id, "repetition": run.repetition,
                         "run": f"{cell.name}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)

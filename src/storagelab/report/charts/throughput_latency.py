@@ -11,14 +11,20 @@ from storagelab.report.charts.throughput import UNIT, of_set_time
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
-from storagelab.report.drawing.layers import TIP, legend_layout
-from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.drawing.layers import TIP, legend_layout, only
+from storagelab.report.drawing.vega import Form, Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 _USUAL = "p99"
+_SIDES = {"above": (0, -11), "below": (0, 12), "right": (0, 0), "left": (0, 0)}
+"""Where a point's label may stand, by preference, and how many pixels its middle is off the point's; beside it, its length
+decides.
+"""
+_LETTER_PX = 7
+_MARK_PX = 9
 
 
 def _figure_name(findings: Findings) -> str:
@@ -41,7 +47,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     rows: list[Row] = [
         {
             "line": places.line_of(cell), "level": places.x_of(cell), "step": levels.index(places.x_of(cell)),
-            "cell_id": cell.cell_id, "cell": cell_text(cell.levels),
+            "cell_id": cell.cell_id, "cell": cell.text,
             "rate": _rate(cell), "ms": 1e3 * cell.latency[name].value,
             "tip": f"{cell.name}: {numbers.rows_per_s(_rate(cell), UNIT)}, {name} "
             f"{compared.milliseconds(cell.latency[name])}",
@@ -89,10 +95,55 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     layers: list[Spec] = [
         *([line] if data.arrangement.is_ordered else []),
         {"mark": {"type": "point", "size": 66, "filled": True, "opacity": 1} | colour, "encoding": encoding | TIP},
-        {"mark": {"type": "text", "dy": -11, "fontSize": form.font_px - 2, "color": palette.INK, "aria": False},
-         "encoding": {"x": x, "y": y, "text": {"field": "level", "type": "nominal"}}},
+        *(
+            only(f"datum.side === '{side}'",
+                 {"type": "text", "fontSize": form.font_px - 2, "color": palette.INK, "aria": False} | _at(side),
+                 {"x": x, "y": y, "text": {"field": "level", "type": "nominal"}})
+            for side in _SIDES
+        ),
     ]  # fmt: skip
-    return finished(sheet, f"; numbers: {data.arrangement.x_title}", layers, data.rows, [])
+    return finished(sheet, f"; numbers: {data.arrangement.x_title}", layers, _with_sides(data.rows, form), [])
+
+
+def _at(side: str) -> Spec:
+    dx, dy = _SIDES[side]
+    beside = {"right": {"align": "left", "dx": _MARK_PX}, "left": {"align": "right", "dx": -_MARK_PX}}
+    return beside.get(side, {"dx": dx, "dy": dy})
+
+
+def _with_sides(rows: Sequence[Row], form: Form) -> list[Row]:
+    """The rows, each with the side of its point where its label meets no other label and no point; "" if there is none:
+    the row's words and the table name it.
+    """
+    right, top = (max((float(row[key] or 0) for row in rows), default=0) or 1.0 for key in ("rate", "ms"))
+    points = [
+        (form.width_px * float(row["rate"] or 0) / right, -form.height_px * float(row["ms"] or 0) / top) for row in rows
+    ]
+    taken = [(x, y, _MARK_PX, _MARK_PX) for x, y in points]
+    found = []
+    for row, (x, y) in zip(rows, points, strict=True):
+        width = _LETTER_PX * len(str(row["level"]))
+        boxes = {side: _box(side, x, y, width) for side in _SIDES}
+        free = (side for side, box in boxes.items() if not any(_meet(box, one) for one in taken if one[:2] != (x, y)))
+        side = next(free, "")
+        if side:
+            taken.append(boxes[side])
+        found.append(row | {"side": side})
+    return found
+
+
+_Box = tuple[float, float, float, float]
+"""The middle of a rectangle, its width and its height, in pixels."""
+
+
+def _box(side: str, x: float, y: float, width: float) -> _Box:
+    dx, dy = _SIDES[side]
+    beside = {"right": 1, "left": -1}.get(side, 0)
+    return x + dx + beside * (_MARK_PX + width / 2), y + dy, width, 12
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    return abs(one[0] - other[0]) < (one[2] + other[2]) / 2 and abs(one[1] - other[1]) < (one[3] + other[3]) / 2
 
 
 def _caption(data: Figure, _findings: Findings) -> str:

@@ -13,7 +13,7 @@ from storagelab.report.drawing.layers import TIP, legend_layout, only, readable_
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
-from storagelab.words.names import cell_entry, cell_text, level_text
+from storagelab.words.names import cell_entry, level_text
 
 _FIELDS = ("mean", "low", "high")
 _MORE = "more on the edge"
@@ -105,7 +105,7 @@ def _row(other: _Other, findings: Findings, cell: CellSummary, name: str) -> Row
     mean, unit = sample.mean, 1e3 if compared.by_latency(findings) else 1.0
     figures = [None if one is None else unit * one for one in (mean.value, mean.low, mean.high)]
     return {
-        "other": value, "layout": name, "cell_id": cell.cell_id, "cell": cell_text(cell.levels), "stretch": cell.stretch,
+        "other": value, "layout": name, "cell_id": cell.cell_id, "cell": cell.text, "stretch": cell.stretch,
         **dict(zip(_FIELDS, figures, strict=True)),
         "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {other.figure(value)} {other.unit}",
     }  # fmt: skip

@@ -15,7 +15,7 @@ from storagelab.report.drawing.layers import TIP, legend_layout, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"
@@ -90,7 +90,7 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
         rows.append(
             {
                 "x": places.x_of(cell), "panel": places.others_of(cell), "line": "", "cell_id": cell.cell_id,
-                "cell": cell_text(cell.levels),
+                "cell": cell.text,
                 "part": name, "order": order, "low": low, "high": high, "share": parts[name],
                 "middle": (low + high) / 2,
                 "label": numbers.percent(parts[name]) if parts[name] >= 0.06 else "",

@@ -21,7 +21,7 @@ from storagelab.report.words.compared import ends
 from storagelab.report.words.table import Table
 from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MOST_STEPS = 9
 _CHARACTERS_OF_A_LABEL = 30
@@ -67,7 +67,7 @@ def _ends_of(findings: Findings) -> tuple[str, str, Waterfall] | None:
     if not compared.timed(findings) and any(cell.each_s is None for cell in findings.cells):
         return None  # each connection has the same set time in all cells
     waterfall = between(findings, fastest, slowest)
-    names = [cell_entry(cell_id, cell_text(findings.cell(cell_id).levels)) for cell_id in (fastest, slowest)]
+    names = [cell_entry(cell_id, findings.cell(cell_id).text) for cell_id in (fastest, slowest)]
     return None if waterfall is None else (names[0], names[1], waterfall)
 
 

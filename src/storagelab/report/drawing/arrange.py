@@ -16,7 +16,7 @@ from storagelab.model.values import JsonValue
 from storagelab.report.words.compared import ends
 from storagelab.spec.axis import axis_factor
 from storagelab.spec.axis import in_order as levels_in_order
-from storagelab.words.names import cell_text, factor_text, level_text, value_text
+from storagelab.words.names import cell_text, level_text, title_of, value_text
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
@@ -35,11 +35,11 @@ class Arrangement:
 
     @property
     def x_title(self) -> str:
-        return factor_text(self.x.name) if self.x else ""
+        return title_of(self.x) if self.x else ""
 
     @property
     def line_title(self) -> str:
-        return " · ".join(factor_text(factor.name) for factor in self.lines)
+        return " · ".join(map(title_of, self.lines))
 
     def x_of(self, cell: CellSummary) -> str:
         return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
@@ -89,7 +89,7 @@ class Arrangement:
 
 def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
     levels = {factor.name: cell.levels[factor.name] for factor in factors if factor.name in cell.levels}
-    return cell_text(levels) if levels else ""
+    return cell_text(levels, cell.labels) if levels else ""
 
 
 def arrange(findings: Findings) -> Arrangement:
@@ -181,8 +181,11 @@ def short_names(cells: Sequence[CellSummary]) -> list[str]:
         name for name, value in (cells[0].levels.items() if cells else ())
         if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)
     }  # fmt: skip
-    names = [cell_text({name: value for name, value in cell.levels.items() if name not in shared}) for cell in cells]
-    return names if len(cells) > 1 else [cell_text(cell.levels) for cell in cells]
+    names = [
+        cell_text({name: value for name, value in cell.levels.items() if name not in shared}, cell.labels)
+        for cell in cells
+    ]
+    return names if len(cells) > 1 else [cell.text for cell in cells]
 
 
 def shared_levels(cells: Sequence[CellSummary]) -> str:

@@ -16,7 +16,6 @@ from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
 from storagelab.report.words.table import Table
-from storagelab.words.names import cell_text
 from storagelab.words.numbers import plural
 
 Row = dict[str, str | float | int | bool | None]
@@ -135,10 +134,7 @@ def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Calla
     panels = choose(all_panels, [places.panel_of(cell) for cell in must], MAX_PANELS)
     shown = [cell for cell in cells if places.line_of(cell) in lines and places.panel_of(cell) in panels]
     return Figure(
-        rows=[
-            place_of(cell, places) | {"cell_id": cell.cell_id, "cell": cell_text(cell.levels)} | row(cell)
-            for cell in shown
-        ],
+        rows=[place_of(cell, places) | {"cell_id": cell.cell_id, "cell": cell.text} | row(cell) for cell in shown],
         arrangement=places,
         x_levels=places.x_levels(cells),
         lines=lines,

@@ -24,7 +24,7 @@ from storagelab.report.words.waiting import (
     waits_title,
 )
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text
+from storagelab.words.names import cell_entry
 
 MAX_CELLS_SHOWN = 110
 """As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""
@@ -88,7 +88,7 @@ def _which(findings: Findings) -> str:
 def _part(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
 ) -> View:
-    name, rows = cell_text(cell.levels), waits_of(cell, uncut=False)
+    name, rows = cell.text, waits_of(cell, uncut=False)
     caption = waits_title(findings, cell, uncut=False)
     notes = [*audit_sentences(cell), *wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
     return {

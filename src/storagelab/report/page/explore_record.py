@@ -22,7 +22,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.axis import in_order as levels_in_order
-from storagelab.words.names import factor_text, value_text
+from storagelab.words.names import title_of, value_text
 
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]
@@ -43,7 +43,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     factors = [
         {
             "name": factor.name,
-            "text": factor_text(factor.name),
+            "text": title_of(factor),
             "levels": list(map(value_text, levels_in_order(factor))),
         }
         for factor in findings.factors

@@ -14,7 +14,7 @@ from storagelab.report.page.pieces import PageTable, View
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, repetition_text
+from storagelab.words.names import Labels, cell_entry, cell_text, labels_of, repetition_text
 
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24
@@ -31,7 +31,7 @@ def manifest_view(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> View:
     """All parts, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
-    troubles = (_checks(runs), _runs_gone_wrong(runs))
+    troubles = (_checks(runs), _runs_gone_wrong(runs, labels_of(experiment.factors)))
     return {
         "campaign": PageTable("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
         "virtual_disks": _virtual_disks(runs),
@@ -217,7 +217,7 @@ def _checks(runs: Sequence[Run]) -> PageTable | None:
     return PageTable(caption, headings, rows, folded=summary, is_open=bool(wrong))
 
 
-def _runs_gone_wrong(runs: Sequence[Run]) -> PageTable | None:
+def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> PageTable | None:
     wrong = [run for run in runs if run.status != "ok"]
     if not wrong:
         return None
@@ -227,7 +227,7 @@ def _runs_gone_wrong(runs: Sequence[Run]) -> PageTable | None:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
         rows.append(
             [
-                cell_entry(run.cell_id, cell_text(run.levels)),
+                cell_entry(run.cell_id, cell_text(run.levels, labels)),
                 repetition_text(run.repetition),
                 run.status,
                 run.reason or unverified,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
@@ -21,7 +21,7 @@ from storagelab.report.words.marks import difference_text, first_factor, verdict
 from storagelab.report.words.table import Heading
 from storagelab.spec.axis import in_order as levels_in_order
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, factor_text, value_text
+from storagelab.words.names import cell_entry, title_of, value_text
 
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
@@ -48,10 +48,16 @@ class CellsTable:
 
 
 def picture_view(first: PageChart | None, drawn: Mapping[str, Drawn], verdict: View) -> View | None:
-    """The one chart beside the answer, and the main figures under it. A chart of one panel has room beside the text."""
+    """The one chart beside the answer, under the section's heading, and the main figures under it. A chart of one panel has
+    room beside the text.
+    """
     if first is None:
         return None
-    return {"chart": first, "tiles": verdict["tiles"], "is_narrow": len(drawn[first.name].data.panels) < 2}
+    return {
+        "chart": replace(first, heading=""),
+        "tiles": verdict["tiles"],
+        "is_narrow": len(drawn[first.name].data.panels) < 2,
+    }
 
 
 def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
@@ -104,7 +110,7 @@ def _id_column(findings: Findings) -> Column:
 def _factor_columns(findings: Findings) -> Iterator[Column]:
     """A column for each factor, the first one first."""
     for factor in sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings)):
-        heading = Heading(factor_text(factor.name), "number" if _numeric(factor.levels) else "text")
+        heading = Heading(title_of(factor), "number" if _numeric(factor.levels) else "text")
         order = {repr(value): rank for rank, value in enumerate(levels_in_order(factor))}
         key = partial(lambda name, order, cell: order.get(repr(cell.levels.get(name))), factor.name, order)
         yield Column(heading, partial(_level, factor), key)
@@ -322,4 +328,4 @@ def _checkpoint_row(cell: CellSummary, decimals: int, *, timed: bool) -> list[Co
     figures = (load.value, after.value, load.value + after.value)
     load_s, after_s, both_s = (numbers.seconds_number(value, decimals) for value in figures)
     own = [after_s, _interval(after, decimals)]
-    return [cell_entry(cell.cell_id, cell_text(cell.levels)), *([load_s, *own, both_s] if timed else own)]
+    return [cell_entry(cell.cell_id, cell.text), *([load_s, *own, both_s] if timed else own)]

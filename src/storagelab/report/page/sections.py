@@ -71,7 +71,7 @@ def sections(
     each = "counters" if raw_io else "waits, who waited for what, and counters"
     every = (
         Section("findings", "Findings", verdict),
-        Section("completion-time", compared.title(findings), picture_view(first, drawn, verdict)),
+        Section("completion-time", first.title if first else "", picture_view(first, drawn, verdict)),
         Section("explore", "Every cell: sort, filter, compare", _explore(plan, runs, findings)),
         Section("cautions", "Cautions", cautions_view(findings)),
         Section("more-charts", "More charts of all cells", view(charts=more) if more else None, _titles(more)),

@@ -30,7 +30,7 @@ from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
-from storagelab.words.names import cell_text, repetition_text, unmet_text
+from storagelab.words.names import Labels, cell_text, labels_of, repetition_text, unmet_text
 
 _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
@@ -47,7 +47,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
         _cautions(findings),
         ["## Waits", "", *_waits(findings)],
         _charts(findings, runs),
-        _troubles(runs),
+        _troubles(runs, labels_of(experiment.factors)),
         ["## How it was measured", "", *_method(experiment, plan, runs)],
         _spec(experiment),
     ]
@@ -132,9 +132,9 @@ def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     return ["## Charts in words", "", *lines[:-1]] if lines else []
 
 
-def _troubles(runs: Sequence[Run]) -> list[str]:
+def _troubles(runs: Sequence[Run], labels: Labels) -> list[str]:
     lines = [
-        f"- {run.status}: {run.cell_id}, {escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
+        f"- {run.status}: {run.cell_id}, {escaped(cell_text(run.levels, labels))}, {repetition_text(run.repetition)}: "
         f"{escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
         for run in runs
         if run.status != "ok"

@@ -12,7 +12,7 @@ from rich.console import Console
 from storagelab.findings.power import Tells
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
-from storagelab.words.names import cell_text, factor_text, level_text, listed, value_text
+from storagelab.words.names import Labels, cell_text, factor_text, labels_of, level_text, listed, title_of, value_text
 from storagelab.words.numbers import bytes_, count, duration, percent, plural, significant
 
 _CELLS_SHOWN = 40
@@ -66,7 +66,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Runs", _runs_text(experiment, plan, facts)),
         ("Order", _order_text(experiment, plan)),
         ("Prepare", _preparations_text(experiment, plan)),
-        ("First", "" if whole else _first_runs_text(plan)),
+        ("First", "" if whole else _first_runs_text(plan, labels_of(experiment.factors))),
         ("Hosts", _hosts_text(experiment)),
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
@@ -171,12 +171,12 @@ def _constant_in_blocks(plan: Plan) -> list[str]:
     return [name for name in plan.cells[0].levels if all(len(one) == 1 for (at, _), one in seen.items() if at == name)]
 
 
-def _first_runs_text(plan: Plan) -> str:
+def _first_runs_text(plan: Plan, labels: Labels) -> str:
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     order = list(dict.fromkeys(run.cell_id for run in plan.runs if run.cell_id in levels))
     repeated = any(one.cell_id == other.cell_id for one, other in itertools.pairwise(plan.runs))
     shown = order if repeated else [run.cell_id for run in plan.runs if run.cell_id in levels]
-    first = [cell_text(levels[cell_id]) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
+    first = [cell_text(levels[cell_id], labels) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
     more = " ..." if len(shown) > len(first) else ""
     return "; ".join(first) + more if len(plan.cells) > 1 else ""
 
@@ -218,7 +218,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
     """Print a row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
     factors = [
-        Column(factor_text(factor.name), texts, right=are_numbers(texts))
+        Column(title_of(factor), texts, right=are_numbers(texts))
         for factor in experiment.factors
         if (texts := [_level_of(cell, factor.name) for cell in cells])
     ]

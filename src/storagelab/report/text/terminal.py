@@ -31,7 +31,6 @@ from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import HANGING
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
-from storagelab.words.names import cell_text
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
@@ -96,7 +95,7 @@ def _print_cells(console: Console, findings: Findings) -> None:
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = Column("levels", [cell_text(cell.levels) for cell in cells], right=False, wraps=True)
+        levels = Column("levels", [cell.text for cell in cells], right=False, wraps=True)
         after = 1 + len(findings.factors)
         columns = [columns[0], *narrow(columns[1:after], levels), *columns[after:]]
     styles = [_STYLES.get(verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]

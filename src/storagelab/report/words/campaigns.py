@@ -10,7 +10,7 @@ from storagelab.report.words.compared import PER
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.words import numbers
-from storagelab.words.names import cell_text, listed
+from storagelab.words.names import listed
 
 _LONGEST = 70
 """The most characters of a value in tables."""
@@ -94,7 +94,7 @@ def unmatched_sentences(found: Compare) -> list[str]:
 
 
 def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
-    texts = [f"{cell_id} ({cell_text(campaign.findings.cell(cell_id).levels)})" for cell_id in ids[:NAMED]]
+    texts = [f"{cell_id} ({campaign.findings.cell(cell_id).text})" for cell_id in ids[:NAMED]]
     more = len(ids) - NAMED
     return "; ".join(texts) + (f"; and {numbers.plural(more, 'other cell')}" if more > 0 else "")
 
@@ -115,7 +115,7 @@ def matched_table(found: Compare) -> Table:
                 Heading(f"{found.first.name}, {unit}"), Heading(f"{found.second.name}, {unit}")]  # fmt: skip
     rows = [
         [
-            cell_text(one.levels), ", ".join(dict.fromkeys((one.first_id, one.second_id))),
+            found.first.findings.cell(one.first_id).text, ", ".join(dict.fromkeys((one.first_id, one.second_id))),
             numbers.signed_estimate(one.ratio), mark(one), numbers.significant(one.first * times, 4),
             numbers.significant(one.second * times, 4),
         ]

@@ -106,13 +106,6 @@ def figure_name(findings: Findings) -> str:
     return "mean rate" if set_time(findings) else "completion time"
 
 
-def title(findings: Findings) -> str:
-    """The title of the section with every cell."""
-    if findings.unit == "transactions":
-        return "Transactions and their latency"
-    return "Requests and their latency" if of_raw_io(findings) else "Completion time"
-
-
 def figure(findings: Findings, cell: CellSummary) -> Sample | None:
     """The figure in a cell's row: its time, its rate if all runs last equally long, or its latency."""
     if by_latency(findings):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.model import Findings, Fleet, HostSummary
 from storagelab.report.words.table import Heading, Table
-from storagelab.words.names import cell_text, hosts_text, noun
+from storagelab.words.names import hosts_text, noun
 from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
 
 _SURE = 0.05
@@ -129,4 +129,4 @@ def _fastest_text(findings: Findings, host: HostSummary) -> str:
         fastest = [load.fastest for load in findings.loads]
         agree = sum(at == own for at, own in zip(host.fastest, fastest, strict=True))
         return f"that of all hosts under {agree} of {len(fastest)} loads"
-    return cell_text(findings.cell(known[0]).levels) if known else ""
+    return findings.cell(known[0]).text if known else ""

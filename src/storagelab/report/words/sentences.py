@@ -137,7 +137,8 @@ def _on_loads(findings: Findings) -> list[str]:
 
 def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     best = findings.cell(load.best[0])
-    name = cell_name(best.cell_id, {name: value for name, value in best.levels.items() if name not in load.load})
+    left = {name: value for name, value in best.levels.items() if name not in load.load}
+    name = cell_name(best.cell_id, left, best.labels)
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
     slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
     lead = f"; against the slowest: {_saved_against(findings, slower[-1])}" if slower else ""

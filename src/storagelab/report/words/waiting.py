@@ -16,7 +16,7 @@ from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
 from storagelab.targets.durability import BENIGN_LISTS
-from storagelab.words.names import DATA_FILES, cell_text, phrase, value_text
+from storagelab.words.names import DATA_FILES, Labels, cell_text, labels_of, phrase, value_text
 from storagelab.words.numbers import (
     change_estimate,
     count,
@@ -117,7 +117,10 @@ def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
     lines = []
     for move in shown:
         again = move is not shown[0] and move.span == shown[0].span
-        sentence = _short_trend(move, named) if again else _trend_sentence(move, named) + _meaning(findings, move)
+        if again:
+            sentence = _short_trend(move, named)
+        else:
+            sentence = _trend_sentence(move, named, labels_of(findings.factors)) + _meaning(findings, move)
         lines.append(f"{sentence}.")
     return lines
 
@@ -154,12 +157,12 @@ def _move(trend: WaitTrend) -> _Move | None:
     return _Move(trend, known[0], known[-1], turns, max(shares) - min(shares))
 
 
-def _trend_sentence(move: _Move, named: set[str]) -> str:
+def _trend_sentence(move: _Move, named: set[str], labels: Labels) -> str:
     trend, (first, _), (last, _) = move.trend, move.first, move.last
     name = wait_text(trend.wait_type, trend.analogue, named)
     start = f"{_share_at(move.first, trend)} of session time at {phrase(trend.factor, [first])}"
     end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
-    where = f", with {cell_text(trend.at)}" if trend.at else ""
+    where = f", with {cell_text(trend.at, labels)}" if trend.at else ""
     if move.turn is not None:
         turn = f"{_share_at(move.turn, trend)} at {_second_phrase(trend.factor, move.turn[0])}"
         return f"{name} is {start}, {turn} and {end}{where}"
@@ -238,9 +241,7 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
             place = f" (slowest{under})" if cell.cell_id in distinguished else f" (nominally slowest{under})"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
-    return (
-        f"Waits of {cell.cell_id}, {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
-    )
+    return f"Waits of {cell.cell_id}, {cell.text}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
 
 
 def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | None = None) -> str:

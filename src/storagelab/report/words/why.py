@@ -15,7 +15,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.report.words.waiting import no_waits_sentence
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, listed
+from storagelab.words.names import cell_entry, listed
 
 _PARTS: dict[SpentPart | None, str] = {
     "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
@@ -211,7 +211,7 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     """The comparison of the cells `before` and `after`; `case` is None if a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
-        f"{cell_entry(cell.cell_id, cell_text(cell.levels))}: {compared.figure_text(findings, cell) or 'no time measured'}"
+        f"{cell_entry(cell.cell_id, cell.text)}: {compared.figure_text(findings, cell) or 'no time measured'}"
         for cell in cells
     ]
     title, provenance = (

@@ -1,0 +1,138 @@
+"""A measured drive's past: what was written to a volume that serves several runs before each of them, and the run's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storagelab.findings.evidence import table_in
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import MAX_LINES, arrange, choose, must_show, short_names
+from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.layers import TIP, legend_layout, readable_domain
+from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.words import compared
+from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
+from storagelab.words.names import cell_entry, repetition_text
+
+_GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes"
+_PART = "panel"
+
+
+def written_before(run: Run) -> dict[str, float]:
+    """What was written to each volume since it was prepared, as the run began; only volumes that serve several runs."""
+    if run.measurement is None:
+        return {}
+    counters = run.measurement.counters.get(_GROUP, {})
+    found = {
+        name.removeprefix(_PREFIX).removesuffix(_COUNTER): value
+        for name, value in counters.items() if name.startswith(_PREFIX) and name.endswith(_COUNTER)
+    }  # fmt: skip
+    volumes = run.config.volumes
+    return {name: value for name, value in found.items() if name in volumes and volumes[name].kept_for_block}
+
+
+def _rows(findings: Findings, runs: Sequence[Run]) -> Figure:
+    """A row for each run and volume, in the order of the runs; a panel for each volume."""
+    measured = [run for run in sorted(runs, key=lambda run: run.sequence) if run.usable and not run.burn_in]
+    used = {run.cell_id for run in measured if written_before(run)}
+    cells = [cell for cell in findings.cells if cell.cell_id in used and cell.elapsed_s is not None]
+    must = [cell.cell_id for cell in must_show(findings)]
+    kept = choose([cell.cell_id for cell in cells], [one for one in must if one in used], MAX_LINES)
+    shown = [cell for cell in cells if cell.cell_id in kept]
+    names = dict(zip(kept, short_names(shown), strict=True))
+    rows = [row for run in measured for row in _of_run(findings, run, names, shown)]
+    lines = list(names.values())
+    return Figure(
+        rows=rows, arrangement=arrange(findings), lines=lines, panels=list(dict.fromkeys(str(row[_PART]) for row in rows)),
+        colours=dict(zip(lines, palette.LINES, strict=False)), hidden_lines=len(cells) - len(shown),
+        legend=_axis(findings),
+    )  # fmt: skip
+
+
+def _axis(findings: Findings) -> str:
+    return compared.rate_unit(findings) if compared.set_time(findings) else "time of the run, s"
+
+
+def _of_run(findings: Findings, run: Run, names: dict[str, str], cells: Sequence[CellSummary]) -> Iterator[Row]:
+    cell = next((cell for cell in cells if cell.cell_id == run.cell_id), None)
+    if cell is None or run.measurement is None:
+        return
+    rate = run.measurement.work.amount / run.measurement.elapsed_s if run.measurement.elapsed_s else 0.0
+    value = rate if compared.set_time(findings) else run.measurement.elapsed_s
+    for volume, written in written_before(run).items():
+        yield {
+            "x": written / 1e9, "mean": value, "line": names[cell.cell_id], _PART: f"volume {volume}",
+            "cell_id": cell.cell_id, "cell": cell.text, "repetition": run.repetition, "block": run.block + 1,
+            "tip": f"{cell.name}, {repetition_text(run.repetition)}: {numbers.bytes_(written)} written to volume "
+            f"{volume} since it was prepared{_in_its_life(run, volume)}; {bare(value)} ({_axis(findings)})",
+        }  # fmt: skip
+
+
+def _in_its_life(run: Run, volume: str) -> str:
+    """What the drives' own counters say, such as ", and 1.2 TB to its drives in their lives"; "" if they don't tell."""
+    environment = run.measurement.environment if run.measurement is not None else {}
+    drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
+    told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []
+    known = [one for one in told if isinstance(one, int)]
+    return (
+        f", and {numbers.capacity(sum(known))} to its drives in their lives"
+        if known and len(known) == len(told)
+        else ""
+    )
+
+
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    y_domain, from_zero = readable_domain([float(row["mean"] or 0) for row in data.rows])
+    where = sheet.where
+    encoding: Spec = {
+        "x": {"field": "x", "type": "quantitative", "title": f"GB written before the run ({where})", "scale": {"zero": True}},
+        "y": {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({where})",
+              "scale": {"domain": y_domain, "zero": from_zero, "nice": False}},
+    }  # fmt: skip
+    mark: Spec = {"type": "point", "size": 60, "filled": True, "opacity": 0.9}
+    if len(data.lines) > 1:
+        key = {"field": "line", "type": "nominal", "sort": data.lines}
+        legend = {"title": where, "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
+        scale = {"domain": data.lines, "range": list(data.colours.values())}
+        shapes = {"domain": data.lines, "range": list(palette.SHAPES[: len(data.lines)])}
+        encoding["color"] = key | {"scale": scale, "legend": legend}
+        encoding["shape"] = key | {"scale": shapes, "legend": legend}
+    else:
+        mark["color"] = palette.LINES[0]
+    note = "; a mark for each run" + ("" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}")
+    panels = data.panels if len(data.panels) > 1 else []
+    return finished(sheet, note, [{"mark": mark, "encoding": encoding | TIP}], data.rows, panels)
+
+
+def _caption(data: Figure, _findings: Findings) -> str:
+    hidden = f" {data.hidden_lines} more cells are not drawn." if data.hidden_lines else ""
+    return (
+        "What the kernel counted as written to the drive since it was prepared, as each run began. If times move with it, "
+        f"the drive's past may explain them.{hidden}"
+    )
+
+
+def _table(data: Figure, _findings: Findings) -> Table:
+    headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("block"),
+                Heading("GB written before"), Heading(data.legend)]  # fmt: skip
+    return Table(headings, [
+        [cell_entry(row["cell_id"], row["cell"]), str(row[_PART]), str(row["repetition"]), str(row["block"]), bare(row["x"]),
+         bare(row["mean"])]
+        for row in data.rows
+    ])  # fmt: skip
+
+
+CHART = Chart(
+    name="drive-past",
+    part="drives",
+    place=1,
+    title=lambda _findings: "What was written to the drive before each run",
+    rows=_rows,
+    draw=_draw,
+    caption=_caption,
+    table=_table,
+    words=rows_in_words,
+)
