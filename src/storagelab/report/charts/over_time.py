@@ -34,6 +34,8 @@ DOTTED_POINTS = 30
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its own colour."""
+_FAR = 6.0
+"""If the largest value of a panel is so many times that of another, each has its own axis."""
 _MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
@@ -90,7 +92,7 @@ QUANTITIES = (
     Quantity("latency-over-time", "Latency over time", "ms", 1e-3,
              _columns(latency_p99_s="p99 of each second", read_latency_mean_s="reads, mean of each second",
                       write_latency_mean_s="writes, mean of each second"),
-             "of the transactions or requests that ended in a second; p99: 99 of 100 took no longer"),
+             "of the transactions or requests that ended in a second"),
     Quantity("checkpoint-over-time", "Checkpoints over time", "% of the time", 0.01,
              _columns(checkpoint_s_per_s="checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20, _volume({"read_bytes": "read", "write_bytes": "write"}),
@@ -222,7 +224,7 @@ def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int)
 def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     form, where = sheet.form, sheet.where
     key = {"field": "line", "type": "nominal", "sort": data.lines}
-    end_s, most = _ends(data)
+    end_s, (most, *_) = _ends(data)
     legend = {"title": where, "symbolType": "stroke", "symbolSize": 200, **legend_layout(data.lines, form)}
     encoding: Spec = {
         "x": {
@@ -236,7 +238,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
             "field": "value",
             "type": "quantitative",
             "title": unit,
-            "scale": {"domain": [0, most], "nice": False},
+            "scale": {"zero": True, "nice": False} if _apart(data) else {"domain": [0, most], "nice": False},
         },
     }
     colour: Spec = {"color": palette.LINES[0]}
@@ -257,14 +259,30 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
     # A single line has no legend that could name it.
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    note = f"; thick: the median run, thin: the others{of}"
-    return finished(sheet, note, layers, data.rows, data.panels, height_px)
+    apart = _apart(data)
+    note = f"; thick: the median run, thin: the others{of}" + (
+        "; each panel has its own vertical axis" if apart else ""
+    )
+    spec = finished(sheet, note, layers, data.rows, data.panels, height_px)
+    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart else spec
 
 
-def _ends(data: Figure) -> tuple[float, float]:
-    """Where both axes end."""
-    end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
-    return end_s * _MARGIN, _round_end(top * _MARGIN)
+def _apart(data: Figure) -> bool:
+    """Whether one axis for all panels would press some of them flat."""
+    tops = _tops(data)
+    return len(tops) > 1 and max(tops) > _FAR * min(tops) > 0
+
+
+def _tops(data: Figure) -> list[float]:
+    """The largest value of each panel."""
+    return [max(float(row["value"] or 0) for row in data.rows if row["panel"] == panel) for panel in data.panels]
+
+
+def _ends(data: Figure) -> tuple[float, Sequence[float]]:
+    """Where the axes end: the time, and the values, of each panel if each has its own axis."""
+    end_s = max(float(row["at_s"] or 0) for row in data.rows) or 1.0
+    tops = _tops(data)
+    return end_s * _MARGIN, tops if _apart(data) else [_round_end((max(tops) or 1.0) * _MARGIN)]
 
 
 def _round_end(value: float) -> float:

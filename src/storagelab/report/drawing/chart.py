@@ -69,7 +69,7 @@ class Chart:
     words: Callable[[Figure, Findings], str]
     place: int = 0
     is_headed: bool = True
-    ends: Callable[[Figure], tuple[float, float]] | None = None
+    ends: Callable[[Figure], tuple[float, Sequence[float]]] | None = None
     time_unit: str = ""
 
     def of(self, findings: Findings, runs: Sequence[Run]) -> Drawn | None:

@@ -111,7 +111,7 @@ def page_chart(drawn: Drawn) -> PageChart:
     caption = f"{drawn.title} ({drawn.where}): what the chart shows"
     if len(table.rows) > MAX_TABLE_ROWS:
         caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(table.rows))} rows, the rest is in the raw data"
-    ends = [f"{end:g}" for end in drawn.chart.ends(drawn.data)] if drawn.chart.ends else ["", ""]
+    end_s, tops = drawn.chart.ends(drawn.data) if drawn.chart.ends else (None, ())
     return PageChart(
         name=drawn.name,
         title=drawn.title,
@@ -119,7 +119,7 @@ def page_chart(drawn: Drawn) -> PageChart:
         label=drawn.label,
         caption=drawn.caption,
         table=PageTable(caption, table.headings, table.rows[:MAX_TABLE_ROWS], folded="The same numbers as a table"),
-        end_s=ends[0],
-        most=ends[1],
+        end_s="" if end_s is None else f"{end_s:g}",
+        most=" ".join(f"{top:g}" for top in tops),
         unit=drawn.chart.time_unit,
     )

@@ -232,7 +232,7 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     left = data.hidden_panels
     words = [
-        "One panel for each cell, all with the same axes. The thick line is the median run of the cell, with",
+        "One panel for each cell, with the same axes unless the chart says otherwise. The thick line is the median run, with",
         f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",

@@ -27,8 +27,9 @@ class Table(NamedTuple):
 
 
 def bare(value: str | float | int | None) -> str:
-    """A figure in four digits; "" if it is unknown."""
-    return "" if value is None else f"{float(value):,.4g}"
+    """A figure in four digits, without a power of ten if it is large; "" if it is unknown."""
+    text = "" if value is None else f"{float(value):,.4g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,10 @@
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(line.getScreenCTM().inverse());
     const points = [...line.getAttribute("d").matchAll(/[ML](-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
     const [x, y] = points.reduce((best, one) => (Math.abs(one[0] - at.x) < Math.abs(best[0] - at.x) ? one : best));
-    return `, at ${rounded((x / width) * endS, endS)} s: ${rounded((1 - y / height) * most, most)} ${unit}`;
+    const tops = most.split(" ").map(Number); // of each panel, or of all
+    const panel = [...line.closest("svg").querySelectorAll(".cell > g")].findIndex((one) => one.contains(line));
+    const top = tops[panel] || tops[0];
+    return `, at ${rounded((x / width) * endS, endS)} s: ${rounded((1 - y / height) * top, top)} ${unit}`;
   }
 
   // Phones show it on touch.
