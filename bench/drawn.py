@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.findings import carry_over, irregular, resolution, stats
-from storagelab.findings.statements import Statements, first_step, state
+from storagelab.findings import carry_over, irregular, resolution, stats, verdicts
+from storagelab.findings.model import JudgedByLoad
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.statements import SHARES, Statements, first_step, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
 
@@ -170,6 +172,16 @@ def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True
 def states_a_difference(of: Design, fitted: stats.Fit) -> bool:
     """Whether the report says that anything differs; quicker than `say`."""
     return first_step(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)).name_a_difference
+
+
+def judged(of: Design, fitted: stats.Fit) -> JudgedByLoad:
+    """The report's verdict, but for the intervals of its ratios where nothing differs; quicker than `say`."""
+    strict, full = (
+        verdicts.judge(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells), alpha)
+        for alpha in (ALPHA * SHARES["verdict"], ALPHA)
+    )
+    surely = any(row.distinguishable for row in strict.comparisons) or states_a_difference(of, fitted)
+    return full if surely else strict
 
 
 def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.drawn import FILES, LOG, NOISE, Matrix, Rng, design
+from bench import drawn
+from bench.drawn import FILES, LOG, NOISE, Design, Matrix, Rng, design, states_a_difference
 from storagelab.findings import hosts, stats
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate, Fleet
-from storagelab.findings.statements import Statements, state
 
 HOSTS = 0.20
 ROUNDS = 0.02
@@ -28,12 +28,15 @@ SIZES = ((2, 2, 5), (3, 2, 5), (3, 8, 2), (4, 8, 3), (6, 5, 1), (8, 8, 2))
 
 @dataclass(frozen=True)
 class Said:
-    """What a report says, and the fit on which it is based."""
+    """What a report says of hosts, and the fit on which all else that it says is based."""
 
-    statements: Statements
+    of: Design
     fitted: stats.Fit
     fleet: Fleet
-    fastest: int
+
+    @property
+    def names_a_difference(self) -> bool:
+        return states_a_difference(self.of, self.fitted)
 
 
 def draw(rng: Rng, size: tuple[int, int, int], interaction: float, lost: int = 0) -> list[Matrix]:
@@ -61,16 +64,13 @@ def say(of_hosts: Sequence[Matrix], number: int = 0) -> Said:
     fitted = hosts.fit(several, log_s, blocks, levels=[cell.levels for cell in of.plan.cells])
     together = fitted.together
     fleet = hosts.summarise(fitted, of.plan, [range(cells)], blocks)
-    fastest = stats.fastest(together)
-    assert fastest is not None
-    return Said(state(of.experiment.factors, of.plan, together, blocks), together, fleet, fastest)
+    return Said(of, together, fleet)
 
 
-def pooled(of_hosts: Sequence[Matrix], number: int = 0) -> Statements:
-    """What would be said about the same runs if all rounds were made by one host."""
+def pooled(of_hosts: Sequence[Matrix], number: int = 0) -> bool:
+    """Whether a difference would be named in the same runs if all rounds were made by one host."""
     log_s = np.hstack(list(of_hosts))
-    of = design(*log_s.shape, seed=number % 20)
-    return state(of.experiment.factors, of.plan, stats.fit(log_s), [0] * len(log_s))
+    return states_a_difference(design(*log_s.shape, seed=number % 20), stats.fit(log_s))
 
 
 class Case(NamedTuple):
@@ -103,7 +103,7 @@ def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Cou
     scatters = [one.fleet.scatter for one in said if one.fleet.scatter is not None]
     ratios = [_ratio(draw(rng, (machines, 2, rounds), interaction)) for _ in range(campaigns)]
     return Counts(
-        false=sum(one.statements.name_a_difference for one in said),
+        false=sum(one.names_a_difference for one in said),
         means=sum(_holds(one, 1.0) for one in means) if machines > 2 else None,
         ratios=sum(_holds(one, 1.0) for one in ratios),
         scatters=sum(_holds(one, math.sqrt(2) * interaction) for one in scatters) if rounds > 1 else None,
@@ -126,22 +126,22 @@ def _fit(of_hosts: Sequence[Matrix]) -> stats.Fit:
 
 
 def _false(size: tuple[int, int, int], interaction: float, lost: int = 0) -> Callable[[Rng, int], bool]:
-    return lambda rng, number: say(draw(rng, size, interaction, lost), number).statements.name_a_difference
+    return lambda rng, number: say(draw(rng, size, interaction, lost), number).names_a_difference
 
 
 def _false_if_pooled(size: tuple[int, int, int], interaction: float) -> Callable[[Rng, int], bool]:
-    return lambda rng, number: pooled(draw(rng, size, interaction), number).name_a_difference
+    return lambda rng, number: pooled(draw(rng, size, interaction), number)
 
 
 def _one_host_slower(rng: Rng, slower: float, apart: float = 0.0) -> list[Matrix]:
     """Three equal hosts with three rounds of eight cells each; the third takes longer. All cells except the first
     take longer by `apart`.
     """
-    drawn = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(3)]
-    drawn[2] += math.log1p(slower)
-    for one in drawn:
+    of_hosts = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(3)]
+    of_hosts[2] += math.log1p(slower)
+    for one in of_hosts:
         one[1:] += math.log1p(apart)
-    return drawn
+    return of_hosts
 
 
 def _finds_the_slow_host(rng: Rng, number: int) -> bool:
@@ -150,16 +150,17 @@ def _finds_the_slow_host(rng: Rng, number: int) -> bool:
 
 
 def _finds_a_host_of_other_ratios(rng: Rng, number: int) -> bool:
-    drawn = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(4)]
-    drawn[1][4:] += math.log1p(HOSTS)
-    return [host.name for host in say(drawn, number).fleet.hosts if host.odd_ratios] == ["db1"]
+    of_hosts = [rng.normal(0, ROUNDS, (1, 3)) + rng.normal(0, NOISE, (8, 3)) for _ in range(4)]
+    of_hosts[1][4:] += math.log1p(HOSTS)
+    return [host.name for host in say(of_hosts, number).fleet.hosts if host.odd_ratios] == ["db1"]
 
 
 def _names_the_winner(slower: float) -> Callable[[Rng, int], bool]:
     """The first cell takes a tenth less than all others: is it the winner?"""
 
     def hit(rng: Rng, number: int) -> bool:
-        judged = say(_one_host_slower(rng, slower, 0.1), number).statements.judged
+        said = say(_one_host_slower(rng, slower, 0.1), number)
+        judged = drawn.judged(said.of, said.fitted)
         return judged.verdict == "winner" and judged.fastest == design(8, 9).plan.cells[0].cell_id
 
     return hit
@@ -189,7 +190,7 @@ def _by_level(rng: Rng, size: tuple[int, int, int], number: int, factor: str, ap
 
 
 def _false_by_level(size: tuple[int, int, int], factor: str, apart: float) -> Callable[[Rng, int], bool]:
-    return lambda rng, number: _by_level(rng, size, number, factor, apart).statements.name_a_difference
+    return lambda rng, number: _by_level(rng, size, number, factor, apart).names_a_difference
 
 
 def _odd_by_level(size: tuple[int, int, int], factor: str, apart: float) -> Callable[[Rng, int], bool]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from bench import drawn
-from bench.drawn import NOISE, Design, Matrix, Rng, design, say
+from bench.drawn import NOISE, Design, Matrix, Rng, design
 from storagelab.findings.model import JudgedByLoad
 
 SHARE, RATIO = 0.2, 1.5
@@ -26,7 +26,7 @@ Case = Callable[[Rng, int], bool]
 
 
 def _judged(of: Design, log_s: Matrix, *, measured: bool = True) -> JudgedByLoad:
-    return say(of, log_s, measured=measured).statements.judged
+    return drawn.judged(of, drawn.fit(of, log_s, measured=measured))
 
 
 def _stalling(
@@ -72,7 +72,7 @@ def no_run_stalls(repetitions: int) -> Case:
 def nothing_differs(kind: str, cells: int, repetitions: int) -> Case:
     def hit(rng: Rng, number: int) -> bool:
         of = design(cells, repetitions, seed=number % 20)
-        return say(of, _NOISE[kind](of, rng)).statements.name_a_difference
+        return drawn.states_a_difference(of, drawn.fit(of, _NOISE[kind](of, rng)))
 
     return hit
 

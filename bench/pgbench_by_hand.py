@@ -29,6 +29,7 @@ from storagelab.targets import Site
 from storagelab.targets.composed import Composed
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import pgbench_scripts
+from storagelab.targets.generators.transaction_log import read_log
 from storagelab.targets.postgres import reaching
 from storagelab.targets.postgres.engine import opened
 from storagelab.words.numbers import times_estimate
@@ -62,7 +63,7 @@ def by_hand(target: Composed[Any]) -> tuple[float, float]:
         subprocess.run(  # its own session, as storagelab does: the kernel divides cores among sessions
             command, env=reached.environment, check=True, capture_output=True, cwd=folder, start_new_session=True
         )
-        found = pgbench.read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)
+        found = read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)
     return found.number / SECONDS, float(np.percentile(found.latency_us, 99)) / 1e6
 
 

@@ -286,7 +286,7 @@ def _bounds(of: Design, log_s: Matrix) -> dict[int, float]:
 
 
 def _judged(of: Design, log_s: Matrix) -> JudgedByLoad:
-    return say(of, log_s).statements.judged
+    return drawn.judged(of, drawn.fit(of, log_s))
 
 
 _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {

@@ -13,6 +13,7 @@ from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.pgbench import Source
+from storagelab.targets.generators.transaction_log import read_log
 from storagelab.targets.postgres import reaching
 
 OWN = rb"""\set aid random(1, 100000)
@@ -64,7 +65,7 @@ def test_a_script_of_ones_own_alone_needs_the_scale_that_pgbench_cannot_see():
 def test_a_log_holds_latencies_lags_and_what_was_skipped_or_refused(tmp_path):
     (tmp_path / "transactions.12").write_text("0 1 5000 0 1700000000 500000 1200\n0 2 skipped 0 1700000001 0 900\n")
     (tmp_path / "transactions.12.1").write_text("1 1 7000 0 1700000000 250000 10\n1 2 failed 0 1700000002 0 3\n1 3 80")
-    read = pgbench.read_log(tmp_path)
+    read = read_log(tmp_path)
     assert sorted(read.latency_us) == [5000, 7000]
     assert sorted(read.lag_us) == [10, 1200]
     assert list(read.skipped_s) == [1700000001.0]
@@ -86,7 +87,7 @@ def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundred
             made = pgbench.command(program, load, sources, folder, 60.0, seed=seed, scale=load.scale)
             subprocess.run(made, env=given, check=True, capture_output=True)
             raw += [int(line.split()[2]) for file in folder.iterdir() for line in file.read_text().splitlines()]
-            histograms.append(pgbench.read_log(folder).latency())
+            histograms.append(read_log(folder).latency())
     whole, in_order = merged(histograms), sorted(raw)
     assert whole.operations == len(in_order) == 1200
     for per_cent in (50, 95, 99, 99.9):
@@ -97,7 +98,7 @@ def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundred
 
 def test_an_empty_log_has_no_transactions(tmp_path):
     (tmp_path / "transactions.12").write_text("")
-    assert pgbench.read_log(tmp_path).number == 0
+    assert read_log(tmp_path).number == 0
 
 
 @pytest.mark.parametrize(("number", "line"), [(0, 1), (1, 2), (2, 4), (3, 6), (4, 7), (5, 8)])

@@ -59,4 +59,4 @@ def test_honest_hosts_that_differ_by_level_are_seldom_called_odd_and_make_no_dif
     rng = np.random.default_rng(91)
     said = [drawn_hosts._by_level(rng, (4, 8, 3), number, LOG, 0.10) for number in range(60)]
     assert sum(any(host.odd_ratios for host in one.fleet.hosts) for one in said) <= most(60, 0.05)
-    assert sum(one.statements.name_a_difference for one in said) <= most(60, 0.05)
+    assert sum(one.names_a_difference for one in said) <= most(60, 0.05)

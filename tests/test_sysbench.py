@@ -13,6 +13,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets.generators import sysbench
+from storagelab.targets.generators.transactions import joined
 
 needs_sysbench = pytest.mark.skipif(
     shutil.which("sysbench") is None, reason="no sysbench (Debian: apt-get install sysbench)"
@@ -45,7 +46,7 @@ Latency (ms):
 
 
 def test_a_report_counts_from_its_last_checkpoint_on():
-    found = sysbench.read_report(REPORT, warm_up_s=1.0)
+    found = sysbench.read_report(REPORT, 1.0, joined([]))
     assert (found.number, found.failed) == (4, 2)
     assert found.elapsed_s == pytest.approx(1.004)
     latency = found.latency()
@@ -55,7 +56,7 @@ def test_a_report_counts_from_its_last_checkpoint_on():
 
 
 def test_its_seconds_stand_beside_the_intervals_that_end_with_them():
-    series = sysbench.read_report(REPORT, warm_up_s=1.0).series([100.0, 101.02, 102.0])
+    series = sysbench.read_report(REPORT, 1.0, joined([])).series([100.0, 101.02, 102.0])
     assert series == {"transactions_per_s": (41.0, None), "latency_p99_s": (1.03201, None)}
 
 
@@ -121,10 +122,18 @@ def test_a_table_that_is_not_there_cannot_be_spread(scratch):
 
 @pytest.mark.slow
 @needs_sysbench
-def test_a_script_of_ones_own_is_run_and_its_mistake_told(scratch):
-    (scratch / "mine.lua").write_text(
-        "require('oltp_common')\nfunction prepare_statements() end\nfunction event()\n  con:query('SELECT nope')\nend\n"
-    )
+def test_a_script_of_ones_own_is_run_watched_in_turns_and_its_mistake_told(scratch):
+    script = "require('oltp_common')\nfunction prepare_statements() end\nfunction event()\n  con:query('{}')\nend\n"
+    (scratch / "mine.lua").write_text(script.format("CHECKPOINT"))
+    measured = measure(cell(scratch, "postgres", script="mine.lua", duration_s=4.0), site_at(scratch))
+    turns = measured.turns
+    assert turns.watched_transactions + turns.unwatched_transactions <= measured.transactions
+    assert measured.latency.operations == turns.unwatched_transactions > 0
+    # The server's checkpoints are told by the clock of the run, which sysbench doesn't know.
+    begun_s = [at_s for name, at_s in measured.counters["checkpoint cycles"].items() if name.startswith("begun")]
+    assert begun_s
+    assert all(-2 < at_s <= measured.elapsed_s for at_s in begun_s)
+    (scratch / "mine.lua").write_text(script.format("SELECT nope"))
     with pytest.raises(RunFailed, match="nope") as caught:
         measure(cell(scratch, "postgres", script="mine.lua"), site_at(scratch))
     assert "sysbench ended early" in str(caught.value)

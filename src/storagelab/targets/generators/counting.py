@@ -125,7 +125,7 @@ class Counting(ABC):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the run is watched in turns: the log tells each transaction's end, and the run is long enough."""
+        """Whether the run is watched in turns: it is long enough, and the log tells each transaction's end and latency."""
         return False
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
@@ -265,6 +265,11 @@ class SetTime(Counting):
 
 class OwnTime(Counting):
     """A time that the program keeps itself; it says when the part that counts begins."""
+
+    @property
+    def in_turns(self) -> bool:
+        """With a rate, transactions wait in the program until one of its sessions is free, which its log doesn't tell."""
+        return self.load.duration_s >= SHORTEST_S and self.load.rate is None
 
     def warm_up(self) -> None:
         self._await(self.process.program.says_it_counts)

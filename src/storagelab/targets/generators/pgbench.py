@@ -1,4 +1,4 @@
-"""pgbench: its command, its log, and its messages."""
+"""pgbench: its command and its messages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from storagelab.model.loads.pgbench import Pgbench, Script
 from storagelab.model.loads.sql import Sql
-from storagelab.targets.descriptors import read_file
-from storagelab.targets.generators.transactions import Transactions, joined
+from storagelab.targets.generators.transaction_log import LOG_PREFIX
 
-LOG_PREFIX = "transactions"
-"""What the names of its logs begin with. It opens them when its first session, which asks for the scale, is closed, and
-before those of the load connect."""
 COUNTED = "pgbench_branches"
 """From this table pgbench reads the scale, before it connects its sessions."""
-_EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
-_SKIPPED, _FAILED = -1.0, -2.0
 _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
@@ -113,29 +105,6 @@ def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list
         program, "--initialize", "--quiet", "--init-steps", steps, "--scale", str(load.scale), "--fillfactor",
         str(load.fillfactor), *(["--partitions", str(partitions), "--partition-method", "hash"] if partitions else []),
     ]  # fmt: skip
-
-
-def read_log(folder: Path) -> Transactions:
-    """The transactions of all threads; each thread writes its own file."""
-    return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
-
-
-def _read(text: bytes) -> Transactions:
-    """One file: client, number, latency in us or a word, script, seconds and microseconds of its end, and the lag in us if
-    there is a rate (pgbench's manual, "Per-Transaction Logging")."""
-    whole = text[: text.rfind(b"\n") + 1]
-    if not whole:
-        return joined([])
-    columns = len(whole[: whole.find(b"\n")].split())
-    plain = whole.replace(b"skipped", b"-1").replace(b"failed", b"-2")
-    rows = np.array(plain.split(), dtype=np.float64).reshape(-1, columns)
-    ended_s = rows[:, _EPOCH] + rows[:, _EPOCH_US] / 1e6
-    latency_us = rows[:, _LATENCY]
-    lag_us = rows[:, _LAG] if columns > _LAG else np.zeros(len(rows))
-    done = latency_us >= 0
-    return Transactions(
-        ended_s[done], latency_us[done], lag_us[done], ended_s[latency_us == _SKIPPED], ended_s[latency_us == _FAILED]
-    )
 
 
 def words(output: str, sources: Sequence[Source]) -> str:

@@ -18,7 +18,7 @@ from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site, temporary
 from storagelab.targets.descriptors import read_file
-from storagelab.targets.generators import in_lua, pgbench, sysbench
+from storagelab.targets.generators import in_lua, pgbench, sysbench, transaction_log
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
 from storagelab.targets.programs import run
@@ -99,10 +99,15 @@ def _sysbench(
     words: Callable[[str], str],
     seed: int,
 ) -> Program:
+    logged, text = sysbench.with_log(script)
+
+    def read(folder: Path) -> sysbench.Reported:
+        said = read_file(folder / "said").decode(errors="replace")
+        return sysbench.read_report(said, load.longest_warm_up_s, transaction_log.read_log(folder))
+
     return Program(
-        title="sysbench", command=lambda _folder, _longest_s: sysbench.command(script, load, seed=seed),
-        read=lambda folder: sysbench.read_report(read_file(folder / "said").decode(errors="replace"), load.longest_warm_up_s),
-        words=words, stop=signal.SIGTERM, environment=clients.environment, inputs=inputs,
+        title="sysbench", command=lambda _folder, _longest_s: sysbench.command(logged, load, seed=seed), read=read,
+        words=words, stop=signal.SIGTERM, environment=clients.environment, inputs={**inputs, sysbench.LOGGED: text.encode()},
         says_it_counts=sysbench.counts(load), owner=clients.owner, in_child=clients.in_child,
     )  # fmt: skip
 
@@ -121,11 +126,11 @@ def by_pgbench(
 ) -> Program:
     """pgbench with these scripts, on its own tables of this scale."""
     return Program(
-        title="pgbench", read=pgbench.read_log,
+        title="pgbench", read=transaction_log.read_log,
         command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
-        asks_first=f"{pgbench.LOG_PREFIX}.*",
+        asks_first=f"{transaction_log.LOG_PREFIX}.*",
     )  # fmt: skip
 
 

@@ -138,7 +138,8 @@ class Generator(Sessions[C]):
             )
         began_s, elapsed_s = self._counting.start_s, end_s - start_s
         by_clock = self._counting.by_clock(start_s, end_s)
-        latency, of_turns = in_turns(counted, [self._process.at_s(*one) for one in unwatched], start_s, end_s)
+        rests = [self._process.at_s(*one) for one in unwatched]
+        latency, of_turns = in_turns(counted, rests, began_s, self._counting.end_s)
         edges_s = [began_s, *(began_s + at_s for at_s in series.at_s)]
         return Done(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,

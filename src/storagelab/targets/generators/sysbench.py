@@ -1,7 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
-named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %.
+named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a script
+around the one that it runs writes one (`transaction_log`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.targets.generators.transaction_log import in_lua
+from storagelab.targets.generators.transactions import Transactions
 from storagelab.targets.programs import version_output
 
 OWN_SCRIPT = "script.lua"
+LOGGED = "logged.lua"
+"""The script that does what another one does, and logs its transactions."""
 TABLE = re.compile(r"sbtest\d+")
 """The names of sysbench's tables."""
 _COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
@@ -32,7 +37,8 @@ _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$
 
 class Reported(NamedTuple):
     """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted
-    from its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count.
+    from its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
+    transactions, those of the warm-up too.
     """
 
     number: int
@@ -42,6 +48,7 @@ class Reported(NamedTuple):
     exact_ns: tuple[int, int, int]
     seconds: Mapping[int, tuple[float, float]]
     warm_up_s: int
+    log: Transactions
 
     @property
     def skipped(self) -> int:
@@ -105,6 +112,12 @@ def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
 
 
+def with_log(script: Sequence[str]) -> tuple[list[str], str]:
+    """The same script and options with a log of its transactions, and the text of LOGGED."""
+    name, *options = script
+    return [f"./{LOGGED}", *options], in_lua(Path(name).stem)
+
+
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:
     """The command of a run of this script with its options."""
     if load.transactions_per_connection is None:
@@ -124,8 +137,8 @@ def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
-def read_report(output: str, warm_up_s: float) -> Reported:
-    """The figures of the last part of sysbench's report."""
+def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
+    """The figures of the last part of sysbench's report, and its log."""
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
     began = re.findall(r"total time:\s*([\d.]+)s", before)
@@ -136,7 +149,7 @@ def read_report(output: str, warm_up_s: float) -> Reported:
         number=round(number), failed=round(failed),
         elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
         histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
-        exact_ns=(total, least, longest), warm_up_s=int(warm_up_s),
+        exact_ns=(total, least, longest), warm_up_s=int(warm_up_s), log=log,
         seconds={int(at): (float(tps), float(p99)) for at, tps, p99 in _SECOND.findall(output)},
     )  # fmt: skip
 

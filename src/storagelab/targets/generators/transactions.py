@@ -32,6 +32,11 @@ class Counted(Protocol):
     def lag_s(self) -> tuple[float, float] | None: ...
     @property
     def span_s(self) -> tuple[float, float]: ...
+    @property
+    def log(self) -> Transactions:
+        """All of its transactions, one by one."""
+        ...
+
     def within(self, start_s: float, end_s: float) -> Self: ...
     def begun_at_earliest(self, start_s: float) -> Self: ...
     def latency(self) -> Latency | None: ...
@@ -65,6 +70,10 @@ class Transactions(NamedTuple):
         return self._replace(
             latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
         )
+
+    @property
+    def log(self) -> Self:
+        return self
 
     @property
     def number(self) -> int:

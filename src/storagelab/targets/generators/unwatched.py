@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storagelab.model.latency import Latency
 from storagelab.model.measurement import Turns
-from storagelab.targets.generators.transactions import Counted, Transactions, joined
+from storagelab.targets.generators.transactions import Counted, joined
 
 
 def in_turns(
@@ -19,10 +19,10 @@ def in_turns(
     """
     rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
     rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]
-    if not rests or not isinstance(counted, Transactions):
+    if not rests:
         return counted.latency(), None
     looks = list(zip([start_s, *(end for _, end in rests)], [*(begin for begin, _ in rests), end_s], strict=True))
-    free, seen = (joined([counted.within(*one) for one in stretches]) for stretches in (rests, looks))
+    free, seen = (joined([counted.log.within(*one) for one in stretches]) for stretches in (rests, looks))
     if not free.number or not seen.number:
         return counted.latency(), None
     free_s, seen_s = (sum(end - begin for begin, end in stretches) for stretches in (rests, looks))

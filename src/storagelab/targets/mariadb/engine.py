@@ -113,7 +113,7 @@ class MariaDB(System[Connection]):
         paths = {str(path): number for number, path in self._files(own, reach).items()}
         return Sampler(
             reach.connect, sessions.ids, self.config.measure, server_pid=reach.process(own), paths=paths, probe=columns,
-            of_generator=self.config.generated,
+            of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
     def _files(self, own: Connection, reach: Reaching) -> dict[int, Path]:

@@ -135,9 +135,10 @@ class Sampler(SessionSampler):
         paths: Mapping[str, int],
         probe: Callable[[], Mapping[str, float]],
         of_generator: bool = False,
+        in_turns: bool = False,
     ) -> None:
         unseen = "" if server_pid is not None else "the server's threads can't be seen from here"
-        super().__init__(measure, words_of, unseen)
+        super().__init__(measure, words_of, unseen, in_turns=in_turns)
         self._connect, self._ids, self._server_pid = connect, ids, server_pid
         self._paths, self._probe, self._of_generator = paths, probe, of_generator
         self._rows_due_s = 0.0
