@@ -79,7 +79,7 @@ class Experiment(Described):
     """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
     """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, one in which
-    each cell follows each, itself included, about equally often, with rounds of up to four cells made two at a time.
+    each cell follows each, itself included, about equally often, with rounds of up to five cells made two at a time.
     `as-listed`: the same in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the
     published harness did. In the last two, what a run leaves behind looks like an effect of the cells, and in the last
     one so does drift: measured runs in these orders are shown but not judged."""

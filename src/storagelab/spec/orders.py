@@ -20,10 +20,9 @@ from storagelab.model.plan import Cell
 
 LAGS = {1: 6, 2: 3, 3: 2}
 """Places later -> the weight of an imbalance there: what a run leaves behind gets less from run to run."""
-FEW = 4
+FEW = 5
 """Up to so many layouts, two rounds at a time are made in one order. In complete rounds of few, a layout hardly ever
-follows itself, so what it leaves behind would always hit the others. Of more, complete rounds are balanced enough, and a
-machine whose runs are like those just before them makes fewer false differences."""
+follows itself, so what it leaves behind would always hit the others."""
 _CLOCK = 3
 """The weight of an imbalance between the even and the odd places, and between the places of a round: what disturbs every
 second run, or one of each round, is to disturb all layouts alike."""
