@@ -26,7 +26,7 @@ from storagelab.findings.studentized import tukey
 SIZES = ((2, 5), (3, 5), (8, 5), (72, 5))
 POWER_SIZES = ((3, 5), (5, 5), (8, 3), (8, 5))
 SLOWER = (0.02, 0.05, 0.10)
-PARTS = {72: 20}
+PARTS = {72: 5}
 """Of so many layouts, only one in this many of the experiments is drawn."""
 ORDERS = 20
 

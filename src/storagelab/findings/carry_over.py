@@ -27,9 +27,8 @@ CELLS_LEAST = 5
 """Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave for
 one, so that the correction would err. A balanced order lets it hit all alike."""
 CORRECTED_P_VALUE = 0.005
-"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds something in 8
-of 100 experiments with five layouts in which runs leave nothing behind, and a correction for it would make differences.
-"""
+"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds something
+in 8 of 100 experiments with five layouts in which runs leave nothing behind, and correcting for it makes differences."""
 _FREE_LEAST = 2
 """Degrees of freedom that must be left for the residuals."""
 _CELLS_MOST = 8

@@ -46,7 +46,8 @@ class PartsOfCycles(Caution):
 
 def _way_out(found: PartsOfCycles) -> str:
     if found.judged:
-        return 'Let workload.warm_up be "auto", which counts whole cycles, or raise workload.duration to five of them.'
+        auto = 'Let workload.warm_up be "auto" (not with sysbench), which counts whole cycles'
+        return f"{auto}, or raise workload.duration to five of them."
     often = "make checkpoints come more often (checkpoint_timeout)"
     return f"Raise workload.warm_up_at_most and workload.duration, or {often}."
 

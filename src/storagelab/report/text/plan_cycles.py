@@ -74,5 +74,6 @@ def _sentence(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | Non
         )
     return (
         f"checkpoints come {far}: a run that counts {duration(load.duration_s)} holds a part of a cycle, so layouts whose "
-        'checkpoints come at different moments may seem to differ; set workload.warm_up = "auto", which counts whole cycles'
+        'checkpoints come at different moments may seem to differ; set workload.warm_up = "auto", which counts whole cycles, '
+        f'or, with sysbench, workload.duration = "{math.ceil(ENOUGH * cycle_s)}s"'
     )
