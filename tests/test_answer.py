@@ -23,10 +23,12 @@ from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor, Level
+from storagelab.report.drawing.arrange import arrange
 from storagelab.report.text.terminal import print_answer
 from storagelab.report.words.answer import LINES, answer_lines
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import LINE
+from storagelab.words.names import group_text
 
 CONNECTIONS = "workload.connections"
 FORMAT = "target.settings.full_page_writes"
@@ -96,6 +98,20 @@ def test_a_label_of_the_spec_names_the_factor():
     factors = (Factor(name=FILES, levels=levels, labels={FILES: "partitions"}),)
     findings = analysed(factors, noisy(four_and_eight_are_best))
     assert texts(findings)[0] == "Use 4 or 8 partitions."
+
+
+def test_a_label_of_the_spec_names_cells_axes_and_groups_of_cells():
+    labels = {FILES: "partitions", FORMAT: "images"}
+    factors = tuple(
+        factor.model_copy(update={"labels": {factor.name: labels[factor.name]}})
+        for factor in make_experiment({FILES: [1, 4], FORMAT: ["on", "off"]}).factors
+    )
+    findings = analysed(factors, noisy(four_and_eight_are_best))
+    assert findings.cells[0].name == "c01 (1 partition, images on)"
+    places = arrange(findings)
+    assert (places.x_title, places.line_title) == ("partitions", "images")
+    shown = group_text([findings.cells[0].levels, findings.cells[2].levels], findings.factors)
+    assert shown == "partitions 1 and 4, images on"
 
 
 def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part():

@@ -18,10 +18,18 @@ from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
 from storagelab.report import writing
-from storagelab.report.charts import charts, completion_time, drawn_charts, page_charts, waits, wide_specs
+from storagelab.report.charts import (
+    charts,
+    completion_time,
+    drawn_charts,
+    page_charts,
+    throughput_latency,
+    waits,
+    wide_specs,
+)  # fmt: skip
 from storagelab.report.drawing import arrange, palette, vega
 from storagelab.report.drawing.chart import Figure
-from storagelab.report.drawing.vega import to_png, to_svg
+from storagelab.report.drawing.vega import WIDE, to_png, to_svg
 from storagelab.report.words.compared import ends
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
@@ -388,6 +396,16 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
     assert points[:2] == [("1", "4", pytest.approx(1_000, rel=0.01), pytest.approx(4, rel=0.02)),
                           ("1", "16", pytest.approx(2_000, rel=0.01), pytest.approx(8, rel=0.02))]  # fmt: skip
     assert "completion time" not in writing.render("md", experiment, plan, runs, findings)
+
+
+def test_labels_of_near_points_stand_on_different_sides_and_one_without_room_is_left_out():
+    def sides(*points: tuple[float, float]) -> list[object]:
+        rows = [{"rate": rate, "ms": ms, "level": "16"} for rate, ms in points]
+        return [row["side"] for row in throughput_latency._with_sides(rows, WIDE)]
+
+    assert sides((100, 5), (1000, 10)) == ["above", "above"]
+    assert sides((1000, 10), (1005, 10)) == ["above", "below"]
+    assert "" in sides(*[(1000 + 2 * place, 10) for place in range(8)])
 
 
 @pytest.mark.parametrize(("levels", "joined"), [(["8 KB read", "64 KB write"], False), ([8, 64], True)])

@@ -303,10 +303,10 @@ def test_nothing_measured_still_gives_a_page():
 
 def test_the_head_of_the_page_counts_the_runs_that_were_measured():
     page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "the server died")
-    assert "0 of 6 runs measured" in words_of(page)
+    assert "0 of 6 runs made" in words_of(page)
     page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
-    assert "5 of 6 runs measured" in words_of(page)
-    assert "runs measured" not in words_of(page_of({FILES: [1, 2]}, repetitions=3)).split("Every cell")[0]
+    assert "5 of 6 runs made" in words_of(page)
+    assert "runs made" not in words_of(page_of({FILES: [1, 2]}, repetitions=3)).split("Every cell")[0]
 
 
 @pytest.mark.parametrize(

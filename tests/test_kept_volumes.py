@@ -24,6 +24,7 @@ from storagelab.findings.kinds.preparations import PreparedAgain
 from storagelab.findings.statements import state
 from storagelab.findings.times import blocks_of
 from storagelab.model.measurement import preparation_of
+from storagelab.report.charts import drawn_charts
 from storagelab.run.stored import read
 from storagelab.spec.matrix import expand
 
@@ -126,6 +127,10 @@ def test_a_volume_is_made_once_for_each_block_and_says_what_was_written_to_it_si
     findings = analyse(experiment, expand(experiment), runs)
     (again,) = PreparedAgain.of(findings)
     assert again.preparations == 4
+    past = drawn_charts(findings, runs)["drive-past"].data
+    written_gb = [float(row["x"]) for row in past.rows]
+    assert [row["block"] for row in past.rows] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert all(before < after for before, after in zip(written_gb[::2], written_gb[1::2], strict=True))
     assert not any(comparison.across_blocks for comparison in findings.comparisons)
 
 

@@ -51,6 +51,17 @@ def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
             assert high > max(float(row[column] or 0) for row in data.rows)
 
 
+def test_a_cell_of_a_sixth_of_the_rate_has_an_axis_of_its_own():
+    findings, runs = story({FILES: [1, 4]}, elapsed=lambda levels, repetition: 10.0 if levels[FILES] == 1 else 90.0)
+    data = ROWS.rows(findings, runs)
+    spec = wide_specs(findings, runs)["rows-over-time"]
+    assert spec["resolve"] == {"scale": {"y": "independent"}}
+    assert "each panel has its own vertical axis" in spec["title"]["subtitle"]
+    assert ROWS.ends is not None
+    fast, slow = ROWS.ends(data)[1]
+    assert fast > 6 * slow
+
+
 def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
     """Volume b writes what volume a does, and is on `device`; a is on nvme0n1."""
     changed = []

@@ -49,7 +49,7 @@ def _init(
         typer.Option(
             "--from-server",
             metavar="DSN",
-            help="Draft a spec from this running server, or a variable that holds its DSN.",
+            help="Draft a spec from this running PostgreSQL or MariaDB, or a variable that holds its DSN.",
         ),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,
@@ -58,7 +58,7 @@ def _init(
     """List ready-made specs by their questions, or write one.
 
     `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the settings, tablespaces and volumes of a
-    PostgreSQL or MariaDB that runs, and changes nothing on it.
+    PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
     """
     from storagelab.verbs import init
 

@@ -192,9 +192,8 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
 
 def _level_in_short(name: str, value: JsonValue, twice: Iterable[str], labels: Labels) -> str:
     factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
-    if name in labels and isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{text} {factor}"
-    if name in _COUNTED:
+    counted = name in labels and isinstance(value, int | float) and not isinstance(value, bool)
+    if counted or name in _COUNTED:
         return f"{text} {one_of(factor) if value == 1 else factor}"
     if name in ALONE:
         return f"{factor} on {text}"

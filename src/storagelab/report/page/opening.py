@@ -27,7 +27,7 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
     """Short facts for the head of the page: how much was run, on which server, on how many CPUs."""
     measured = numbers.count(sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells))
     planned = numbers.count(sum(cell.runs_planned for cell in findings.cells))
-    facts = [f"{measured} runs" if measured == planned else f"{measured} of {planned} runs measured"]
+    facts = [f"{measured} runs" if measured == planned else f"{measured} of {planned} runs made"]
     if burn_in := sum(run.burn_in for run in runs):
         facts.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")
     environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
@@ -73,7 +73,7 @@ def verdict_view(findings: Findings) -> View:
 
 def _tiles(findings: Findings) -> list[View]:
     """The fastest and the slowest cell side by side; none if each load has its own fastest and no verdict picks one."""
-    if findings.loads and findings.verdict == "untested":
+    if findings.loads and findings.verdict in ("untested", "too-few-runs"):
         return []
     fastest, slowest = ends(findings)
     distinguished = {

@@ -122,7 +122,7 @@ class Names:
         many = self._many(factor, levels, list(map(self.cut, texts)))
         label = self.factor(name)
         if name in factor.labels and _are_numbers(levels):
-            return f"{many} {label}"
+            return f"{many} {one_of(label) if list(levels) == [1] else label}"
         if is_counted(name):
             label = "data files" if full and name == DATA_FILES else label
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
