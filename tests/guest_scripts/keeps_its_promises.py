@@ -17,7 +17,7 @@ from bench.guest import user_mode
 from storagelab import cli
 from storagelab.errors import StoragelabError
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, layers, preparing, volumes
+from storagelab.provisioning import drives, layers, preparing, queues, volumes
 from storagelab.provisioning.journal import claims
 
 RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
@@ -70,6 +70,35 @@ def survives_kills() -> None:
             for drive in (drives.look(device, "key") for device in asked.devices or ()):
                 assert (drive.holds, drive.used_by) == ((), ()), (number, drive)
             assert claims() == []
+
+
+def tells_its_own_from_what_others_made() -> None:
+    """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody has made
+    a file system there since.
+    """
+    asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
+    before = queues.now(ONE.name, asked)
+    assert not set(asked.items()) & set(before.items()), before
+    for number, (devices, keys) in enumerate(
+        ((IDS[:1], asked), (IDS[:1], {"encryption": "luks2"}), (IDS[:2], {"raid_level": "striped"}),
+         (IDS[:2], {"raid_level": "raid0"}))
+    ):  # fmt: skip
+        volume, results, place = of(*devices, **keys), RESULTS / f"of-{number}", PLACE / f"others-{number}"
+        place.mkdir(parents=True)
+        volumes.confirm("a", volume, results)
+        print("killed at", killed_at(1, volume, place, results, begins="mkfs"), drives.uuids_on(ONE.name))
+        assert not keys.keys() & asked or queues.now(ONE.name, asked) == asked
+        if number == 0:
+            sh("mkfs.ext4", "-q", "-F", NODES[0])
+            try:
+                raise AssertionError(volumes.put_back(results))
+            except StoragelabError as error:
+                expect("it holds what storagelab did not make (UUID", str(error))
+            sh("wipefs", "--all", NODES[0])
+        volumes.remove_left([place])
+        assert len(volumes.put_back(results)) == len(devices)
+        assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])
+        assert queues.now(ONE.name, asked) == before
 
 
 def refuses_drives_in_use() -> None:
@@ -202,7 +231,12 @@ def storagelab(*words: str) -> str:
 if __name__ == "__main__":
     PLACE.mkdir()
     failed = 0
-    for name in sys.argv[1:] or ["survives_kills", "refuses_drives_in_use", "runs_a_spec"]:
+    for name in sys.argv[1:] or [
+        "survives_kills",
+        "tells_its_own_from_what_others_made",
+        "refuses_drives_in_use",
+        "runs_a_spec",
+    ]:
         try:
             globals()[name]()
             print("done:", name)

@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 from bench.guest import user_mode
 from storagelab.model.config import VolumeConfig
@@ -53,7 +54,7 @@ def signatures(devices: list[str]) -> list[str]:
 
 def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stacked:
     layers.check(volume, "volumes.a")
-    stack = undo.enter_context(layers.stacked("a", volume, devices))
+    stack = undo.enter_context(layers.stacked("a", volume, devices, [uuid4() for _ in devices]))
     filesystem = volume.filesystem or "ext4"
     file_systems.make(f"/dev/{stack.device}", filesystem, None)
     place = Path("/mnt") / secrets.token_hex(4)

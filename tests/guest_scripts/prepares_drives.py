@@ -113,6 +113,11 @@ def refuses() -> None:
     assert nvme.formats(Path(os.path.realpath(f"{ID}PAIR_1")).name).namespaces == 2
     expect("is the name of every namespace of its controller", refusal(of("PAIR", wipe="PAIR")))
     assert refusal(of("PAIR_1")) == ""
+    one, theirs = drives.look(f"{ID}PAIR_1", "key"), Journal(Path("/mnt/theirs"))
+    theirs.claimed(one, None)
+    expect("not given back by the runs", refusal(of("PAIR_1"), RESULTS))
+    assert refusal(of("PAIR_2"), RESULTS) == ""
+    theirs.released(one)
     expect("names drives of unequal size", refusal(of("TWO", "SMALL", raid_level="raid0")))
     unconfirmed = folder()
     with contextlib.suppress(RunFailed), volumes.made("a", of("TWO"), unconfirmed, PLACE, {}, RESULTS):
