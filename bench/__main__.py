@@ -85,7 +85,7 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
     if CARRIED_OVER in parts:
         yield from carried_over.figures(folder, 1 if options.quick else 3)
     if TOPOLOGIES in parts:
-        yield from topologies.figures(folder, 25 if options.quick else topologies.COUNT)
+        yield from topologies.figures(folder, 25 if options.quick else topologies.COUNT, options.kept)
     if CLUSTER_FAULTS in parts:
         from bench import cluster_faults  # of the extra
 
@@ -224,7 +224,7 @@ def main() -> int:
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
     parser.add_argument(
-        "--kept", type=Path, help="a file with the known answers, or the faults, judged so far: they are not made again"
+        "--kept", type=Path, help="a file with the known answers, faults or topologies so far: they are not made again"
     )
     faults.add_options(parser)
     options = parser.parse_args()

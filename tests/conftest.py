@@ -14,7 +14,7 @@ import shortcuts
 from hypothesis import settings
 from real_servers import ask, connect, open_folder, running, server_folders
 
-from bench.guest import Drive, Finished, absent, run
+from bench.guest import Drive, Finished, absent, run, user_mode
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
 from storagelab.targets import marks
@@ -35,7 +35,8 @@ if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
 # Campaigns that other tests kill at the same time leave marked programs, which a sweep in this process must not count.
 marks.VARIABLE = f"{marks.VARIABLE}_OF_{os.environ.get('PYTEST_XDIST_WORKER', 'TESTS')}"
 
-SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "scratch", "shared_server"}
+GUEST_SCRIPTS = Path(__file__).parent / "guest_scripts"
+SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "quick_guest", "scratch", "shared_server"}
 """The fixtures that tests of real servers, browsers, throw-away drives and drawings request."""
 
 
@@ -110,12 +111,24 @@ def attached(shared_server) -> Iterator[Server]:
 
 @pytest.fixture
 def guest(tmp_path) -> Callable[..., Finished]:
-    """Runs a script of the folder guest_scripts in a virtual machine with throw-away drives."""
+    """Runs a script of the folder guest_scripts in an emulated machine with throw-away NVMe drives."""
     if reason := absent():
         pytest.skip(f"no guest: {reason}")
 
     def run_script(name: str, drives: Sequence[Drive], **options) -> Finished:
-        return run(Path(__file__).parent / "guest_scripts" / f"{name}.py", drives, tmp_path / "guest", **options)
+        return run(GUEST_SCRIPTS / f"{name}.py", drives, tmp_path / "guest", **options)
+
+    return run_script
+
+
+@pytest.fixture
+def quick_guest(tmp_path) -> Callable[..., Finished]:
+    """Runs one of them in a kernel that is a program, with so many throw-away SCSI drives of so many MiB."""
+    if reason := user_mode.absent():
+        pytest.skip(f"no quick guest: {reason}")
+
+    def run_script(name: str, drives: int, drive_mib: int, **options) -> Finished:
+        return user_mode.run(GUEST_SCRIPTS / f"{name}.py", drives, drive_mib, tmp_path / "guest", **options)
 
     return run_script
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from recorded_machine import RecordedMachine, stat
 
-from bench.guest import Drive
 from storagelab.errors import PreflightError
 from storagelab.machine.control_groups import throttle
 from storagelab.machine.devices import DeviceCounters
@@ -95,10 +94,9 @@ def test_a_process_in_the_root_group_of_version_2_is_told_that_it_can_not_be_lim
     assert limits.Limited("sda", machine.kernel).read() == {"write_bytes_per_s": 7}
 
 
-@pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_version_2_limits_what_a_process_in_a_group_writes_and_nothing_in_the_root_group(guest, tmp_path):
-    finished = guest("limits_groups", [Drive("D0", 2**28, tmp_path / "drive")], limit_s=600)
+def test_version_2_limits_what_a_process_in_a_group_writes_and_nothing_in_the_root_group(quick_guest):
+    finished = quick_guest("limits_groups", 1, 256, limit_s=600)
     assert finished.exit_code == 0, finished.output
     told = [json.loads(line) for line in finished.output.splitlines() if line.startswith("{")]
     assert "runs in the root group" in told[1]["refused"]

@@ -149,6 +149,9 @@ def test_a_drive_of_another_experiment_is_refused_until_it_is_given_back(tmp_pat
     with pytest.raises(RunFailed, match=r"not given back.*theirs\n.*volumes undo .*theirs"):
         Journal(tmp_path / "ours").claimed(BLANK, None)
     assert Journal(tmp_path / "ours").left() == []
+    first, second = (changed(id=f"{ID}_{number}", wwid=f"nvme.{number}", size_bytes=9) for number in (1, 2))
+    Journal(tmp_path / "of-one").claimed(first, None)
+    Journal(tmp_path / "of-the-other").claimed(second, None)  # an equal namespace of the same controller
 
 
 def test_a_journal_that_can_not_be_written_stops_everything(tmp_path, registry):

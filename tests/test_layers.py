@@ -6,18 +6,15 @@ import json
 
 import pytest
 
-from bench.guest import Drive
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import Kernel
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import layers, stacks
 
 
-@pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_each_layer_is_made_as_asked_read_back_and_leaves_nothing(guest, tmp_path):
-    drives = [Drive(f"D{number}", 2**27, tmp_path / f"drive{number}") for number in range(4)]
-    finished = guest("makes_layers", drives, limit_s=800)
+def test_each_layer_is_made_as_asked_read_back_and_leaves_nothing(quick_guest):
+    finished = quick_guest("makes_layers", 4, 128, limit_s=800)
     assert finished.exit_code == 0, finished.output[-3000:]
     told = [json.loads(line) for line in finished.output.splitlines() if line.startswith("{")]
     made = {one["keys"]["raid_level"]: one for one in told if "keys" in one}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.guest import packages
-from storagelab.provisioning.programs import path_of
 
 _BOOT_S = 300.0
 """A busy machine takes minutes for what an idle one does in 10 s."""
@@ -47,8 +48,6 @@ class Finished(NamedTuple):
 @cache
 def absent() -> str:
     """Why this machine can't run a guest; "" if it can. Unpacks what the guest needs when it is asked for the first time."""
-    if path_of("qemu-system-x86_64") is None:
-        return "no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)"
     try:
         packages.prepared()
     except packages.Unavailable as problem:
@@ -66,9 +65,16 @@ def run(
     after its boot, for which it gets five minutes more.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _EXIT_CODE).unlink(missing_ok=True)
+    return finished(_command(drives, folder, memory_mib), folder, program(script, arguments), limit_s)
+
+
+def program(script: Path, arguments: Sequence[str]) -> str:
+    """The command that runs a Python script with this checkout's packages."""
+    compiled = [str(packages.CHECKOUT / part) for part in ("src", "bench", "tests/guest_scripts")]
+    # A guest can't keep what it compiles, so it would compile everything each time.
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *compiled], check=False)
     paths = os.pathsep.join([str(packages.CHECKOUT), str(packages.CHECKOUT / "tests")])
-    program = shlex.join(
+    return shlex.join(
         [
             "env",
             f"PYTHONPATH={paths}",
@@ -79,18 +85,25 @@ def run(
             *arguments,
         ]
     )
-    (folder / _COMMAND).write_text(f"exec timeout -k 5 {limit_s:g} {program}\n")
+
+
+def finished(words: Sequence[str | Path], folder: Path, command: str, limit_s: float) -> Finished:
+    """What came of the command in the guest that these words boot. `folder` is shared with it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _EXIT_CODE).unlink(missing_ok=True)
+    (folder / _COMMAND).write_text(f"exec timeout -k 5 {limit_s:g} {command}\n")
     with (folder / _CONSOLE).open("wb") as console:
-        qemu = subprocess.Popen(
-            _command(drives, folder, memory_mib), stdin=subprocess.DEVNULL, stdout=console, stderr=console
+        booted = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
         )
         try:
-            qemu.wait(_BOOT_S + limit_s)
+            booted.wait(_BOOT_S + limit_s)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            qemu.kill()
-            qemu.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(booted.pid, signal.SIGKILL)  # User-mode Linux has a process for each of its own
+            booted.wait()
     code = _text(folder / _EXIT_CODE).strip()
     return Finished(int(code) if code else None, _text(folder / _OUTPUT), _text(folder / _CONSOLE), folder)
 

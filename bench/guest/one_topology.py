@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import glob
+import hashlib
+import itertools
 import json
 import mmap
 import os
@@ -23,15 +25,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.guest import user_mode
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import mounts_here
+from storagelab.machine.disks import mounts_here, node_of, read_text
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import drives, stacks, volumes
 from storagelab.provisioning.journal import REGISTRY
+from storagelab.provisioning.queues import sector_bytes
 
-LINKS = {Path(link).name[-1]: link for link in sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?"))}
+_IDS = sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?")) or sorted(glob.glob(user_mode.DRIVES))
+LINKS = dict(zip("ABCDE", _IDS, strict=True))
+NVME = "nvme" in _IDS[0]
 BLKDISCARD, BLKRRPART = 0x1277, 0x125F
-PLACE = Path("/mnt/topology")
+PLACE, PIECE_BYTES = Path("/mnt/topology"), 2**20
 PROGRAMS_UNTIL_DONE = 60
 """Some programs run while a volume is made and taken apart; a kill comes at the time of any of them."""
 COUNTS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
@@ -46,6 +52,10 @@ def said(*words: object) -> str:
 
 def node(letter: str) -> str:
     return os.path.realpath(LINKS[letter])
+
+
+def size_of(letter: str) -> int:
+    return int(read_text(node_of(Path(node(letter)).name) / "size")) * 512
 
 
 # --- what lies on the drives before --------------------------------------------------------------------------------------
@@ -74,7 +84,7 @@ def mounted(device: str) -> None:
 def partitioned(device: str) -> None:
     subprocess.run(["sfdisk", "-q", device], input="label: gpt\n,16M\n,\n", text=True, check=True, capture_output=True)
     said("udevadm", "settle")
-    file_system(f"{device}p2")
+    file_system(f"/dev/{drives.partitions_of(Path(device).name)[-1]}")
 
 
 def swap(device: str) -> None:
@@ -159,12 +169,13 @@ def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]])
     free = [letter for letter in LINKS if contents[letter] not in IN_USE]
     letters = free if rng.random() < 0.85 and len(free) >= COUNTS.get(level or "", 1) else list(LINKS)
     own = rng.sample(letters, COUNTS.get(level or "", 1))
-    serials = tuple(f"D{letter}" for letter in own)
+    serials = tuple(drives.serial_of(Path(node(letter)).name) for letter in own)
     encryption = "luks2" if rng.random() < 0.3 else None
     return VolumeConfig.model_validate({
         "path": str(PLACE), "devices": [LINKS[letter] for letter in own], "raid_level": level,
         "wipe": serials if rng.random() < 0.85 else None, "encryption": encryption,
-        "capacity": rng.choice(["100%", "100%", "80%", "50%"]), "sector_bytes": rng.choice([None, None, 512, 4096]),
+        "capacity": rng.choice(["100%", "100%", "80%", "50%"]),
+        "sector_bytes": rng.choice([None, None, 512, 4096]) if NVME else None,
         "raid_chunk_size_bytes": None if level in (None, "raid1") else rng.choice([None, 4096, 65536]),
     })  # fmt: skip
 
@@ -219,23 +230,23 @@ def undo(folder: Path, results: Path) -> None:
 # --- one topology -----------------------------------------------------------------------------------------------------------
 
 
-def content_of(letter: str) -> bytes:
-    """Past the page cache, which doesn't see what is written through other devices."""
+def content_of(letter: str) -> list[bytes]:
+    """A digest of each piece of the drive, past the page cache, which doesn't see what is written through other devices."""
     opened = os.open(node(letter), os.O_RDONLY | os.O_DIRECT)
+    digests = []
     try:
-        size = os.lseek(opened, 0, os.SEEK_END)
-        os.lseek(opened, 0, os.SEEK_SET)
-        with mmap.mmap(-1, size) as buffer:
-            assert os.readv(opened, [buffer]) == size
-            return buffer[:]
+        with mmap.mmap(-1, PIECE_BYTES) as piece:
+            while read := os.readv(opened, [piece]):
+                digests.append(hashlib.sha1(memoryview(piece)[:read]).digest())
     finally:
         os.close(opened)
+    return digests
 
 
-def differing(before: bytes, after: bytes) -> int:
-    if before == after:
-        return 0
-    return sum(one != other for one, other in zip(before, after, strict=False)) + abs(len(before) - len(after))
+def differing(before: list[bytes], after: list[bytes]) -> int:
+    """Bytes in the pieces that differ."""
+    pairs = itertools.zip_longest(before, after)
+    return PIECE_BYTES * sum(one != other for one, other in pairs)
 
 
 def topology(seed: int) -> dict[str, Any]:
@@ -248,11 +259,11 @@ def topology(seed: int) -> dict[str, Any]:
     said("udevadm", "settle")
     time.sleep(0.5)  # a RAID notes 0.2 s after a write that it is clean
     before = {letter: content_of(letter) for letter in LINKS}
-    sectors = {letter: drives.describe(LINKS[letter], Path(node(letter)).name).sector_bytes for letter in LINKS}
+    sectors = {letter: sector_bytes(Path(node(letter)).name) for letter in LINKS}
 
     volume, results, folder = drawn_volume(rng, contents), PLACE / "results", PLACE / "volume"
     folder.mkdir(parents=True)
-    own = {Path(device).name[-1] for device in volume.devices or ()}
+    own = {letter for letter, link in LINKS.items() if link in (volume.devices or ())}
     told = in_a_process(rng, lambda: make(volume, results, folder), kills=rng.random() < 0.6)
     undone = [in_a_process(rng, lambda: undo(folder, results), kills=rng.random() < 0.3)]
     while undone[-1] != "done" and len(undone) < 4:
@@ -264,12 +275,12 @@ def topology(seed: int) -> dict[str, Any]:
         own if (results / "drives.jsonl").exists() and '"claimed"' in (results / "drives.jsonl").read_text() else set()
     )
     changed = {letter: differing(before[letter], content_of(letter)) for letter in LINKS if letter not in claimed}
-    left = [f"D{letter}: {held}" for letter in claimed for held in stacks.holders(Path(node(letter)).name)]
+    left = [f"{letter}: {held}" for letter in claimed for held in stacks.holders(Path(node(letter)).name)]
     left += [mount.mount_point for mount in mounts_here() if mount.mount_point.startswith(str(PLACE))]
     for letter in claimed:
         now = drives.describe(LINKS[letter], Path(node(letter)).name)
-        left += [f"D{letter} holds {one}" for one in now.holds or () if one != drives.UNKNOWN_DATA]
-        left += [] if now.sector_bytes == sectors[letter] else [f"D{letter} has sectors of {now.sector_bytes} B"]
+        left += [f"{letter} holds {one}" for one in now.holds or () if one != drives.UNKNOWN_DATA]
+        left += [] if now.sector_bytes == sectors[letter] else [f"{letter} has sectors of {now.sector_bytes} B"]
     left += [str(claim) for claim in REGISTRY.glob("*.json")] if undone[-1] == "done" else []
     keys = volume.model_dump(
         include={"raid_level", "encryption", "capacity", "sector_bytes", "wipe"}, exclude_none=True
@@ -279,7 +290,7 @@ def topology(seed: int) -> dict[str, Any]:
     return {
         "seed": seed, "contents": {letter: fill.__name__ for letter, fill in contents.items()}, "own": sorted(own),
         "keys": keys, "told": told, "undone": undone, "claimed": bool(claimed), "left": left,
-        "changed_outside": sum(changed.values()), "compared_bytes": sum(len(before[letter]) for letter in changed),
+        "changed_outside": sum(changed.values()), "compared_bytes": sum(size_of(letter) for letter in changed),
     }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""What the guest boots from: a kernel and programs out of Debian's packages, unpacked into build/guest."""
+"""What guests boot from: kernels and programs out of Debian's packages, unpacked into build/guest."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -9,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.provisioning.programs import path_of
@@ -17,7 +18,8 @@ from storagelab.provisioning.programs import path_of
 CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDER = CHECKOUT / "build" / "guest"
 ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
-_READY = FOLDER / "ready"
+USER_MODE, USER_MODE_INITRAMFS = FOLDER / "user-mode", FOLDER / "user-mode-initramfs"
+"""The kernel that runs as a program, with its modules; and what it boots from."""
 _FORM = "2"
 """Changed when what is unpacked changes, so that it is made again."""
 
@@ -32,7 +34,9 @@ _MODULES = tuple(
     )
 )  # fmt: skip
 """The kernel's modules for drives, file systems and encryption; the others are left in the package."""
+_USER_MODE_PARTS = ("./usr/bin/*", "./usr/lib/uml/modules/*")
 _TO_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+_USER_MODE_TO_BOOT = ("overlay",)
 
 
 class Unavailable(Exception):
@@ -40,27 +44,57 @@ class Unavailable(Exception):
 
 
 def prepared() -> None:
-    """Unpacks what is not there yet. Processes that call it at the same time wait for each other. Raises Unavailable."""
-    missing = [program for program in ("qemu-system-x86_64", "apt-get", "dpkg-deb") if path_of(program) is None]
+    """Unpacks what an emulated machine boots from, if it is not there yet. Processes that call it at the same time wait for
+    each other. Raises Unavailable.
+    """
+    if path_of("qemu-system-x86_64") is None:
+        raise Unavailable("no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)")
+    with _alone():
+        _once("ready", _unpack_all)
+        _write_initramfs(next((ROOT / "usr/lib/modules").iterdir()), _TO_BOOT, INITRAMFS)
+
+
+def user_mode_prepared() -> None:
+    """The same for a kernel that runs as a program. Raises Unavailable."""
+    with _alone():
+        _once("ready", _unpack_all)
+        _once("user-mode-ready", _unpack_user_mode)
+        _write_initramfs(next((USER_MODE / "usr/lib/modules").iterdir()), _USER_MODE_TO_BOOT, USER_MODE_INITRAMFS)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    missing = [program for program in ("apt-get", "dpkg-deb") if path_of(program) is None]
     if missing:
-        raise Unavailable(f"{', '.join(missing)} missing (Debian and Ubuntu: apt-get install qemu-system-x86)")
+        raise Unavailable(f"{', '.join(missing)} missing: guests are made of Debian's packages")
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _READY.exists() or _READY.read_text() != _FORM:
-            _unpack_all()
-            _READY.write_text(_FORM)
-        _write_initramfs(next((ROOT / "usr/lib/modules").iterdir()))
+        yield
+
+
+def _once(stamp: str, unpack: Callable[[], None]) -> None:
+    ready = FOLDER / stamp
+    if not ready.exists() or ready.read_text() != _FORM:
+        unpack()
+        ready.write_text(_FORM)
 
 
 def _unpack_all() -> None:
-    shutil.rmtree(ROOT, ignore_errors=True)
-    ROOT.mkdir()
+    _unpack_packages([*_missing_here(), _kernel_package()], ROOT)
+
+
+def _unpack_user_mode() -> None:
+    _unpack_packages(["user-mode-linux"], USER_MODE)
+
+
+def _unpack_packages(names: Iterable[str], root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
     with tempfile.TemporaryDirectory(dir=FOLDER) as downloads:
-        for package in _downloaded([*_missing_here(), _kernel_package()], Path(downloads)):
-            _unpack(package)
-    version = next((ROOT / "usr/lib/modules").iterdir()).name
-    _as_program("depmod", "-b", str(ROOT / "usr"), version)
+        for package in _downloaded(names, Path(downloads)):
+            _unpack(package, root)
+    _as_program("depmod", "-b", str(root / "usr"), next((root / "usr/lib/modules").iterdir()).name)
 
 
 def _missing_here() -> list[str]:
@@ -87,25 +121,29 @@ def _downloaded(packages: Iterable[str], folder: Path) -> list[Path]:
     return sorted(folder.glob("*.deb"))
 
 
-def _unpack(package: Path) -> None:
+def _unpack(package: Path, root: Path) -> None:
     """Folders that are links into /usr on this machine must not hide it in the guest, so all goes to /usr."""
-    is_kernel = package.name.startswith("linux-image-")
-    into_usr = r"--transform=s,^\./\(bin\|sbin\|lib\|lib64\)\(/\|$\),./usr/\1\2,SH"
-    of_it = ["--wildcards", "./boot/vmlinuz*", *_MODULES] if is_kernel else ["--exclude=./usr/share/doc"]
+    wanted = {"linux-image-": ["./boot/vmlinuz*", *_MODULES], "user-mode-linux": [*_USER_MODE_PARTS]}
+    parts = next((parts for name, parts in wanted.items() if package.name.startswith(name)), None)
+    into_usr = [
+        r"--transform=s,^\./\(bin\|sbin\|lib\|lib64\)\(/\|$\),./usr/\1\2,SH",
+        "--transform=s,/uml/modules,/modules,",
+    ]
+    of_it = ["--exclude=./usr/share/doc"] if parts is None else ["--wildcards", *parts]
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as unpacking:
-        extracting = ["tar", "-x", "-C", ROOT, "--no-same-owner", into_usr, *of_it]
+        extracting = ["tar", "-x", "-C", root, "--no-same-owner", *into_usr, *of_it]
         subprocess.run(extracting, stdin=unpacking.stdout, stderr=subprocess.DEVNULL, check=False)
     if unpacking.returncode != 0:
         raise Unavailable(f"{package.name} can't be unpacked")
 
 
-def _write_initramfs(modules: Path) -> None:
-    order = list(dict.fromkeys(file for name in _TO_BOOT for file in _with_those_before(name, modules)))
+def _write_initramfs(modules: Path, to_boot: Iterable[str], initramfs: Path) -> None:
+    order = list(dict.fromkeys(file for name in to_boot for file in _with_those_before(name, modules)))
     files = {f"modules/{number:02}.ko": modules / file for number, file in enumerate(order)}
     files |= {"bin/busybox": _busybox(), "init": Path(__file__).with_name("init.sh")}
-    new = INITRAMFS.with_suffix(".new")
+    new = initramfs.with_suffix(".new")
     new.write_bytes(b"".join(_cpio(files)))
-    new.replace(INITRAMFS)  # a guest may be booting from the old one
+    new.replace(initramfs)  # a guest may be booting from the old one
 
 
 def _with_those_before(name: str, modules: Path) -> list[str]:
@@ -128,7 +166,7 @@ def _cpio(files: dict[str, Path]) -> Iterator[bytes]:
     folders = dict.fromkeys(str(Path(name).parent) for name in files if "/" in name)
     entries = [
         (name, stat.S_IFDIR | 0o755, b"")
-        for name in [*folders, "proc", "sys", "dev", "host", "unpacked", "new", "written"]
+        for name in [*folders, "proc", "sys", "dev", "host", "unpacked", "kernel", "new", "written"]
     ]
     entries += [(name, stat.S_IFREG | 0o755, file.read_bytes()) for name, file in files.items()]
     for number, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):

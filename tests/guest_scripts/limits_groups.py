@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import mmap
 import os
@@ -9,10 +10,11 @@ import subprocess
 import time
 from pathlib import Path
 
+from bench.guest import user_mode
 from storagelab.errors import PreflightError
 from storagelab.provisioning import limits
 
-DEVICE = Path(os.path.realpath("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D0")).name
+DEVICE = Path(os.path.realpath(glob.glob(user_mode.DRIVES)[0])).name
 LIMIT_BYTES_PER_S, WRITTEN_BYTES = 2**20, 8 * 2**20
 GROUP = Path("/sys/fs/cgroup/own")
 

@@ -10,11 +10,13 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
+from bench.guest import user_mode
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import file_systems, layers, stacks
 
-DRIVES = sorted(Path(link).resolve().name for link in glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?"))
+DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))
 WANTED = [
     {"raid_level": "raid0", "raid_chunk_size_bytes": 65536, "filesystem": "xfs"},
     {"raid_level": "raid1", "filesystem": "ext4"},
@@ -40,7 +42,7 @@ def said(*words: str) -> str:
 def left(devices: list[str]) -> list[str]:
     """What is still there of layers."""
     found = [f"{device} is a part of {held}" for device in devices for held in stacks.holders(device)]
-    found += [mount.mount_point for mount in file_systems.mounts_here() if "nvme" in mount.source]
+    found += [mount.mount_point for mount in file_systems.mounts_here() if mount.mount_point.startswith("/mnt/")]
     return found + glob.glob("/etc/lvm/backup/*") + glob.glob("/etc/lvm/archive/*")
 
 
@@ -52,7 +54,7 @@ def signatures(devices: list[str]) -> list[str]:
 
 def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stacked:
     layers.check(volume, "volumes.a")
-    stack = undo.enter_context(layers.stacked("a", volume, devices))
+    stack = undo.enter_context(layers.stacked("a", volume, devices, [uuid4() for _ in devices]))
     filesystem = volume.filesystem or "ext4"
     file_systems.make(f"/dev/{stack.device}", filesystem, None)
     place = Path("/mnt") / secrets.token_hex(4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from storagelab.errors import RunFailed
 from storagelab.machine.disks import node_of, read_text
@@ -37,7 +38,7 @@ def _text(level: str) -> str:
 
 
 @contextlib.contextmanager
-def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str) -> Iterator[str]:
+def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str, uuid: UUID) -> Iterator[str]:
     """The kernel's name of a new array of these devices, such as "md127", with nothing left to synchronize: writes of that
     would disturb the runs. Taken apart at the end. Raises RunFailed.
     """
@@ -45,7 +46,7 @@ def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str)
     chunk = [f"--chunk={chunk_bytes // 1024}"] if chunk_bytes else []
     try:
         said("mdadm", "--create", f"/dev/md/{name}", "--run", "--quiet", "--homehost=any", "--metadata=1.2",
-             f"--level={level}", f"--raid-devices={len(paths)}", *chunk, *paths)  # fmt: skip
+             f"--uuid={uuid}", f"--level={level}", f"--raid-devices={len(paths)}", *chunk, *paths)  # fmt: skip
         array = stacks.made_of(devices[0])
         _synchronize(array)
         yield array

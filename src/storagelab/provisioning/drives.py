@@ -41,6 +41,9 @@ class Drive(Frozen):
     id: str
     name: str
     serial: str
+    wwid: str = ""
+    """A name of this namespace or unit alone, in the whole world; namespaces of one controller share their serial. "" =
+    unknown."""
     model: str = ""
     firmware: str = ""
     size_bytes: int
@@ -74,7 +77,8 @@ class Drive(Frozen):
         return f"{self.name} ({self.model or 'no model'}, serial {self.serial}, {bytes_(self.size_bytes)}): {lies}"
 
     def is_same_as(self, other: Drive) -> bool:
-        return (self.serial, self.model, self.size_bytes) == (other.serial, other.model, other.size_bytes)
+        alike = (self.serial, self.model, self.size_bytes) == (other.serial, other.model, other.size_bytes)
+        return alike and (self.wwid == other.wwid or "" in (self.wwid, other.wwid))
 
 
 def listed(holds: Sequence[str]) -> str:
@@ -105,6 +109,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         id=device,
         name=name,
         serial=serial_of(name, kernel),
+        wwid=read_text(node / "wwid") or read_text(node / "device" / "wwid"),
         model=str(disk["model"]),
         firmware=str(disk["firmware"]),
         size_bytes=int(read_text(node / "size") or 0) * 512,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from storagelab.model.measurement import Check
 from storagelab.provisioning import stacks
@@ -29,14 +30,16 @@ def step(sector_bytes: int | None, flags: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def opened(device: str, sector_bytes: int | None, flags: Sequence[str], name: str, *, discards: bool) -> Iterator[str]:
+def opened(
+    device: str, sector_bytes: int | None, flags: Sequence[str], name: str, uuid: UUID, *, discards: bool
+) -> Iterator[str]:
     """The kernel's name of a new encrypted device on `device`, such as "dm-1"; `name` is that of the device mapper. Closed
     at the end. Raises RunFailed.
     """
     key = secrets.token_hex(_KEY_BYTES)
     sector = [f"--sector-size={sector_bytes}"] if sector_bytes else []
     said("cryptsetup", "luksFormat", "--type=luks2", "--batch-mode", "--key-file=-", *_NO_STRETCHING, *sector,
-         f"/dev/{device}", given=key)  # fmt: skip
+         f"--uuid={uuid}", f"/dev/{device}", given=key)  # fmt: skip
     asked = [f"--perf-{flag.replace('-', '_')}" for flag in flags] + (["--allow-discards"] if discards else [])
     try:
         said("cryptsetup", "open", "--type=luks2", "--key-file=-", *asked, f"/dev/{device}", name, given=key)

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import HERE, Kernel, mount_of, mounts_here, read_text
@@ -21,6 +22,7 @@ _MAKING = {
     "xfs": ["-q", "-f"],
     "btrfs": ["-q", "-f"],
 }
+_WITH_UUID = {"ext4": ["-U", "{}"], "xfs": ["-m", "uuid={}"], "btrfs": ["-U", "{}"]}
 _LEAST_BYTES = {"ext4": 2**24, "xfs": 300 * 2**20, "btrfs": 109 * 2**20}
 """The smallest drive that each mkfs takes (xfsprogs 6.1, btrfs-progs 6.2)."""
 _NOT_SHOWN = frozenset({"defaults", "rw", "loop"})
@@ -51,9 +53,12 @@ def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> 
         raise PreflightError(f"is too small for {filesystem}", key=key, hint=f'at least "{least}MiB"')
 
 
-def make(device: str, filesystem: str, options: str | None) -> None:
-    """Makes the file system on the device `device`, a path. Raises RunFailed with mkfs's words."""
-    said(maker(filesystem), *_MAKING[filesystem], *shlex.split(options or ""), device)
+def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = None) -> None:
+    """Makes the file system on the device `device`, a path, with this UUID or any. Raises RunFailed with mkfs's words."""
+    words = shlex.split(options or "")
+    has_own = any(word == "-U" or "uuid=" in word for word in words)
+    named = [word.format(uuid) for word in _WITH_UUID[filesystem]] if uuid is not None and not has_own else []
+    said(maker(filesystem), *_MAKING[filesystem], *named, *words, device)
 
 
 @contextlib.contextmanager

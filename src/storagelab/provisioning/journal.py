@@ -10,8 +10,9 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from storagelab.errors import RunFailed
@@ -32,14 +33,15 @@ class Claim(Frozen):
 
 class History(NamedTuple):
     """What the journal says about one drive: as it was last confirmed, the claim that is not given back yet, the steps
-    begun since, and whether it was given back before. `made` = the UUIDs of what storagelab made on it; None before all of
-    it is made."""
+    begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and of what
+    storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before."""
 
     confirmed: Drive | None = None
     claim: Claim | None = None
     steps: tuple[str, ...] = ()
     released: bool = False
     made: frozenset[str] | None = None
+    queue: Mapping[str, str | int] = MappingProxyType({})
 
 
 class Journal:
@@ -51,12 +53,14 @@ class Journal:
         """The user has confirmed that everything on the drive may be destroyed."""
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
-    def claimed(self, drive: Drive, lba_format: int | None) -> None:
-        """Raises RunFailed if another experiment has claimed the drive."""
+    def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] | None = None) -> None:
+        """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment has
+        claimed the drive.
+        """
         claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format)
         self.refuse_claimed_by_others(drive)
         _write_whole(REGISTRY / f"{drive.key}.json", claim.model_dump_json())
-        self._append("claimed", drive.id, claim=claim.model_dump())
+        self._append("claimed", drive.id, claim=claim.model_dump(), uuids=None if uuids is None else sorted(uuids))
 
     def refuse_claimed_by_others(self, drive: Drive) -> None:
         """Raises RunFailed if another experiment has the drive."""
@@ -75,6 +79,10 @@ class Journal:
         """The volume is made; these are the UUIDs of what lies on its drive."""
         self._append("made", drive.id, uuids=sorted(uuids))
 
+    def queue(self, drive: Drive, before: Mapping[str, str | int]) -> None:
+        """These settings of its queue are changed next."""
+        self._append("queue", drive.id, before=dict(before))
+
     def released(self, drive: Drive) -> None:
         self._append("released", drive.id)
         (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
@@ -89,13 +97,19 @@ class Journal:
                 case "confirmed":
                     history = history._replace(confirmed=Drive.model_validate(event["drive"]))
                 case "claimed":
-                    history = history._replace(claim=Claim.model_validate(event["claim"]), steps=(), made=None)
+                    uuids = event.get("uuids")
+                    history = history._replace(
+                        claim=Claim.model_validate(event["claim"]), steps=(), queue={},
+                        made=None if uuids is None else frozenset(uuids),
+                    )  # fmt: skip
                 case "step":
                     history = history._replace(steps=(*history.steps, event["what"]))
                 case "made":
                     history = history._replace(made=frozenset(event["uuids"]))
+                case "queue":
+                    history = history._replace(queue=event["before"])
                 case "released":
-                    history = history._replace(claim=None, steps=(), released=True, made=None)
+                    history = history._replace(claim=None, steps=(), released=True, made=None, queue={})
         return history
 
     def left(self) -> list[Claim]:

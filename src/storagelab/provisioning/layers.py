@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from uuid import UUID, uuid4
 
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
@@ -61,42 +62,47 @@ def steps(volume: VolumeConfig) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def stacked(name: str, volume: VolumeConfig, devices: Sequence[str]) -> Iterator[Stacked]:
-    """Makes one device of these (the kernel's names), and takes it apart at the end. Raises RunFailed."""
+def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequence[UUID]) -> Iterator[Stacked]:
+    """Makes one device of these (the kernel's names), and takes it apart at the end. What is made on each of them gets its
+    UUID. Raises RunFailed.
+    """
     own = f"storagelab-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as undo:
         stack = Stacked(devices[0])
         if volume.raid_level == _STRIPED:
-            _stripe(undo, stack, name, volume, devices, own)
+            _stripe(undo, stack, name, volume, devices, own, uuids)
         elif volume.raid_level is not None:
-            _join(undo, stack, name, volume, devices, own)
+            _join(undo, stack, name, volume, devices, own, uuids[0])
         if volume.encryption is not None:
-            _encrypt(undo, stack, name, volume, f"{own}-luks")
+            is_lowest = stack.device == devices[0]
+            _encrypt(undo, stack, name, volume, f"{own}-luks", uuids[0] if is_lowest else uuid4())
         yield stack
 
 
 def _join(
-    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str
-) -> None:
+    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str,
+    uuid: UUID,
+) -> None:  # fmt: skip
     level, chunk_bytes = volume.raid_level or "", volume.raid_chunk_size_bytes
     began = time.perf_counter()
-    stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own))
+    stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own, uuid))
     stack.facts["raid"] = arrays.facts(stack.device, time.perf_counter() - began)
     stack.looks.append(partial(arrays.checks, name, stack.device, level, len(devices), chunk_bytes))
 
 
 def _stripe(
-    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str
-) -> None:
-    stack.device = undo.enter_context(logical_volumes.made(devices, volume.raid_chunk_size_bytes, own))
+    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str,
+    uuids: Sequence[UUID],
+) -> None:  # fmt: skip
+    stack.device = undo.enter_context(logical_volumes.made(devices, volume.raid_chunk_size_bytes, own, uuids))
     stack.facts["logical_volume"] = logical_volumes.facts(devices, own)
     count, chunk_bytes = len(devices), volume.raid_chunk_size_bytes
     stack.looks.append(lambda: logical_volumes.checks(name, logical_volumes.facts(devices, own), count, chunk_bytes))
 
 
-def _encrypt(undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, own: str) -> None:
+def _encrypt(undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, own: str, uuid: UUID) -> None:
     sector_bytes, flags, discards = volume.encryption_sector_bytes, volume.encryption_flags, bool(volume.trim)
-    opened = encryption.opened(stack.device, sector_bytes, flags, own, discards=discards)
+    opened = encryption.opened(stack.device, sector_bytes, flags, own, uuid, discards=discards)
     stack.device = undo.enter_context(opened)
     stack.facts["encryption"] = encryption.facts(own)
     stack.looks.append(lambda: encryption.checks(name, encryption.facts(own), sector_bytes, flags, discards=discards))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check
@@ -30,20 +32,27 @@ def step(count: int, stripe_bytes: int | None) -> str:
 
 
 @contextlib.contextmanager
-def made(devices: Sequence[str], stripe_bytes: int | None, name: str) -> Iterator[str]:
+def made(devices: Sequence[str], stripe_bytes: int | None, name: str, uuids: Sequence[UUID]) -> Iterator[str]:
     """The kernel's name of a new logical volume striped over these devices, such as "dm-0". `name` is its group's. Taken
     apart at the end. Raises RunFailed.
     """
     paths = [f"/dev/{device}" for device in devices]
     stripe = [f"--stripesize={stripe_bytes}b"] if stripe_bytes else []
     try:
-        _lvm("pvcreate", devices, "--yes", *paths)
+        for path, uuid in zip(paths, uuids, strict=True):
+            _lvm("pvcreate", devices, "--yes", f"--uuid={as_lvm_writes(uuid)}", "--norestorefile", path)
         _lvm("vgcreate", devices, "--yes", name, *paths)
         _lvm("lvcreate", devices, "--yes", "--type=striped", f"--stripes={len(paths)}", *stripe, "--extents=100%FREE",
              f"--name={_LV}", name)  # fmt: skip
         yield stacks.made_of(devices[0])
     finally:
         stacks.patiently(lambda: _remove(devices))
+
+
+def as_lvm_writes(uuid: UUID) -> str:
+    """A UUID in LVM's own groups of digits."""
+    digits, groups = iter(uuid.hex), (6, 4, 4, 4, 4, 4, 6)
+    return "-".join("".join(itertools.islice(digits, count)) for count in groups)
 
 
 def _remove(devices: Sequence[str]) -> None:

@@ -10,13 +10,14 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import node_of, read_text
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.provisioning import drives, layers, nvme, partitions, programs, refusals
+from storagelab.provisioning import drives, layers, nvme, partitions, programs, queues, refusals
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import REGISTRY, Claim, Journal, locked
 from storagelab.provisioning.refusals import Known
@@ -140,16 +141,20 @@ class Held:
 
 
 @contextlib.contextmanager
-def prepared(name: str, volume: VolumeConfig, journal: Journal) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as asked for, each with the device to use on it. Leaving gives them back. Raises
-    RunFailed.
+def prepared(
+    name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
+) -> Iterator[list[tuple[Drive, str]]]:
+    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are those of what will be made
+    on them. Leaving gives them back. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
-        yield [undo.enter_context(_one(name, volume, device, journal)) for device in volume.devices or ()]
+        yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
 
 
 @contextlib.contextmanager
-def _one(name: str, volume: VolumeConfig, device: str, journal: Journal) -> Iterator[tuple[Drive, str]]:
+def _one(
+    name: str, volume: VolumeConfig, device: str, journal: Journal, uuids: Sequence[UUID]
+) -> Iterator[tuple[Drive, str]]:
     key = f"volumes.{name}"
     try:
         drive = drives.look(device, f"{key}.devices")
@@ -165,7 +170,7 @@ def _one(name: str, volume: VolumeConfig, device: str, journal: Journal) -> Iter
     lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
     with Held(drive) as held:
         held.refuse_another()
-        journal.claimed(drive, lba_format)
+        journal.claimed(drive, lba_format, drives.uuids_on(drive.name) | set(map(str, uuids)))
         try:
             yield drive, _prepare(held, volume, journal)
         finally:
@@ -249,11 +254,13 @@ def put_back(journal: Journal) -> list[str]:
     for claim in journal.left():
         try:
             found = drives.look(claim.drive.id, "devices")
-            if found.serial != claim.drive.serial:
+            if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
             # The kernel may have given it another name since.
             with Held(claim.drive.model_copy(update={"name": found.name})) as held:
-                _refuse_reused(found, journal.of(claim.drive.id).made)
+                history = journal.of(claim.drive.id)
+                _refuse_reused(found, history.made)
+                queues.restore(found.name, history.queue)
                 _give_back(held, claim, journal)
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
@@ -268,7 +275,9 @@ def _refuse_reused(drive: Drive, made: frozenset[str] | None) -> None:
     """Raises RunFailed if somebody has put the drive to another use since the killed run."""
     strange = [place for place in drives.mounted_from(drive.name) if not any(map(_is_own, Path(place).parts))]
     used = [f"it is mounted at {place}" for place in strange] or list(drive.used_by if drive.of_the_system else ())
-    if not used and made is not None and (new := drives.uuids_on(drive.name) - made):
+    known = None if made is None else {uuid.replace("-", "") for uuid in made}  # LVM writes them in other groups
+    new = [] if known is None else [one for one in drives.uuids_on(drive.name) if one.replace("-", "") not in known]
+    if not used and new:
         used = [f"it holds what storagelab did not make (UUID {', '.join(sorted(new))})"]
     if used:
         raise RunFailed(

@@ -13,6 +13,18 @@ from storagelab.model.measurement import Check
 _FILES = {"scheduler": "scheduler", "read_ahead_bytes": "read_ahead_kb"}
 
 
+def restore(device: str, before: Mapping[str, str | int], kernel: Kernel = HERE) -> None:
+    """Puts back what a killed run has changed. Raises RunFailed."""
+    for key, value in before.items():
+        _write(device, key, value, kernel)
+
+
+def now(device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -> dict[str, str | int]:
+    """The values that the keys of `asked` have, but for those that the kernel does not tell."""
+    read_back = {key: read(device, key, kernel) for key in asked}
+    return {key: value for key, value in read_back.items() if value is not None}
+
+
 @contextlib.contextmanager
 def set_to(device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -> Iterator[None]:
     """Sets `scheduler` and `read_ahead_bytes` of the device with this name, and restores them: a loop device keeps

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import VolumeConfig
@@ -227,8 +228,16 @@ class _Base:
 
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]
+    uuids: Sequence[UUID]
+    """What is made on each device itself gets its UUID."""
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
+
+    def note_queues(self, asked: Mapping[str, str | int]) -> None:
+        """Writes into the journal of the drives which settings of their queues are changed."""
+        for drive in self.drives:
+            if self.journal is not None and asked:
+                self.journal.queue(drive, queues.now(drive.name, asked))
 
     def note_made(self) -> None:
         """Writes into the journal of the drives what lies on them now."""
@@ -251,15 +260,17 @@ def _on_own_drive(
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in layers.steps(volume):
         base.announce(step)
-    stack = undo.enter_context(layers.stacked(name, volume, base.devices))
+    stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
     whole = queues.disk_of(device)
     disks = dict.fromkeys(map(queues.disk_of, base.devices))
+    base.note_queues(queues.asked_of(volume))
     for disk in disks:
         undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
     base.announce(file_systems.maker(filesystem))
     written = loop_devices.written_bytes(device)
-    file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options)
+    is_lowest = device == base.devices[0]
+    file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note_made()
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
     undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
@@ -288,7 +299,7 @@ def _file(
     assert volume.file_bytes is not None
     device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
     facts["file_bytes"] = loop_devices.size_bytes(device)
-    return _Base([device], partial(_file_checks, name, volume, device))
+    return _Base([device], partial(_file_checks, name, volume, device), [uuid4()])
 
 
 def _drives(
@@ -297,10 +308,11 @@ def _drives(
     if results is None:
         raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
     journal = Journal(results)
-    used = undo.enter_context(preparing.prepared(name, volume, journal))
+    uuids = [uuid4() for _ in volume.devices or ()]
+    used = undo.enter_context(preparing.prepared(name, volume, journal, uuids))
     facts["drives"] = preparing.facts(used)
     drives = [drive for drive, _ in used]
-    return _Base([device for _, device in used], partial(preparing.checks, name, volume, used), drives, journal)
+    return _Base([device for _, device in used], partial(preparing.checks, name, volume, used), uuids, drives, journal)
 
 
 def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:

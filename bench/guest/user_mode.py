@@ -1,0 +1,45 @@
+"""Runs a Python script in a kernel that is a program of this machine (User-mode Linux), with throw-away drives in memory.
+
+Its processor is the real one, so it is some thirty times as fast as an emulated machine. Its drives are SCSI drives of the
+kernel's own `scsi_debug`: they have serial numbers and stable names and discard, but no formats to choose from.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from bench.guest import packages
+from bench.guest.booting import Finished, finished, program
+
+DRIVES = "/dev/disk/by-id/scsi-3*"
+"""The stable names of the drives."""
+
+
+@cache
+def absent() -> str:
+    """Why this machine can't run such a kernel; "" if it can. Unpacks what it needs when it is asked for the first time."""
+    try:
+        packages.user_mode_prepared()
+    except packages.Unavailable as problem:
+        return str(problem)
+    return ""
+
+
+def run(
+    script: Path, drives: int, drive_mib: int, folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0
+) -> Finished:
+    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS."""
+    memory_mib = 512 + drives * drive_mib
+    words = [
+        str(packages.USER_MODE / "usr/bin/linux.uml"), f"mem={memory_mib}M", "con=null", "con0=null,fd:1", "con1=null",
+        "quiet", "panic=-1", f"initrd={packages.USER_MODE_INITRAMFS}", f"unpacked={packages.ROOT}",
+        f"kernel={packages.USER_MODE}", f"results={folder.resolve()}",
+        f"drives=per_host_store=1,add_host={drives},dev_size_mb={drive_mib},lbpu=1,delay=0",
+    ]  # fmt: skip
+    # On one processor: it changes between the guest's processes and the kernel at each system call, which is slow across two.
+    pinned = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0))))]
+    return finished([*pinned, *words], folder, program(script, arguments), limit_s)

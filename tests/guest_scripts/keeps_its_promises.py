@@ -1,0 +1,248 @@
+"""Runs in the guest: kills preparations at each step, refuses drives that others use, and runs a spec from plan to undo."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import struct
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+from guest_scripts.kills import killed_at
+
+from bench.guest import user_mode
+from storagelab import cli
+from storagelab.errors import StoragelabError
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import drives, layers, preparing, queues, volumes
+from storagelab.provisioning.journal import claims
+
+RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
+IDS = sorted(glob.glob(user_mode.DRIVES))
+NODES = [os.path.realpath(device) for device in IDS]
+ONE, TWO = (drives.look(device, "key") for device in IDS[:2])
+
+
+def sh(*words: str, given: str | None = None) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, input=given).stdout
+
+
+def of(*devices: str, **keys: object) -> VolumeConfig:
+    return VolumeConfig.model_validate({"path": str(PLACE), "devices": devices, **keys})
+
+
+def expect(words: str, text: str) -> None:
+    assert words in text, f"expected {words!r} in {text!r}"
+
+
+def refusal(device: str) -> str:
+    """Why the drive is refused, although everything on it may be destroyed."""
+    try:
+        preparing.check("a", of(device, wipe=ONE.serial), None)
+    except StoragelabError as error:
+        return str(error)
+    return ""
+
+
+def survives_kills() -> None:
+    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption; the
+    next call gives the drives back.
+    """
+    alone = of(IDS[1], capacity="80%")
+    stacked = of(*IDS[:2], raid_level="raid1", encryption="luks2", capacity="60%")
+    volumes.confirm("a", alone, RESULTS)
+    volumes.confirm("a", stacked, RESULTS)
+    folders = (PLACE / str(number) for number in itertools.count())
+    for asked, numbers in ((alone, itertools.count(1)), (stacked, (7, 8, 9, 11))):
+        for number in numbers:
+            place = next(folders)
+            place.mkdir(parents=True)
+            step = killed_at(number, asked, place, RESULTS)
+            if step is None:
+                print("survived", number - 1, "kills")
+                break
+            print("killed at", step)
+            volumes.remove_left([place])
+            volumes.put_back(RESULTS)
+            for drive in (drives.look(device, "key") for device in asked.devices or ()):
+                assert (drive.holds, drive.used_by) == ((), ()), (number, drive)
+            assert claims() == []
+
+
+def tells_its_own_from_what_others_made() -> None:
+    """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody has made
+    a file system there since.
+    """
+    asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
+    before = queues.now(ONE.name, asked)
+    assert not set(asked.items()) & set(before.items()), before
+    for number, (devices, keys) in enumerate(
+        ((IDS[:1], asked), (IDS[:1], {"encryption": "luks2"}), (IDS[:2], {"raid_level": "striped"}),
+         (IDS[:2], {"raid_level": "raid0"}))
+    ):  # fmt: skip
+        volume, results, place = of(*devices, **keys), RESULTS / f"of-{number}", PLACE / f"others-{number}"
+        place.mkdir(parents=True)
+        volumes.confirm("a", volume, results)
+        print("killed at", killed_at(1, volume, place, results, begins="mkfs"), drives.uuids_on(ONE.name))
+        assert not keys.keys() & asked or queues.now(ONE.name, asked) == asked
+        if number == 0:
+            sh("mkfs.ext4", "-q", "-F", NODES[0])
+            try:
+                raise AssertionError(volumes.put_back(results))
+            except StoragelabError as error:
+                expect("it holds what storagelab did not make (UUID", str(error))
+            sh("wipefs", "--all", NODES[0])
+        volumes.remove_left([place])
+        assert len(volumes.put_back(results)) == len(devices)
+        assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])
+        assert queues.now(ONE.name, asked) == before
+
+
+def refuses_drives_in_use() -> None:
+    """RAID, LVM, LUKS, a file system of the system's, and ZFS's signature, each as its own programs make it."""
+    node = NODES[0]
+    sh("mdadm", "--create", "/dev/md/others", "--run", "--quiet", "--level=1", "--force", "--raid-devices=1", node)
+    expect("is in use: the RAID md", refusal(IDS[0]))
+    blank(node)
+
+    sh("pvcreate", "--yes", "--devices", node, node)
+    sh("vgcreate", "--yes", "--devices", node, "others", node)
+    sh("lvcreate", "--yes", "--devices", node, "--extents=100%FREE", "--name=all", "others")
+    expect("is in use: the logical volume dm-", refusal(IDS[0]))
+    blank(node)
+
+    fast = ("--batch-mode", "--key-file=-", "--pbkdf=pbkdf2", "--pbkdf-force-iterations=1000")
+    sh("cryptsetup", "luksFormat", *fast, node, given="key")
+    sh("cryptsetup", "open", "--key-file=-", node, "others", given="key")
+    expect("is in use: the encrypted volume dm-", refusal(IDS[0]))
+    blank(node)
+
+    with open(node, "r+b") as drive:  # ZFS's labels lie at both ends; each has a ring of blocks with this number
+        for start in (0, 2**18, ONE.size_bytes - 2**19, ONE.size_bytes - 2**18):
+            for block in range(32):
+                drive.seek(start + 2**17 + 1024 * block)
+                drive.write(struct.pack("<Q", 0x00BAB10C))
+        os.fsync(drive.fileno())
+    expect("zfs_member", ", ".join(drives.look(IDS[0], "key").holds or ()))
+    unconfirmed = [str(error) for error in refusals(IDS[0])]
+    expect("zfs_member", unconfirmed[0])
+    blank(node)
+
+    sh("mkfs.ext4", "-q", "-F", node)
+    for place in ("/home", "/boot"):
+        sh("mount", node, place)
+        expect(f"is the system's own drive: it is mounted at {place}", refusal(IDS[0]))
+        sh("umount", place)
+    expect("is the system's own drive: it is mounted at /", refusal_with_root_on(node))
+    blank(node)
+
+
+def refusals(device: str) -> list[StoragelabError]:
+    try:
+        preparing.check("a", of(device), None)
+    except StoragelabError as error:
+        return [error]
+    return []
+
+
+def refusal_with_root_on(node: str) -> str:
+    """What a process says whose root is a file system on the drive."""
+    root = Path("/mnt/root")
+    root.mkdir()
+    sh("mount", node, str(root))
+    folders = ("bin", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var", "work")
+    shared = {f"/{Path(place).resolve().parts[1]}" for place in (*sys.path, *map("/{}".format, folders)) if place}
+    for place in sorted(shared):
+        if Path(place).is_dir():
+            (root / place[1:]).mkdir(exist_ok=True)
+            sh("mount", "--rbind", place, str(root / place[1:]))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.chroot(root)
+        os.write(writing, refusal(IDS[0]).encode() or b"not refused")
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        said = told.read()
+    sh("umount", "--recursive", str(root))
+    return said
+
+
+def blank(node: str) -> None:
+    layers.take_down(Path(node).name)
+    sh("wipefs", "--all", "--force", node)
+    sh("blkdiscard", "--force", node)
+    sh("udevadm", "settle")
+
+
+def runs_a_spec() -> None:
+    """The command line: refused without a confirmation, then a run whose volume is read back."""
+    Path("/mnt/spec").mkdir()
+    os.chdir("/mnt/spec")
+    Path("drive.toml").write_text(
+        'question = "Does it run?"\nrepetitions = 2\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n'
+        f'devices = ["{IDS[0]}", "{IDS[1]}"]\ncapacity = "50%"\nmade_for = "block"\n'
+        'raid_level = "raid1"\nencryption = "luks2"\n[layout]\ndata_size = "8MiB"\n[workload]\n'
+        'operation = "read"\npattern = "random"\nblock = "8KiB"\nduration = "1s"\nwarm_up = "0s"\n'
+    )
+    expect("destroy everything on", storagelab("plan", "drive.toml"))
+    wiped = ["--yes-wipe", ONE.serial, "--yes-wipe", TWO.serial]
+    refused = storagelab("run", "drive.toml")
+    expect(" ".join(wiped), refused)
+    expect("exit 2", refused)
+    ran = storagelab("run", "drive.toml", *wiped)
+    print(ran)
+    expect("exit 0", ran)
+    exported = storagelab("export", "drive")
+    assert exported.count('"status":"ok"') == 2, exported
+    expect("no drive is in use", storagelab("volumes"))
+    expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
+
+
+def storagelab(*words: str) -> str:
+    """What a command says, in a process of its own."""
+    said = Path("/mnt/said")
+    with said.open("w") as output:
+        child = os.fork()
+        if child == 0:
+            for stream in (1, 2):
+                os.dup2(output.fileno(), stream)
+            sys.argv = ["storagelab", *words]
+            try:
+                cli.main()
+                code = 0
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            except BaseException:  # noqa: BLE001
+                traceback.print_exc()
+                code = 99
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+    return f"exit {os.waitstatus_to_exitcode(status)}: {said.read_text()}"
+
+
+if __name__ == "__main__":
+    PLACE.mkdir()
+    failed = 0
+    for name in sys.argv[1:] or [
+        "survives_kills",
+        "tells_its_own_from_what_others_made",
+        "refuses_drives_in_use",
+        "runs_a_spec",
+    ]:
+        try:
+            globals()[name]()
+            print("done:", name)
+        except Exception as problem:  # noqa: BLE001 - the others are still tried
+            traceback.print_exc()
+            if isinstance(problem, subprocess.CalledProcessError):
+                print(problem.stderr)
+            failed += 1
+    sys.exit(failed)

@@ -1,0 +1,39 @@
+"""Kills a preparation once the journal has announced a step, and nothing of it is done."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from storagelab.model.config import VolumeConfig
+from storagelab.provisioning import drives, volumes
+from storagelab.provisioning.journal import Journal
+
+
+def killed_at(number: int, asked: VolumeConfig, place: Path, results: Path, *, begins: str = "") -> str | None:
+    """Makes the volume in a process that is killed at the step of this number among those that begin so. The step; None if
+    there are fewer, and the process came to its end.
+    """
+    child = os.fork()
+    if child == 0:
+        _kill_at(number, begins)
+        with volumes.made("a", asked, place, Path("/"), {}, results):
+            pass
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) == 0:
+        return None
+    assert asked.devices is not None
+    return Journal(results).of(asked.devices[0]).steps[-1]
+
+
+def _kill_at(number: int, begins: str) -> None:
+    count, write = itertools.count(1), Journal.step
+
+    def step(journal: Journal, drive: drives.Drive, what: str) -> None:
+        write(journal, drive, what)
+        if what.startswith(begins) and next(count) == number:
+            os.kill(os.getpid(), 9)
+
+    Journal.step = step  # type: ignore[method-assign]
