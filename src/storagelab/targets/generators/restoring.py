@@ -27,7 +27,7 @@ _HEAD_BYTES = 512
 _VERSION = re.compile(rb"(?:Dumped from database version:?|Server version)\s+(\d+)(?:\.(\d+))?")
 _VALUES = (
     (re.compile(r"""((?::|near|value) )"(?:[^"]|"")*\""""), r'\1"..."'),
-    (re.compile(r"((?:near|entry|value:) )'.*'(?= at line| for |$)"), r"\1'...'"),
+    (re.compile(r"((?:near|entry|value:) )(?:'.*'(?= at line| for (?:key|column))|'.*'$)"), r"\1'...'"),
 )
 """Values of the data in the messages of PostgreSQL and of MariaDB."""
 _PASSING = re.compile(
