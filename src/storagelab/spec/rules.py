@@ -470,7 +470,9 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
             yield SpecError(f"no volume is named {shown(name)}", key=key, hint=hint)
     words = [what for _, what, _ in config.placed_keys]
     for word in (what for what in config.layout.objects if words.count(what) > 1):
-        yield SpecError(f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them.")
+        yield SpecError(
+            f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them."
+        )
     for name in config.layout.data or ():
         if (config.layout.data or ()).count(name) > 1:
             hint = "Data files go round robin over the list: name each volume once."
