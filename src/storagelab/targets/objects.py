@@ -83,7 +83,7 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
 
 
 def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> float:
-    """The share of a load's data that lies on a volume: of the objects that it is known to make, or else of its data files."""
+    """The share of a load's data on a volume: of the objects that it is known to make, or else of its data files."""
     files = config.layout.data_files
     total = sum(one.bytes or 0 for one in known or ())
     if known is None or not total:
