@@ -26,7 +26,7 @@ class Rewritten(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return f"in {plural(self.runs, 'run')}, {self.example}"
+        return f"objects were rewritten in {plural(self.runs, 'run')}"
 
 
 def check_rewritten(evidence: Evidence) -> Iterator[Rewritten]:
