@@ -11,14 +11,16 @@ import psycopg
 import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import DataRefused, PreflightError, RunFailed
 from storagelab.machine.procfs import keeps_schedstat
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
 from storagelab.targets.parts import tables_of
+from storagelab.targets.postgres.layout import relations_like
 from storagelab.targets.postgres.reaching import generator_sessions
+from storagelab.targets.unprivileged import give_to_server
 
 pytestmark = pytest.mark.slow
 
@@ -66,10 +68,10 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
     tables, ok = found["place of the tables"]
     assert ok
     assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")] == [
-        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/tables"
+        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"
     ]  # fmt: skip
-    assert found["place of the indexes"][0].endswith("/indexes")
-    assert found["place of temporary files"][0].endswith("/temp")
+    assert found["place of the indexes"][0].endswith("c/storagelab-tested-0badcafe/on-c")
+    assert found["place of temporary files"] == (found["place of the indexes"][0], True)
     assert all(ok for _, ok in found.values())
 
 
@@ -220,20 +222,43 @@ def test_the_users_own_tables_are_spread_with_their_rows_and_keys(scratch):
     measured = measure(own(scratch, {"data_files": 2, "spread": ["orders"], "indexes": "c"}), site_at(scratch))
     found = got(measured)
     assert found["partitions of orders"] == ("2", True)
-    assert found["place of the indexes"][0].endswith("/indexes")
+    assert found["place of the indexes"][0].endswith("/on-c")
     assert all(ok for _, ok in found.values()), found
     assert measured.transactions > 10
     assert left_behind(scratch) == []
 
 
-def test_a_dump_is_restored_by_its_own_tool(scratch, postgres_bin_dirs):
+def test_a_dump_of_any_form_is_restored_without_its_owners_and_tablespaces(scratch, postgres_bin_dirs):
     bin_dir = postgres_bin_dirs[0]
+    (scratch / "fast").mkdir()
+    give_to_server(scratch / "fast")
     with running(scratch / "before", str(bin_dir)) as server, connect(server) as connection:
+        connection.execute("CREATE ROLE shop")
+        connection.execute(f"CREATE TABLESPACE fast LOCATION '{scratch / 'fast'}'")
         connection.execute(SCHEMA)
-        dump = [bin_dir / "pg_dump", "--format=custom", f"--file={scratch / 'before.dump'}", server.conninfo]
-        subprocess.run(list(map(str, dump)), check=True)
-    (scratch / "before.dump").chmod(0o644)
-    assert measure(own(scratch, setup=[], restore="before.dump"), site_at(scratch)).transactions > 10
+        for change in ("ALTER TABLE orders OWNER TO shop", "ALTER TABLE orders SET TABLESPACE fast",
+                       "GRANT SELECT ON orders TO shop"):  # fmt: skip
+            connection.execute(change)
+        for form, name in (("directory", "before"), ("plain", "before.txt")):
+            dump = [bin_dir / "pg_dump", f"--format={form}", f"--file={scratch / f'{name}.dump'}", server.conninfo]
+            subprocess.run(list(map(str, dump)), check=True)
+    subprocess.run(["chmod", "-R", "a+rX", str(scratch)], check=True)
+    layout = {"data": ["a"], "objects": {"public.orders": "b"}}
+    for name in ("before.dump", "before.txt.dump"):
+        config = own(scratch, layout, setup=[], restore=name)
+        tables_of(config)(config, "storagelab_0badcafe", None).check(site_at(scratch), bin_dir)
+        found = got(measure(config, site_at(scratch)))
+        assert found["files of the placed objects"][1], name
+
+
+def test_what_is_wrong_in_a_dump_is_told_without_its_data(scratch):
+    text = "-- Dumped from database version 99.1\nCREATE TABLE t (a int);\nCOPY t (a) FROM stdin;\n1\ns3cret\n\\.\n"
+    (scratch / "before.sql").write_text(text)
+    said = failure(own(scratch, setup=[], restore="before.sql"), scratch)
+    assert said.startswith(
+        'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line 2 of its '
+        "rows); the dump is of PostgreSQL 99.1, and this server is "
+    )
 
 
 def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch, postgres_bin_dirs):
@@ -253,6 +278,46 @@ def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch
             assert ask(connection, "SELECT count(*) FROM orders") == 0
     assert measured.transactions > 10
     assert "s3cret" not in measured.model_dump_json()
+
+
+def test_single_objects_lie_where_they_are_named_and_a_rewritten_one_is_told(scratch):
+    (scratch / "schema.sql").write_text(
+        f"{SCHEMA}CREATE SCHEMA shop; CREATE TABLE shop.items (id int PRIMARY KEY) PARTITION BY LIST (id);"
+        "CREATE TABLE shop.items_1 PARTITION OF shop.items FOR VALUES IN (1); CREATE TABLE work (x int);"
+    )
+    objects = {"public.orders": "b", "orders_*idx": "c", "shop.items": "c", "shop.items_1_pkey": "b", "temp": "c"}
+    config = own(scratch, {"data": ["a"], "objects": objects})
+    (scratch / "order.sql").write_text("INSERT INTO orders (who) VALUES (1);\nTRUNCATE work;\n")
+    with open_target(config, site_at(scratch)) as target:
+        measured = target.run(cell_of(config), 1, 1, lambda _: None)
+        placed = {
+            one.name: one.place.rpartition("/")[2] for one in relations_like(target.server.own, "^(public|shop)$")
+        }
+    assert placed == {
+        "orders": "on-b", "orders_pkey": "data-file-0001", "orders_who_idx": "on-c", "items_1": "on-c",
+        "items_1_pkey": "on-b", "work": "data-file-0001",
+    }  # fmt: skip
+    found = got(measured)
+    assert all(ok for _, ok in found.values()), found
+    assert found["objects rewritten meanwhile"][0] == "public.work was rewritten"
+    assert "on-b" in found["files of the placed objects"][0]
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        (
+            {"public.order": "b"},
+            '"public.order" matches no table and no index\n  There are public.orders, public.orders_pkey',
+        ),
+        ({"orders": "b", "ord*": "c"}, 'two patterns match public.orders: "orders" on b and "ord*" on c'),
+    ],
+)
+def test_a_name_of_nothing_or_two_names_of_one_object_stop_the_campaign(scratch, objects, said):
+    with pytest.raises(DataRefused) as caught, open_target(own(scratch, {"objects": objects}), site_at(scratch)):
+        pass
+    assert str(caught.value).startswith(f"layout.objects: {said}")
+    assert left_behind(scratch) == []
 
 
 @pytest.mark.parametrize("line", ["\\connect shop", "CREATE DATABASE shop;"])
