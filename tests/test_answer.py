@@ -107,7 +107,7 @@ def test_a_label_of_the_spec_names_cells_axes_and_groups_of_cells():
         for factor in make_experiment({FILES: [1, 4], FORMAT: ["on", "off"]}).factors
     )
     findings = analysed(factors, noisy(four_and_eight_are_best))
-    assert findings.cells[0].name == "c01 (1 partition, images on)"
+    assert findings.cells[0].name == "cell-001 (1 partition, images on)"
     places = arrange(findings)
     assert (places.x_title, places.line_title) == ("partitions", "images")
     shown = group_text([findings.cells[0].levels, findings.cells[2].levels], findings.factors)
