@@ -8,7 +8,6 @@ selected. The choices for axis, colour and panels are Vega-Lite's own parameters
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 from storagelab.findings.model import Findings
 from storagelab.report.drawing import palette
