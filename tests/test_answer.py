@@ -107,11 +107,11 @@ def test_a_label_of_the_spec_names_cells_axes_and_groups_of_cells():
         for factor in make_experiment({FILES: [1, 4], FORMAT: ["on", "off"]}).factors
     )
     findings = analysed(factors, noisy(four_and_eight_are_best))
-    assert findings.cells[0].name == "c01 (1 partition, images on)"
+    assert findings.cells[0].name == "cell-001 (1 partition, images on)"
     places = arrange(findings)
     assert (places.x_title, places.line_title) == ("partitions", "images")
     shown = group_text([findings.cells[0].levels, findings.cells[2].levels], findings.factors)
-    assert shown == "partitions 1 and 4, images on"
+    assert shown == "images on, any partitions"
 
 
 def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part():

@@ -130,9 +130,7 @@ class CellSummary(Frozen):
         default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
-    each_s: float | None = Field(
-        None, description="a connection's mean transaction, if that is what `spent` adds up to"
-    )
+    each_s: float | None = Field(None, description="its mean transaction, if `spent` adds up to that")
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
     spent: tuple[Spent, ...] = Field((), description="where each second went; of several engines by class of wait")
@@ -140,7 +138,7 @@ class CellSummary(Frozen):
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
-    price_per_month: float | None = Field(None, description="what its volumes cost, if the spec says it of all of them")
+    price_per_month: float | None = Field(None, description="what its volumes and levels cost, if the spec says it")
     found: Found = Field(default_factory=dict, description="what else its runs show")
     labels: dict[str, str] = Field(default_factory=dict, description="the spec's own short names of what varies")
 

@@ -119,7 +119,7 @@ def _with_sides(rows: Sequence[Row], form: Form) -> list[Row]:
     points = [
         (form.width_px * float(row["rate"] or 0) / right, -form.height_px * float(row["ms"] or 0) / top) for row in rows
     ]
-    taken = [(x, y, _MARK_PX, _MARK_PX) for x, y in points]
+    taken: list[_Box] = [(x, y, _MARK_PX, _MARK_PX) for x, y in points]
     found = []
     for row, (x, y) in zip(rows, points, strict=True):
         width = _LETTER_PX * len(str(row["level"]))

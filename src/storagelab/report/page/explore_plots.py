@@ -8,7 +8,6 @@ selected. The choices for axis, colour and panels are Vega-Lite's own parameters
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 from storagelab.findings.model import Findings
 from storagelab.report.drawing import palette
@@ -16,7 +15,7 @@ from storagelab.report.drawing.arrange import Arrangement, arrange
 from storagelab.report.drawing.layers import TIP, only
 from storagelab.report.drawing.vega import WIDE, Spec, config, in_lines
 from storagelab.report.words import compared
-from storagelab.words.names import factor_text, value_text
+from storagelab.words.names import title_of, value_text
 
 VERDICT, NO_PANELS = "verdict", "none"
 LETTERS_OF_A_LABEL = 18
@@ -51,11 +50,12 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     """Every cell in its place; those at the same place side by side, from the shortest to the longest."""
     names = [factor.name for factor in findings.factors]
     fields = {name: f"f{place}" for place, name in enumerate(names)}
+    titles = {factor.name: title_of(factor) for factor in findings.factors}
     places = arrange(findings)
     x = fields.get(places.x.name, "") if places.x is not None else ""
-    axis = _choice("axis", "Axis", names, fields, x or "f0")
-    colour = _choice("colour", "Colour", names, fields, _first_colour(places, fields), {VERDICT: "verdict"})
-    panels = _choice("panels", "Panels", names, fields, NO_PANELS, {NO_PANELS: "none"})
+    axis = _choice("axis", "Axis", titles, fields, x or "f0")
+    colour = _choice("colour", "Colour", titles, fields, _first_colour(places, fields), {VERDICT: "verdict"})
+    panels = _choice("panels", "Panels", titles, fields, NO_PANELS, {NO_PANELS: "none"})
     placed = [
         {"calculate": f"datum[{param}{place}]", "as": f"{name}{suffix}"}
         for param, name in (("axis", "x"), ("colour", "colour_text"), ("panels", "panel"))
@@ -120,10 +120,15 @@ def _first_colour(places: Arrangement, fields: dict[str, str]) -> str:
 
 
 def _choice(
-    name: str, label: str, names: Sequence[str], fields: dict[str, str], value: str, more: dict[str, str] | None = None
+    name: str,
+    label: str,
+    titles: dict[str, str],
+    fields: dict[str, str],
+    value: str,
+    more: dict[str, str] | None = None,
 ) -> Spec:
-    """A parameter that a list chooses: one of the factors, or one of `more`."""
-    options = {**(more or {}), **{fields[factor]: factor_text(factor) for factor in names}}
+    """A parameter that a list chooses: one of the factors by its title, or one of `more`."""
+    options = {**(more or {}), **{fields[factor]: title for factor, title in titles.items()}}
     bind = {"input": "select", "options": list(options), "labels": list(options.values()), "name": label,
             "element": "#explore-choices"}  # fmt: skip
     return {"name": name, "value": value, "bind": bind}
