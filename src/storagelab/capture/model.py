@@ -1,0 +1,141 @@
+"""The values of a capture: its manifest, and the rows of what objects and devices read and wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from storagelab.model.values import Described
+
+SCHEMA: Literal["storagelab.capture/1"] = "storagelab.capture/1"
+
+Engine = Literal["postgres", "mariadb", "sqlserver"]
+Kind = Literal["table", "index", "toast", "log", "temporary", "other"]
+Operation = Literal["read", "write", "sync"]
+By = Literal["session", "checkpoint", "log", "background"]
+
+
+class Volume(Described):
+    """A file system that holds files of the server."""
+
+    name: str
+    """Its name in this capture: data, log, or that of a tablespace."""
+    path: str
+    """A folder of the server on it, such as its data folder."""
+    device: str | None = None
+    """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
+    filesystem: str | None = None
+    """The kind of file system."""
+
+
+class CapturedObject(Described):
+    """A table, an index, or another thing of the server that has files."""
+
+    id: str
+    """Its name in `io.csv`: schema.name for tables and indexes."""
+    schema_: str | None = Field(default=None, alias="schema")
+    """Its schema, or its database on MariaDB."""
+    name: str
+    """Its name."""
+    kind: Kind
+    """What it is. `toast` is PostgreSQL's store of a table's long values."""
+    volume: str
+    """The volume that it lies on."""
+    bytes_at_start: int | None = None
+    """The size of its files when the capture began; none if unknown."""
+    bytes_at_end: int | None = None
+    """The size of its files when the capture ended; none if unknown or dropped."""
+
+
+class Change(Described):
+    """Something that happened in the window and that its figures depend on."""
+
+    second: float
+    """When, in seconds from the start."""
+    what: str
+    """What, in words."""
+
+
+class Sources(Described):
+    """Where the figures come from."""
+
+    views: tuple[str, ...] = ()
+    """Views of the server."""
+    trace: tuple[str, ...] | None = None
+    """Trace points of the kernel; none if it was not asked or could not be."""
+
+
+class Manifest(Described):
+    """What was captured: the file `manifest.json`."""
+
+    schema_: Literal["storagelab.capture/1"] = Field(default=SCHEMA, alias="schema")
+    """The form of the folder."""
+    storagelab: str
+    """The version that made it."""
+    engine: Engine
+    """The engine."""
+    server_version: str
+    """The server's version, as it says."""
+    started_at: str
+    """When the window began: ISO 8601, UTC."""
+    seconds: float = Field(ge=0)
+    """The length of the window."""
+    interval_seconds: float = Field(gt=0)
+    """The length of an interval of `io.csv` and `devices.csv`; their `second` is the begin of one."""
+    connections: float | None = None
+    """The mean number of sessions that worked at a time."""
+    transactions: int | None = None
+    """Transactions that ended in the window; none if unknown."""
+    cpu_seconds: float | None = None
+    """The CPU time of the server in the window; none if unknown."""
+    sources: Sources = Sources()
+    """Where the figures come from."""
+    cost_percent: float | None = None
+    """The throughput that capturing cost, measured by turns; none if it was not measured."""
+    volumes: tuple[Volume, ...] = ()
+    """The file systems that hold files of the server."""
+    objects: tuple[CapturedObject, ...] = ()
+    """Each object that has rows in `io.csv`, and all others of the server whose sizes are known."""
+    changes: tuple[Change, ...] = ()
+    """What changed in the window."""
+    notes: tuple[str, ...] = ()
+    """What is missing and why, a sentence each."""
+    complete: bool = True
+    """The capture ended by itself or by the user. If not, it was cut off, and the figures end where it was."""
+
+
+class IoRow(NamedTuple):
+    """What one object did in one interval, in requests to the operating system: a line of `io.csv`."""
+
+    second: float
+    object: str
+    operation: Operation
+    by: By
+    requests: int
+    bytes: int
+    sequential_requests: int | None = None
+    """Those that began where the last request to the same file ended; none if unknown."""
+    seconds: float | None = None
+    """Time spent in these requests; none if unknown."""
+
+
+class DeviceRow(NamedTuple):
+    """What reached a volume's devices in one interval: a line of `devices.csv`."""
+
+    second: float
+    volume: str
+    operation: Operation
+    requests: int
+    bytes: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture, as its folder holds it."""
+
+    manifest: Manifest
+    io: tuple[IoRow, ...]
+    devices: tuple[DeviceRow, ...]

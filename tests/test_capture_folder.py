@@ -1,0 +1,58 @@
+"""The folder of a capture is read as it was written, and says what is wrong with it."""
+
+import pytest
+
+from storagelab.capture import folder
+from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
+from storagelab.errors import StoreError
+
+
+def some_capture(**changes):
+    manifest = Manifest(
+        storagelab="0.2.0", engine="postgres", server_version="18.4", started_at="2026-11-24T22:00:00Z", seconds=2,
+        interval_seconds=1, connections=1.5, volumes=(Volume(name="data", path="/data"),),
+        objects=(CapturedObject(id="public.t", schema="public", name="t", kind="table", volume="data"),),
+    )  # fmt: skip
+    rows = (IoRow(0.0, "public.t", "read", "session", 10, 81920, 3, 0.004), IoRow(1.0, "public.t", "sync", "log", 1, 0))
+    return Capture(manifest.model_copy(update=changes), rows, (DeviceRow(0.0, "data", "read", 9, 73728, 0.003),))
+
+
+def test_a_capture_is_read_as_it_was_written(tmp_path):
+    folder.write(tmp_path, some_capture())
+    assert folder.read(tmp_path) == some_capture()
+
+
+def test_one_that_was_cut_off_says_so_and_keeps_what_it_has(tmp_path):
+    capture = some_capture(seconds=0)
+    folder.begin(tmp_path, capture.manifest)
+    folder.append(tmp_path, capture.io, capture.devices)
+    with (tmp_path / folder.IO).open("a") as file:
+        file.write("2,public.t,re")
+    left = folder.read(tmp_path)
+    assert (left.manifest.complete, left.manifest.seconds, left.io) == (False, 2, capture.io)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("manifest.json", "capture/1", "capture/9", "schema: is 'storagelab.capture/9', another version's"),
+        ("manifest.json", '"seconds": 2', '"seconds": null, "x": 2', "seconds: Input should be a valid number"),
+        ("io.csv", ",read,", ",erase,", "line 2: can't be read: 'erase' by 'session' is unknown"),
+        ("io.csv", "public.t", "public.u", "'public.u' is not among the objects of manifest.json"),
+        ("devices.csv", "second,volume", "volume,second", "its first line is not second,volume,"),
+    ],
+)
+def test_a_folder_that_was_changed_is_refused_by_file_and_place(tmp_path, file, old, new, told):
+    folder.write(tmp_path, some_capture())
+    text = (tmp_path / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(StoreError) as refused:
+        folder.read(tmp_path)
+    assert str(tmp_path / file) in str(refused.value)
+    assert told in str(refused.value)
+
+
+def test_another_folder_is_not_taken_for_one(tmp_path):
+    with pytest.raises(StoreError, match="is not the folder of a capture"):
+        folder.read(tmp_path)
