@@ -72,7 +72,9 @@ def _starts(points: _Points) -> Iterator[Any]:
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5
     data_per_s = max(points.most("bytes_per_s"), _LEAST_DATA_PER_S)
-    for parallel, data_parallel, limited in product((2.0, 16.0), (1.2, 8.0), ("each direction", "both together", "all")):
+    for parallel, data_parallel, limited in product(
+        (2.0, 16.0), (1.2, 8.0), ("each direction", "both together", "all")
+    ):
         limits = [points.most(name) * (_FAR if _skipped(name, limited) else 1.02) for name in LIMITS]
         yield np.log([*[lone_ns * 0.7] * 4, data_per_s, data_per_s, parallel, parallel, data_parallel, *limits])
 
@@ -89,9 +91,7 @@ def _law(logs: Any, knee: int) -> Law:
 
 def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
     least = np.log([*[1.0] * 4, _LEAST_DATA_PER_S, _LEAST_DATA_PER_S, *[1.0] * 3, *[1.0] * len(LIMITS)])
-    most = np.log(
-        [*[1e9] * 4, _MOST_DATA_PER_S, _MOST_DATA_PER_S, *[_MOST_PARALLEL] * 3, *[1e15] * len(LIMITS)]
-    )
+    most = np.log([*[1e9] * 4, _MOST_DATA_PER_S, _MOST_DATA_PER_S, *[_MOST_PARALLEL] * 3, *[1e15] * len(LIMITS)])
     # soft_l1: one odd point, as when the machine was busy, does not pull all figures
     found = least_squares(
         lambda logs: points.errors(_law(logs, knee)), np.clip(start, least + 1e-9, most - 1e-9), bounds=(least, most),
