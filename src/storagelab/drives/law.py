@@ -1,9 +1,9 @@
 """The law of a measured drive: requests a second by block size, share of reads, requests in progress and order.
 
-A lone request takes a time of its own, and its data take theirs. If others are in progress, both take longer: so many requests
-are served at once, so many pass data at once, and `knee` says how suddenly the rest begin to wait (1: soon, as with a
-queue at each part of the drive; 8: not before all parts are busy). Limits on requests and bytes a second cut off what remains. The simulator's drives of
-kind "measured" (crates/sim/src/devices/measured.rs) obey the same law.
+A lone request takes a time of its own, and its data take theirs. If others are in progress, both take longer: so many
+requests are served at once, so many pass data at once, and `knee` says how suddenly the rest begin to wait (1: soon, as
+with a queue at each part of the drive; 8: not before all parts are busy). Limits on requests and bytes a second cut off
+what remains. The simulator's drives of kind "measured" (crates/sim/src/devices/measured.rs) obey the same law.
 """
 
 from __future__ import annotations

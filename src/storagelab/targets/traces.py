@@ -65,7 +65,8 @@ class Trace(NamedTuple):
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
-                    f"request {number} ({one.bytes:,} bytes at {one.offset:,}) is no whole number of {sector_bytes} B sectors",
+                    f"request {number} ({one.bytes:,} bytes at {one.offset:,}) is no whole number of {sector_bytes} B "
+                    "sectors",
                     file=file, key="workload.trace", hint="record it below the file system, where requests are whole sectors",
                 )  # fmt: skip
 

@@ -88,8 +88,6 @@ class Load(Described, ABC):
     """Whether a load generator sends the transactions."""
     raw_io: ClassVar[bool] = False
     """Whether it sends requests to a volume, without a database."""
-    paced = False
-    """Whether each request has its own time, so that the time of a run says nothing, and cells are compared by latency."""
     page_a_row: ClassVar[bool] = False
     """Whether each row takes a page of its own."""
     less_data: ClassVar[str] = "lower workload.rows_per_connection"
@@ -124,6 +122,11 @@ class Load(Described, ABC):
     @property
     def warm_up_is_found(self) -> bool:
         """Whether the warm-up lasts until throughput has settled."""
+        return False
+
+    @property
+    def paced(self) -> bool:
+        """Whether each request has its own time, so that the time of a run says nothing, and cells are compared by latency."""
         return False
 
     @property

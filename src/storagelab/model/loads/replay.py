@@ -19,7 +19,7 @@ class Replay(Load):
         Rule("target.scale", lambda config: config.simulated and config.target.world_scale != 1,
              "must be 1 for a trace: its requests have their own times and places",
              "Set scale = 1 in [target]."),
-        Rule("volumes.*.device", lambda config, volume: volume.device is not None,
+        Rule("volumes.*.device", lambda _, volume: volume.device is not None,
              "can't take a trace: storagelab only reads whole devices",
              "Name a folder on the drive's file system with path = ..."),
     )  # fmt: skip
@@ -36,7 +36,7 @@ class Replay(Load):
     """The most requests in progress. They take turns on as many threads; on a thread, each waits for the one before it."""
 
     @property
-    def paced(self) -> bool:  # type: ignore[override]
+    def paced(self) -> bool:
         return self.pace == "recorded"
 
     @property
