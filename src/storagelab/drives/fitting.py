@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,8 +20,8 @@ _REACHED = 1.02
 _LEAST_DATA_PER_S, _MOST_DATA_PER_S = 1e3, 1e14
 _MOST_PARALLEL = 1e4
 _FAR = 1e3
-_FIGURES = 9
-"""The figures of a law before its knee."""
+_FIGURES = [one.name for one in fields(Law)][:-2]
+"""The figures of a law but for its knee and its limits."""
 
 
 class Result(NamedTuple):
@@ -85,8 +86,9 @@ def _skipped(limit: str, limited: str) -> bool:
 
 
 def _law(logs: Any, knee: int) -> Law:
-    figures = [float(one) for one in np.exp(logs)]
-    return Law(*figures[:_FIGURES], knee=knee, limits=dict(zip(LIMITS, figures[_FIGURES:], strict=True)))
+    values = [float(one) for one in np.exp(logs)]
+    figures: dict[str, Any] = dict(zip(_FIGURES, values, strict=False))
+    return Law(**figures, knee=knee, limits=dict(zip(LIMITS, values[len(_FIGURES) :], strict=True)))
 
 
 def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
@@ -104,7 +106,7 @@ def _without_unreached(law: Law, points: _Points) -> Law:
     """The law without limits that no point reached: nothing is known of them."""
     kept = dict(law.limits)
     for name in LIMITS:
-        others = Law(**{**vars(law), "limits": {one: value for one, value in kept.items() if one != name}})
+        others = replace(law, limits={one: value for one, value in kept.items() if one != name})
         if not (others.requests_per_s(**points.load) > law.requests_per_s(**points.load) * _REACHED).any():
             del kept[name]
-    return Law(**{**vars(law), "limits": kept})
+    return replace(law, limits=kept)

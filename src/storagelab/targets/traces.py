@@ -71,6 +71,14 @@ class Trace(NamedTuple):
                 )  # fmt: skip
 
 
+def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dict[str, float]:
+    """Results of a replay, measured or simulated: the times of all requests together, the time from the trace's first request
+    to its last, and how many times as long the replay took.
+    """
+    change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
+    return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
+
+
 def read(file: Path) -> Trace:
     """Raises PreflightError with what is wrong and where."""
     try:

@@ -126,7 +126,7 @@ class Load(Described, ABC):
 
     @property
     def paced(self) -> bool:
-        """Whether each request has its own time, so that the time of a run says nothing, and cells are compared by latency."""
+        """Whether each request has its own time: the time of a run says nothing, and cells are compared by latency."""
         return False
 
     @property

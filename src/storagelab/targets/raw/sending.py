@@ -14,7 +14,7 @@ from storagelab.model.loads.replay import Replay
 from storagelab.targets import Site, temporary
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Fio, Job, Outcome, Place
-from storagelab.targets.traces import Request, Trace, read
+from storagelab.targets.traces import Request, Trace, read, replay_figures
 
 REPLAYED_BY = "psync"
 """fio's engine for traces: each thread waits for each of its requests."""
@@ -114,19 +114,7 @@ class Traced:
 
     def figures(self, outcome: Outcome) -> Mapping[str, float]:
         total_ns = outcome.latency.total_ns if outcome.latency is not None else 0
-        return replay_figures(self._load, self._trace, outcome.elapsed_s, total_ns / 1e9)
-
-
-def replay_figures(load: Replay, trace: Trace, elapsed_s: float, io_time_s: float) -> dict[str, float]:
-    """Results of a replay, under the names that simulated drives use, too: all requests' times together; how long the
-    trace was, and how many times as long the replay took; at the trace's own pace, how late it ended.
-    """
-    found = {"io_time_s": io_time_s, "recorded_s": trace.seconds, "trims_left_out": float(trace.left_out)}
-    if trace.seconds:
-        found["time_over_recorded"] = elapsed_s / trace.seconds
-    if load.paced:
-        found["late_s"] = max(0.0, elapsed_s - trace.seconds)
-    return found
+        return replay_figures(self._trace.seconds, outcome.elapsed_s, total_ns / 1e9)
 
 
 _ACTIONS = {"r": "read", "w": "write"}
