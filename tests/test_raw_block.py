@@ -121,3 +121,60 @@ runs_of(Path({str(scratch)!r}), SPEC.replace('"1s"', '"30s"'))
     ]
     assert not folder.exists()
     assert list((scratch / "tmp").iterdir()) == []
+
+
+REPLAY = """
+target = { engine = "raw-io" }
+repetitions = 1
+[volumes.a]
+PLACE
+[layout]
+data_size = "8MiB"
+[workload]
+kind = "replay"
+trace = "trace"
+outstanding = 4
+[factors]
+"workload.pace" = ["recorded", "as-fast-as-possible"]
+"""
+
+
+def written_trace(folder) -> None:
+    lines = [f"{number * 5000} /x {'read' if number % 3 else 'write'} {number * 8192} 8192" for number in range(201)]
+    (folder / "trace").write_text("\n".join(["fio version 3 iolog", "0 /x add", "0 /x open", *lines]) + "\n")
+
+
+def test_a_trace_takes_its_own_time_or_as_little_as_its_volume_takes(scratch):
+    written_trace(scratch)
+    paced, fast = runs_of(scratch, REPLAY.replace("PLACE", 'path = "."'))
+    assert (paced.status, paced.reason) == (fast.status, fast.reason) == ("ok", "")
+    assert paced.measurement.requests == fast.measurement.requests == 201
+    assert paced.measurement.counters[RAW_IO]["recorded_s"] == pytest.approx(1.0)
+    assert paced.measurement.counters[RAW_IO]["time_over_recorded"] == pytest.approx(1.0, abs=0.1)
+    assert fast.measurement.elapsed_s < paced.measurement.elapsed_s
+    assert paced.measurement.latency.operations == 201
+    assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
+
+
+def test_a_trace_on_a_simulated_drive_takes_what_arithmetic_says(tmp_path, monkeypatch):
+    from test_fitting import TRUTHS, drive_of
+
+    from storagelab import profiles
+    from storagelab.drives.written import as_toml
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    law = TRUTHS["a cloud disk"]
+    limited = type(law)(**{**vars(law), "limits": {"ios_per_s": 100.0}})
+    profiles.own_folder().mkdir(parents=True)
+    text = as_toml(drive_of(limited, []), usable_bytes=2**30, sector_bytes=512)
+    (profiles.own_folder() / "mine.toml").write_text(text)
+    written_trace(tmp_path)
+    drive = '[drives.d]\nprofile = "mine"\n[volumes.a]\ndrives = ["d"]'
+    text = REPLAY.replace("[volumes.a]\nPLACE", drive).replace('"raw-io" }', '"raw-io", scale = 1 }')
+    paced, fast = runs_of(tmp_path, text)
+    assert (paced.status, paced.reason) == (fast.status, fast.reason) == ("ok", "")
+    # 201 requests at 100 a second; asked at 200 a second, so the last one is sent about a second late.
+    assert paced.measurement.elapsed_s == pytest.approx(2.01, rel=0.01)
+    assert fast.measurement.elapsed_s == pytest.approx(2.01, rel=0.01)
+    assert paced.measurement.counters[RAW_IO]["late_longest_s"] == pytest.approx(0.97, rel=0.05)
+    assert paced.measurement.counters[RAW_IO]["time_over_recorded"] == pytest.approx(2.01, rel=0.01)

@@ -112,6 +112,8 @@ def compared_of(plan: Plan) -> Compared:
     generated = any(config.generated for config in configs)
     if generated and configs[0].measure.judge != "throughput":
         return cast(Compared, f"latency-{configs[0].measure.judge}")
+    if all(config.workload.paced for config in configs):
+        return "latency-mean"
     if of_set_time(plan):
         return "time-per-transaction" if generated else "time-per-request"
     if len({config.workload.work for config in configs}) < 2:

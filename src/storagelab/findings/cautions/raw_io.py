@@ -126,10 +126,11 @@ def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
 
 
 def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
-    """Finds cells that did not end in steady state. Simulated drives have no series, so few repetitions say nothing
-    about them.
+    """Finds cells that did not end in steady state; a trace has none. Simulated drives have no
+    series, so few repetitions say nothing about them.
     """
-    raw = [cell for cell in evidence.cells if cell.raw_io]
+    set_time = {cell.cell_id for cell in evidence.plan.cells if cell.config.workload.work.unit == "ms"}
+    raw = [cell for cell in evidence.cells if cell.raw_io and cell.cell_id in set_time]
     moving = [cell.cell_id for cell in raw if cell.steady is False]
     unknown = [cell.cell_id for cell in raw if cell.steady is None and cell.provenance == "measured"]
     if moving:

@@ -126,6 +126,11 @@ class Load(Described, ABC):
         return False
 
     @property
+    def paced(self) -> bool:
+        """Whether each request has its own time: the time of a run says nothing, and cells are compared by latency."""
+        return False
+
+    @property
     def reads_only(self) -> bool:
         """Whether its transactions are known to write nothing."""
         return False

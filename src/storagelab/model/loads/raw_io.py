@@ -31,15 +31,12 @@ class RawIo(Load):
              lambda config: config.workload.read_fraction is not None and config.workload.operation != "mixed",
              "is for mixed requests, and workload.operation is {load.operation}",
              'Leave it out, or set operation = "mixed".'),
-        Rule("workload.operation", lambda config: config.workload.operation == "mixed" and config.simulated,
-             "simulated drives take reads or writes, not a mix",
-             'Set "read" or "write"; or give the volume a path, and fio does the mix on your own drive.'),
     )  # fmt: skip
 
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
     operation: Literal["read", "write", "mixed"]
-    """What each request does. Mixed: it reads or writes, at random. Simulated drives don't take a mix."""
+    """What each request does. Mixed: it reads or writes, at random."""
     read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
     """Mixed requests only: the share of reads."""
     pattern: Literal["random", "sequential"]

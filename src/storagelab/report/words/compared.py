@@ -39,7 +39,7 @@ def load_noun(findings: Findings, count: int = 1) -> str:
 
 
 def of_raw_io(findings: Findings) -> bool:
-    return findings.compared == "time-per-request"
+    return findings.unit == "requests"
 
 
 def of_both_kinds(findings: Findings) -> bool:

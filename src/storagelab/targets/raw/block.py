@@ -14,7 +14,7 @@ from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency
-from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.loads.base import Load
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
@@ -22,8 +22,9 @@ from storagelab.targets import Progress, Site, State, Target, kept_volumes, made
 from storagelab.targets.folders import Folders
 from storagelab.targets.kept_volumes import KeptVolumes
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Direction, Fio, Job, Outcome, Place
+from storagelab.targets.raw.fio import Direction, Fio, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
+from storagelab.targets.raw.sending import Sender, sender_of
 from storagelab.targets.steps import MachineCounters
 from storagelab.version import __version__
 
@@ -72,7 +73,8 @@ class RawBlock:
         key = (place.folder, place.name)
         if key not in self._io_engines:
             self._io_engines[key] = self._laid_out(config, place)
-        yield _RawTarget(self._fio, config, place, self._io_engines[key], time.perf_counter() - began)
+        sender = sender_of(config, self._site)
+        yield _RawTarget(self._fio, config, place, sender, self._io_engines[key], time.perf_counter() - began)
 
     def _place(self, config: Config) -> Place:
         name = config.data_volumes[0]
@@ -95,7 +97,9 @@ class RawBlock:
                 (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
-            return fio.lay_out(self._fio, place, config.raw_load.block_bytes)
+            sender = sender_of(config, self._site)
+            engine = fio.lay_out(self._fio, place, sender.block_bytes)
+            return sender.engine or engine
         except BaseException:
             if not place.read_only:
                 (place.folder / place.name).unlink(missing_ok=True)
@@ -128,8 +132,11 @@ def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
 class _RawTarget:
     """One run."""
 
-    def __init__(self, program: Fio, config: Config, place: Place, io_engine: str, setup_s: float) -> None:
+    def __init__(
+        self, program: Fio, config: Config, place: Place, sender: Sender, io_engine: str, setup_s: float
+    ) -> None:
         self._fio, self._config, self._at, self._io_engine = program, config, place, io_engine
+        self._sender = sender
         self._setup_s = setup_s
         self._volume = config.data_volumes[0]
 
@@ -158,20 +165,18 @@ class _RawTarget:
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
-        work, environment = self._config.raw_load, self.describe()
+        environment = self.describe()
         time.sleep(self._config.between_runs.pause_s)
-        tell = _report(progress, work)
-        if work.warm_up_s:
-            fio.make(self._fio, self._at, _job(work, work.warm_up_s, seed), self._io_engine, tell, logged=False)
+        tell = _report(progress, self._config.workload)
+        self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
         with DeviceCounters({self._volume: self._path}) as devices:
             machine = MachineCounters(devices, None)
-            job = _job(work, work.duration_s - work.warm_up_s, seed + 1)
 
             def meanwhile() -> None:
                 tell()
                 machine.look()
 
-            outcome = fio.make(self._fio, self._at, job, self._io_engine, meanwhile)
+            outcome = self._sender.send(self._fio, self._at, self._io_engine, seed, meanwhile)
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive = _at_drive(counters.get("volumes", {}), self._volume, outcome)
@@ -181,30 +186,22 @@ class _RawTarget:
             requests=outcome.requests,
             latency=outcome.latency,
             counters={
-                RAW_IO: figures(outcome),
+                RAW_IO: {**figures(outcome), **self._sender.figures(outcome)},
                 **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
                 **counters,
                 "cpu": _cpu(counters.get("cpu", {}), outcome),
             },
-            series=_series(outcome, work.block_bytes, self._volume),
+            series=_series(outcome, self._volume),
             environment=environment,
             checks=(*_checks(at_drive), _same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
             setup_s=self._setup_s,
         )
 
 
-def _report(progress: Progress, work: RawIo) -> Callable[[], None]:
+def _report(progress: Progress, load: Load) -> Callable[[], None]:
     """Reports progress in milliseconds, never more than the run has."""
     began = time.monotonic()
-    return lambda: progress(min(work.work.amount, round((time.monotonic() - began) * 1000)))
-
-
-def _job(work: RawIo, seconds: float, seed: int) -> Job:
-    return Job(
-        operation=work.operation, pattern=work.pattern, block_bytes=work.block_bytes, seconds=seconds,
-        threads=work.threads, outstanding=work.outstanding,
-        read_fraction=0.5 if work.read_fraction is None else work.read_fraction, seed=seed,
-    )  # fmt: skip
+    return lambda: progress(min(load.work.amount, round((time.monotonic() - began) * 1000)))
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
@@ -271,12 +268,12 @@ def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:
     return {**counted, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
 
 
-def _series(outcome: Outcome, block_bytes: int, volume: str) -> TimeSeries:
+def _series(outcome: Outcome, volume: str) -> TimeSeries:
     seconds = max((len(rates) for rates in outcome.per_s.values()), default=0)
     if not seconds:
         return TimeSeries()
     columns: dict[str, tuple[float | None, ...]] = {
-        **{f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * block_bytes for rate in rates)
+        **{f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * outcome.done[direction].block_bytes for rate in rates)
            for direction, rates in outcome.per_s.items()},
         **{f"{direction}_latency_mean_s": means_s for direction, means_s in outcome.mean_s.items()},
     }  # fmt: skip

@@ -11,9 +11,12 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
+from storagelab.model.loads.base import of_class
+from storagelab.model.loads.replay import Replay
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.raw import fio
+from storagelab.targets.traces import Trace, read
 from storagelab.targets.volumes import volume_needs
 
 _READ_AS_IT_IS = (
@@ -28,20 +31,25 @@ def check(plan: Plan, site: Site) -> Preflight:
     configs = [cell.config for cell in plan.cells]
     on_files = [config for config in configs if config.volumes[config.data_volumes[0]].device is None]
     needs = volume_needs(on_files, site, _bytes_on, size_key="layout.data_size")
+    traces: list[str] = []
     for config in on_files:
         name = config.data_volumes[0]
         path = site.volume_paths(config)[name]
         made = config.volumes[name].has_own_drive
         if not made:  # the drive is made for each run; it takes direct I/O
             check_direct(path, f"volumes.{name}.path")
-        _check_block(config, (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path), path)
+        sector = (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path)
+        if isinstance(config.workload, Replay):
+            traces.append(trace_of(config, site.spec_folder, sector or 512).text)
+        else:
+            _check_block(config, sector, path)
     devices = dict.fromkeys(_devices(configs))
     for config in configs:
         if config.volumes[config.data_volumes[0]].device is not None:
             _check_device(config)
     notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
     server = f"raw I/O by fio {program.version}, without a server"
-    return Preflight(server=server, volumes=(*needs, *devices), notes=tuple(notes))
+    return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)))
 
 
 def _bytes_on(config: Config, volume: str) -> int:
@@ -66,6 +74,14 @@ def check_direct(path: Path, key: str) -> None:
                 f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
                 hint="name a folder on a file system that takes it, such as ext4 or XFS",
             ) from error  # fmt: skip
+
+
+def trace_of(config: Config, folder: Path, sector: int) -> Trace:
+    """The trace of a cell that replays one, checked. Raises PreflightError."""
+    file = folder / Path(of_class(config.workload, Replay).trace).expanduser()
+    trace = read(file)
+    trace.check_fits(file, config.layout.data_size_bytes or 0, sector)
+    return trace
 
 
 def _check_block(config: Config, sector: int | None, path: Path) -> None:

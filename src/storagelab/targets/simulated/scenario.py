@@ -6,19 +6,23 @@ The scenario is a server with its drives, or tests of drives alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
+from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import of_class
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.loads.replay import Replay
 from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock
 from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
 from storagelab.targets.simulated.measurement import device_counters, measurement
+from storagelab.targets.traces import Trace, read, replay_figures
 
 _POINTS_WHILE_COMPUTING = 150
 """The least number of points in a time series. One point a second, as for a real server, would mean thousands for
@@ -153,7 +157,7 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
     if not isinstance(profile, FlashProfile):
         return _plain(key, drive, profile)
     return {
-        "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
+        "profile": profile.for_core(),
         **_format(key, drive, profile, raw_io),
         "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
@@ -186,7 +190,7 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
         if getattr(drive, name) is not None:
             hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
-    return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
+    return {"profile": profile.for_core(), "order": drive.order}
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
@@ -211,7 +215,7 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
     config = block.first_cell.config
-    of_cell = {cell_id: _test(cell.config) for cell_id, cell in block.cells.items()}
+    of_cell = {cell_id: _test(cell.config, folder) for cell_id, cell in block.cells.items()}
     content: dict[str, object] = {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
@@ -223,15 +227,46 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     return content
 
 
-def _test(config: Config) -> dict[str, object]:
+def _test(config: Config, folder: Shelf) -> dict[str, object]:
     """What all tests of a cell have in common."""
+    if isinstance(config.workload, Replay):
+        return _replay(config, config.workload, folder)
     work = config.workload.model_dump(exclude={"kind", "read_fraction"})
+    drawn = of_class(config.workload, RawIo)
+    if drawn.operation == "mixed":
+        fraction = drawn.read_fraction
+        work["reads_per_mille"] = 500 if fraction is None else round(1000 * fraction)
     return {
         "volume": config.data_volumes[0],
         "access": work.pop("operation"),
         **work,
         "file_bytes": config.layout.data_size_bytes,
     }
+
+
+def _replay(config: Config, load: Replay, folder: Shelf) -> dict[str, object]:
+    file, trace = _trace_of(load, folder)
+    if (size := config.layout.data_size_bytes) is not None:
+        trace.check_fits(file, size, 512)
+    return {
+        "volume": config.data_volumes[0],
+        "outstanding": load.outstanding,
+        "duration_s": max(trace.seconds, 0.001),
+        "replay": {
+            "pace": load.pace,
+            "requests": [(one.at_us * 1000, one.what, one.offset, one.bytes) for one in trace.requests],
+        },
+        "file_bytes": config.layout.data_size_bytes,
+    }
+
+
+def _trace_of(load: Replay, folder: Shelf) -> tuple[Path, Trace]:
+    """Raises PreflightError that names the key."""
+    if not isinstance(folder, Path):
+        hint = "run it without --executor"
+        raise PreflightError("a trace is read on this machine only", key="workload.trace", hint=hint)
+    file = folder / Path(load.trace).expanduser()
+    return file, read(file)
 
 
 def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
@@ -241,7 +276,8 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
         requests=outcome["ios"] * scale,
-        counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
+        latency=_latency(outcome["latency"]) if outcome.get("late") else None,
+        counters={RAW_IO: {**_figures(outcome), **_replayed(outcome)}, **device_counters(outcome, scale, cell)},
         series=_raw_series(outcome["series"], scale, cell.config),
         environment=dict(environment),
     )
@@ -249,17 +285,41 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
 
 def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Config) -> TimeSeries:
     """The counted part, with the columns of a real run, and the state of flash drives."""
-    load, rates = of_class(config.workload, RawIo), [rate or 0.0 for rate in series["ios_per_s"]]
+    load, rates = config.workload, [rate or 0.0 for rate in series["ios_per_s"]]
+    of_one_kind: dict[str, Sequence[float | None]] = {}
+    if isinstance(load, RawIo) and load.operation != "mixed":
+        of_one_kind = {
+            f"volume.{config.data_volumes[0]}.{load.operation}_bytes_per_s": [
+                rate * load.block_bytes for rate in rates
+            ],
+            f"{load.operation}_latency_mean_s": [None if ns is None else ns * NS for ns in series["latency_mean_ns"]],
+        }
     columns: dict[str, Sequence[float | None]] = {
         "requests_per_s": rates,
-        f"volume.{config.data_volumes[0]}.{load.operation}_bytes_per_s": [rate * load.block_bytes for rate in rates],
-        f"{load.operation}_latency_mean_s": [None if ns is None else ns * NS for ns in series["latency_mean_ns"]],
+        **of_one_kind,
         **{name: series[name] for name in ("write_amplification", "utilisation") if name in series},
     }
     return TimeSeries(
         at_s=tuple((at_ns or 0) * scale * NS for at_ns in series["at_ns"]),
         columns={name: tuple(values) for name, values in columns.items()},
     )
+
+
+def _latency(table: Mapping[str, Any]) -> Latency | None:
+    exact = (round(table["mean_ns"] * table["count"]), table["least_ns"], table["longest_ns"])
+    return latency_of(((ns, count) for ns, count in table["histogram"]), exact)
+
+
+def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
+    """The results of a trace; nothing for drawn requests."""
+    late, latency = outcome.get("late"), outcome["latency"]
+    if late is None:
+        return {}
+    return {
+        **replay_figures(late["asked_ns"] * NS, outcome["elapsed_ns"] * NS, latency["mean_ns"] * latency["count"] * NS),
+        "late_mean_s": late["mean_ns"] * NS,
+        "late_longest_s": late["longest_ns"] * NS,
+    }
 
 
 def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:

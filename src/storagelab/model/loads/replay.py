@@ -1,0 +1,45 @@
+"""The requests of a trace, sent to one volume again, without a database."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from storagelab.model.loads.base import Load, Rule, Work
+
+
+class Replay(Load):
+    """The requests of a trace, sent to one volume again, without a database."""
+
+    rules = (
+        Rule("layout.data_size_bytes", lambda config: config.layout.data_size_bytes is None,
+             "is missing: the trace's requests go to a file of that size, or to that part of a simulated drive",
+             'Add data_size = "4GB" to [layout]: at least as far as the trace reaches.'),
+        Rule("target.scale", lambda config: config.simulated and config.target.world_scale != 1,
+             "must be 1 for a trace: its requests have their own times and places",
+             "Set scale = 1 in [target]."),
+        Rule("volumes.*.device", lambda _, volume: volume.device is not None,
+             "can't take a trace: storagelab only reads whole devices",
+             "Name a folder on the drive's file system with path = ..."),
+    )  # fmt: skip
+
+    raw_io = True
+    kind: Literal["replay"] = "replay"
+    trace: str = Field(min_length=1, examples=["requests.iolog"])
+    """The trace: an iolog of fio, version 2 or 3, or blktrace's binary as `blkparse -d` writes it. A relative path starts
+    at the spec's folder.
+    """
+    pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
+    """Recorded: each request is sent at its own time. As fast as possible: as soon as an earlier one has ended."""
+    outstanding: int = Field(32, ge=1, le=256)
+    """The most requests in progress. They take turns on as many threads; on a thread, each waits for the one before it."""
+
+    @property
+    def paced(self) -> bool:
+        return self.pace == "recorded"
+
+    @property
+    def work(self) -> Work:
+        """The same requests in every run; how many is known when the trace is read."""
+        return Work(amount=1, unit="requests")

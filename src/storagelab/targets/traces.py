@@ -1,0 +1,200 @@
+"""Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is sent.
+
+A trace may name several files. Each gets its own part of the one file that is used, in the order in which they come.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from storagelab.errors import PreflightError
+from storagelab.words.numbers import count, duration, plural
+
+What = Literal["r", "w", "s"]
+_BYTES_EACH = 250
+"""Memory that a request takes here and in fio, at most."""
+_LEAST_BYTES_EACH = 20
+"""The shortest line of a request."""
+_ALIGNED = 2**20
+_BLKTRACE, _EVENT = 0x65617400, struct.Struct("<IIQQIIIIIHH")
+_QUEUED, _SECTOR = 1, 512
+_READS, _WRITES, _DISCARDS = 1 << 16, 1 << 17, 1 << 28
+_HINT = "record it again, or name another trace"
+
+
+class Request(NamedTuple):
+    """A request: when it was sent since the first one, what it is (read, write or sync), where, and how long."""
+
+    at_us: int
+    what: What
+    offset: int
+    bytes: int
+
+
+class Trace(NamedTuple):
+    """What a file holds. `left_out` counts trims, which are not sent."""
+
+    requests: tuple[Request, ...]
+    left_out: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first request to the last."""
+        return self.requests[-1].at_us / 1e6
+
+    @property
+    def text(self) -> str:
+        left_out = f"; {count(self.left_out)} trims are left out" if self.left_out else ""
+        return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
+
+    @property
+    def reaches_bytes(self) -> int:
+        return max(one.offset + one.bytes for one in self.requests)
+
+    def check_fits(self, file: Path, size_bytes: int, sector_bytes: int) -> None:
+        """Raises PreflightError for a request outside of a file of that size, or that direct I/O can't send."""
+        for number, one in enumerate(self.requests, 1):
+            if one.offset + one.bytes > size_bytes:
+                raise PreflightError(
+                    f"request {number} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = {size_bytes:,}",
+                    file=file, key="workload.trace", hint=f"Set data_size to at least {self.reaches_bytes:,} in [layout].",
+                )  # fmt: skip
+            if one.offset % sector_bytes or one.bytes % sector_bytes:
+                raise PreflightError(
+                    f"request {number} ({one.bytes:,} bytes at {one.offset:,}) is no whole number of {sector_bytes} B "
+                    "sectors",
+                    file=file, key="workload.trace", hint="record it below the file system, where requests are whole sectors",
+                )  # fmt: skip
+
+
+def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dict[str, float]:
+    """Results of a replay, measured or simulated: the times of all requests together, the time from the trace's first request
+    to its last, and how many times as long the replay took.
+    """
+    change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
+    return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
+
+
+def read(file: Path) -> Trace:
+    """Raises PreflightError with what is wrong and where."""
+    try:
+        size = file.stat().st_size
+        _check_memory(file, size)
+        with file.open("rb") as opened:
+            begin = opened.read(4)
+        binary = len(begin) == 4 and struct.unpack("<I", begin)[0] & 0xFFFFFF00 == _BLKTRACE
+        found = list(_of_blktrace(file) if binary else _of_iolog(file))
+    except OSError as error:
+        raise _refused(file, f"can't be read: {error.strerror}") from None
+    requests = sorted((one for one in found if one is not None), key=lambda one: one.at_us)
+    if not any(one.what != "s" for one in requests):
+        raise _refused(file, "holds no request")
+    first = requests[0].at_us
+    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in _packed(requests)), found.count(None))
+
+
+def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
+    return PreflightError(what, file=file, key="workload.trace", hint=hint)
+
+
+def _check_memory(file: Path, size: int) -> None:
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed = size // _LEAST_BYTES_EACH * _BYTES_EACH
+    if needed > free:
+        raise _refused(
+            file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
+            "cut it into shorter traces: fio, too, keeps a trace in memory",
+        )  # fmt: skip
+
+
+def _of_iolog(file: Path) -> Iterator[Request | None]:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        head = lines.readline().strip()
+        if head not in ("fio version 2 iolog", "fio version 3 iolog"):
+            known = "fio's iologs of versions 2 and 3, and blktrace's binary, are read"
+            what = f"is of another version ({head})" if head.startswith("fio version") else "is no trace"
+            raise _refused(file, f"{what}: {known}")
+        timed, now_us, parts = head.endswith("3 iolog"), 0, _Parts()
+        for number, line in enumerate(lines, 2):
+            fields = line.split()
+            try:
+                if not line.endswith("\n"):
+                    raise ValueError
+                if timed and fields:
+                    now_us, fields = int(fields[0]), fields[1:]
+                if not fields or fields[1] in ("add", "open", "close"):
+                    continue
+                if fields[1] == "wait":
+                    now_us += int(fields[2])
+                    continue
+                yield _request(fields, now_us, parts)
+            except (ValueError, IndexError):
+                raise _refused(file, f"is cut off or damaged at line {number}: {line.strip()[:60]!r}") from None
+
+
+def _request(fields: list[str], at_us: int, parts: _Parts) -> Request | None:
+    """None for a trim. Raises ValueError or IndexError."""
+    name, action = fields[:2]
+    if action in ("sync", "datasync"):
+        return Request(at_us, "s", 0, 0)
+    offset, length = int(fields[2]), int(fields[3])
+    if action not in ("read", "write", "trim") or offset < 0 or length <= 0:
+        raise ValueError
+    if action == "trim":
+        return None
+    return Request(at_us, "r" if action == "read" else "w", parts.place(name, offset, length), length)
+
+
+class _Parts:
+    """The files of a trace, by number. Until all are known, each has a range of offsets of its own."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    def place(self, name: str, offset: int, length: int) -> int:
+        """Raises ValueError for an offset that no file has."""
+        if offset + length > _RANGE:
+            raise ValueError
+        return self._number.setdefault(name, len(self._number)) * _RANGE + offset
+
+
+_RANGE = 2**50
+
+
+def _packed(requests: list[Request]) -> Iterator[Request]:
+    """The files of a trace one behind the other, without gaps but for alignment; the first keeps its offsets."""
+    ends: dict[int, int] = {}
+    for one in requests:
+        number = one.offset // _RANGE
+        ends[number] = max(ends.get(number, 0), one.offset % _RANGE + one.bytes)
+    begins, begin = {}, 0
+    for number in sorted(ends):
+        begins[number] = begin
+        begin += -(-ends[number] // _ALIGNED) * _ALIGNED
+    for one in requests:
+        yield one._replace(offset=begins[one.offset // _RANGE] + one.offset % _RANGE)
+
+
+def _of_blktrace(file: Path) -> Iterator[Request | None]:
+    """The queue events of the binary that `blkparse -d` writes."""
+    with file.open("rb") as events:
+        number = 0
+        while head := events.read(_EVENT.size):
+            number += 1
+            if len(head) < _EVENT.size:
+                raise _refused(file, f"is cut off in event {number}")
+            magic, _, time_ns, sector, length, action, _, device, _, _, more = _EVENT.unpack(head)
+            if magic & 0xFFFFFF00 != _BLKTRACE:
+                raise _refused(file, f"is damaged at event {number}")
+            if len(events.read(more)) < more:
+                raise _refused(file, f"is cut off in event {number}")
+            if action & 0xFFFF != _QUEUED or not length or device == 0:
+                continue
+            if action & _DISCARDS:
+                yield None
+            elif action & (_READS | _WRITES):
+                yield Request(time_ns // 1000, "w" if action & _WRITES else "r", sector * _SECTOR, length)

@@ -1,0 +1,110 @@
+"""The fit of a drive: on a simulated drive whose truth is known, and the profile that keeps it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storagelab import _sim, profiles
+from storagelab.drives.fitting import LEAST_POINTS, Result, fit
+from storagelab.drives.law import Law
+from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
+from storagelab.drives.points import planned
+from storagelab.drives.written import as_toml
+
+TRUTHS = {
+    "a fast drive": Law(70e3, 25e3, 60e3, 20e3, 2e9, 1.5e9, 12.0, 6.0, 2.0, 2, {"ios_per_s": 9e4}),
+    "a disk": Law(8e6, 7e6, 2e5, 2e5, 1.6e8, 1.5e8, 1.5, 1.2, 1.0, 4, {}),
+    "a cloud disk": Law(5e5, 6e5, 5e5, 6e5, 1e9, 1e9, 64.0, 64.0, 8.0, 1, {"ios_per_s": 3000.0, "bytes_per_s": 1.25e8}),
+}
+
+
+def drive_of(law: Law, results: list[Result]) -> MeasuredDrive:
+    points = tuple(
+        Point(**one.asked._asdict(), requests_per_s=one.requests_per_s, mean_latency_s=one.mean_latency_s,
+              fitted_per_s=float(law.requests_per_s(
+                  block_bytes=one.asked.block_bytes, read_share=one.asked.read_share, depth=one.asked.depth,
+                  sequential_share=float(one.asked.sequential))))
+        for one in results
+    )  # fmt: skip
+    measured = Measured(
+        identity=Identity(model="a drive", firmware="1", limits={}, filesystem="ext4"), measured_at="2026-11-24T00:00:00",
+        seconds=1.0, by="the simulator", complete=True, file_bytes=2**29, sustained=(), points=points,
+    )  # fmt: skip
+    return MeasuredDrive(name="mine", title="A drive", law=law, measured=measured)
+
+
+def simulated(truth: Law) -> list[Result]:
+    """The simulator's rates and latencies at the quick points, on a drive that obeys this law."""
+    text = as_toml(drive_of(truth, []), usable_bytes=2**30, sector_bytes=512)
+    profile = profiles._drive_of(text)
+    asked = planned(quick=True, seed=1)
+    tests = [
+        {"volume": "v", "access": "mixed", "reads_per_mille": round(one.read_share * 1000), "block_bytes": one.block_bytes,
+         "pattern": "sequential" if one.sequential else "random", "outstanding": one.depth, "seed": 1,
+         "duration_s": 1.0, "warm_up_s": 0.1}
+        for one in asked
+    ]  # fmt: skip
+    volumes = {"v": {"drives": ["d"]}}
+    world = {
+        "scale": 1,
+        "seed": 1,
+        "drives": {"d": {"profile": profile.for_core()}},
+        "volumes": volumes,
+        "tests": tests,
+    }
+    block = _sim.RawBlock(json.dumps(world), 0, None)
+    outcomes = [json.loads(block.run_next(lambda _: None) or "") for _ in asked]
+    return [
+        Result(one, outcome["ios_per_s"], outcome["latency"]["mean_ns"] / 1e9)
+        for one, outcome in zip(asked, outcomes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_a_fit_predicts_what_it_has_not_seen_on_a_drive_whose_truth_is_known(name):
+    results = simulated(TRUTHS[name])
+    drive = drive_of(fit(results), results)
+    assert drive.median_error < 0.05
+    for one in results:
+        expected = drive.expected(
+            block_bytes=one.asked.block_bytes, read_share=one.asked.read_share, depth=one.asked.depth,
+            sequential_share=float(one.asked.sequential),
+        )  # fmt: skip
+        assert expected.mean_latency_s == pytest.approx(one.mean_latency_s, rel=0.3), one.asked
+
+
+def test_a_profile_is_read_as_it_was_written_and_listed_with_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    law = TRUTHS["a cloud disk"]
+    results = [Result(one, 1000.0 + one.depth, 0.001) for one in planned(quick=True, seed=1)]
+    drive = drive_of(law, results)
+    file = profiles.own_folder() / "mine.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(as_toml(drive, usable_bytes=2**30, sector_bytes=512), encoding="utf-8")
+    assert MeasuredDrive.read(file) == drive
+    assert profiles.own() == ("mine",)
+    loaded = profiles.load("mine", Path())
+    assert (loaded.kind, loaded.sectors) == ("measured", (512,))
+    assert {figure.label for _, figure in loaded.figures()} == {"measured"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"block_bytes": 512, "read_share": 1.0, "depth": 1}, "blocks of 512 bytes"),
+        ({"block_bytes": 8192, "read_share": 1.0, "depth": 65}, "65 requests in progress"),
+        ({"block_bytes": 8192, "read_share": 1.0, "depth": 0}, "no request"),
+    ],
+)
+def test_a_drive_refuses_to_guess_beyond_what_was_measured(asked, words):
+    results = [Result(one, 1000.0, 0.001) for one in planned(quick=True, seed=1)]
+    with pytest.raises(OutsideMeasured, match=words):
+        drive_of(TRUTHS["a disk"], results).expected(**asked)
+
+
+def test_too_few_points_are_not_fitted():
+    with pytest.raises(ValueError, match=f"needs {LEAST_POINTS}"):
+        fit([Result(one, 1000.0, 0.001) for one in planned(quick=True, seed=1)][:10])

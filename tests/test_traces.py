@@ -1,0 +1,80 @@
+"""Traces: what they say, and what is wrong with those that can't be sent."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from storagelab.errors import PreflightError
+from storagelab.targets import traces
+
+V3 = "fio version 3 iolog\n5 /a add\n5 /a open\n"
+
+
+def read(folder, text: str | bytes) -> traces.Trace:
+    file = folder / "trace"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return traces.read(file)
+
+
+def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path):
+    third = read(
+        tmp_path, V3 + "100 /a read 4096 512\n350 /a write 0 1024\n400 /a sync\n500 /a trim 0 512\n600 /a close\n"
+    )
+    second = read(
+        tmp_path,
+        "fio version 2 iolog\n/a add\n/a open\n/a read 4096 512\n/a wait 250 0\n/a write 0 1024\n/a wait 50 0\n/a sync\n",
+    )
+    assert third.requests == second.requests == ((0, "r", 4096, 512), (250, "w", 0, 1024), (300, "s", 0, 0))
+    assert (third.left_out, second.left_out) == (1, 0)
+
+
+def test_each_file_of_a_trace_gets_a_part_of_its_own(tmp_path):
+    trace = read(tmp_path, V3 + "0 /a read 4096 512\n1 /b write 8192 512\n2 /a read 0 512\n")
+    assert [one.offset for one in trace.requests] == [4096, 2**20 + 8192, 0]
+
+
+def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
+    def event(time_ns: int, sector: int, action: int, more: bytes = b"") -> bytes:
+        return struct.pack("<IIQQIIIIIHH", 0x65617407, 1, time_ns, sector, 4096, action, 1, 7, 0, 0, len(more)) + more
+
+    reads, writes, queued, completed = 1 << 16, 1 << 17, 1, 8
+    events = [
+        event(1000, 8, reads | queued),
+        event(2000, 8, reads | completed),
+        event(9000, 16, writes | queued, b"abc"),
+    ]
+    assert read(tmp_path, b"".join(events)).requests == ((0, "r", 4096, 4096), (8, "w", 8192, 4096))
+    with pytest.raises(PreflightError, match="cut off in event 3"):
+        read(tmp_path, b"".join(events)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fio version 1 iolog\n", "is of another version"),
+        ("0, 1, 2\n", "is no trace"),
+        (V3 + "7 /a read 0 51", "cut off or damaged at line 4"),
+        (V3 + "7 /a jump 0 512\n", "damaged at line 4"),
+        (V3 + "7 /a sync\n", "holds no request"),
+    ],
+)
+def test_a_trace_that_can_not_be_sent_is_refused_with_its_line(tmp_path, text, words):
+    with pytest.raises(PreflightError, match=words):
+        read(tmp_path, text)
+
+
+def test_a_trace_larger_than_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(traces.os, "sysconf", lambda _: 1)
+    with pytest.raises(PreflightError, match="of memory"):
+        read(tmp_path, V3 + "0 /a read 4096 512\n")
+
+
+@pytest.mark.parametrize(
+    ("size", "sector", "words"), [(4096, 512, "outside of layout.data_size"), (8192, 4096, "sectors")]
+)
+def test_a_request_outside_of_its_volume_is_refused(tmp_path, size, sector, words):
+    trace = read(tmp_path, V3 + "0 /a read 4096 512\n")
+    with pytest.raises(PreflightError, match=words):
+        trace.check_fits(tmp_path / "trace", size, sector)
