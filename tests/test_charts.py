@@ -60,7 +60,7 @@ def test_charts_are_in_reading_order():
     assert names[:4] == ["completion-time", "best-case", "requests", "megabytes"]
     assert names[4:7] == ["throughput-latency", "latency", "throughput"]
     assert names[7:9] == ["price-against-speed", "capacity-against-speed"]
-    assert names[9:12] == ["write-amplification", "effects", "speed-up-1"]
+    assert names[9:13] == ["write-amplification", "drive-past", "effects", "speed-up-1"]
     assert names[-14:-11] == ["waits", "waterfall", "rows-over-time"]
 
 

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,3 +58,57 @@ def test_a_wheel_on_a_bare_system_runs_the_demo(bare):
     assert "2 cells x 3 repetitions" in said.stdout
     assert "MEASURED, 25 runs, 5 layouts" in said.stdout
     assert (bare / "home" / "me" / "results" / "quickstart" / "report.html").is_file()
+
+
+NAME = "storagelab-0.2.0-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+METADATA = """Metadata-Version: 2.1
+Name: storagelab
+Version: 0.2.0
+Requires-Python: >=3.11
+Requires-Dist: pydantic>=2.12,<3
+"""
+OF_GLIBC = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64")
+
+
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (("--platform", "musllinux_1_2_x86_64"), "is not a supported wheel on this platform"),
+        (("--platform", "manylinux2014_aarch64"), "is not a supported wheel on this platform"),
+        (("--python-version", "3.9", *OF_GLIBC), "is not a supported wheel on this platform"),
+        (("--python-version", "3.11", *OF_GLIBC), "No matching distribution found for pydantic"),
+    ],
+    ids=["musl", "another processor", "an old Python", "no index"],
+)
+def test_the_page_of_installation_has_what_pip_says_where_the_wheel_does_not_fit(tmp_path, machine, says):
+    """The wheel is empty but for its name and what it needs: pip reads no more before it refuses."""
+    with zipfile.ZipFile(tmp_path / NAME, "w") as wheel:
+        wheel.writestr("storagelab-0.2.0.dist-info/METADATA", METADATA)
+        wheel.writestr("storagelab-0.2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        wheel.writestr("storagelab-0.2.0.dist-info/RECORD", "")
+    download = [
+        "download",
+        "--no-index",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        tmp_path / "into",
+        *machine,
+        tmp_path / NAME,
+    ]
+    refused = subprocess.run([sys.executable, "-m", "pip", *download], capture_output=True, text=True, check=False)
+    assert says in refused.stderr
+    assert f"`{says}`" in (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")
+
+
+def test_make_with_a_python_that_is_too_old_says_which_it_needs(tmp_path):
+    """A stand-in answers as Python 3.9 does."""
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2\nexit 1\n')
+    old.chmod(0o755)
+    command = ["sh", ROOT / "tools" / "make-venv.sh", tmp_path / "venv"]
+    said = subprocess.run(command, env={**os.environ, "PYTHON": str(old)}, capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert f"it needs Python 3.11, 3.12, 3.13 or 3.14; {old} is" in said.stderr
+    assert "make setup PYTHON=" in said.stderr
+    assert not (tmp_path / "venv").exists()

@@ -23,6 +23,8 @@ from storagelab.words.numbers import keep_together
 _QUESTION_MOST = 240
 """Letters of the question: a longer one would leave no room on the sheet."""
 _NAME = Width(100, 4)
+_ELSEWHERE = "more in the report"
+"""Where the rest of a line is: nothing else is below on this sheet."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def brief_page(experiment: Experiment, runs: Sequence[Run], findings: Findings) 
     lines = answer_lines(findings, found)
     of: dict[str, list[str]] = {}
     for line in lines:
-        of.setdefault(line.about, []).append(keep_together(line.text))
+        of.setdefault(line.about, []).append(keep_together(line.text.replace("more below", _ELSEWHERE)))
     first, *others = of.get("use") or of["basis"]
     return templates().get_template("brief.html").render(
         experiment=experiment.name,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -41,6 +42,7 @@ _GZIP_LEVEL = 5
 """The gzip level: level 6 takes half as long again for 1.5 % less."""
 _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
+_COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 LARGEST_PAGE = 3_000_000
 """The largest page, in characters, that carries its raw data by default."""
 
@@ -71,10 +73,10 @@ def page(
     colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
     found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
-    scripts = [asset("page.js"), asset("folds.js")]
+    scripts = [_script("page.js"), _script("folds.js")]
     drawer = runtime() if _is_interactive(found) else None
     if drawer is not None:
-        scripts += [asset("explore-series.js"), asset("explore.js")]
+        scripts += [_script("explore-series.js"), _script("explore.js")]
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
     all_in_detail = plan.in_detail == math.inf
@@ -105,6 +107,11 @@ def page_of(paper: Paper, drawings: Sequence[Markup] = (), label: str = "", styl
     return templates().get_template("paper.html").render(
         paper=paper, tables=tables, drawings=drawings, label=label, style=asset("page.css") + Markup(style)  # noqa: S704 - colours of our palette
     )  # fmt: skip
+
+
+def _script(name: str) -> Markup:
+    """A script without its comments, which are for those who change it."""
+    return Markup(_COMMENT.sub("", asset(name)))  # noqa: S704 - our own
 
 
 def _is_interactive(found: Sequence[Section]) -> bool:
