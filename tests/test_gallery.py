@@ -97,7 +97,7 @@ def test_ratios_are_left_and_levels_lose_their_names():
 
 
 def test_the_name_of_a_users_table_is_left_out_of_the_factor_that_places_it():
-    experiment = make_experiment({f"layout.objects.public.{MARK}": ["a", "b"]}, repetitions=5)
+    experiment = make_experiment({f"layout.objects.{MARK}": ["a", "b"]}, repetitions=5)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
     [factor] = entry_of(experiment, plan, runs, analyse(experiment, plan, runs)).factors
