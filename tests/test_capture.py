@@ -135,12 +135,12 @@ def test_a_capture_that_is_stopped_keeps_what_it_has_and_one_that_is_killed_says
 
         def started(out):
             command = [sys.executable, "-m", "storagelab", "capture", server.conninfo, "--for", "10min", "-o", str(out)]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            until(lambda: (out / "devices.csv").exists())
-            time.sleep(1.5)
-            return process
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
         killed, stopped = started(tmp_path / "killed"), started(tmp_path / "stopped")
+        for process, name in ((killed, "killed"), (stopped, "stopped")):
+            until(lambda of=tmp_path / name, it=process: (of / folder.IO).exists() or it.poll() is not None, 120)
+        time.sleep(1.5)
         killed.kill()
         killed.communicate()
         stopped.send_signal(signal.SIGINT)
@@ -166,7 +166,7 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
         server.said(
             "CREATE DATABASE d",
             "CREATE TABLE d.big (i int PRIMARY KEY, filler char(250)) ENGINE=InnoDB",
-            "INSERT INTO d.big SELECT seq, repeat('x', 200) FROM seq_1_to_60000",
+            "INSERT INTO d.big SELECT seq, repeat('x', 200) FROM d.seq_1_to_60000",
         )
 
         def work(ended):
