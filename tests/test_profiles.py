@@ -76,7 +76,11 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
             'value = "plain"',
             "factory_format: 'plain' is not one of its formats: basic, improved-write",
         ),
-        ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk or burst-volume or slc-nvme"),
+        (
+            'kind = "flash"',
+            'kind = "tape"',
+            "kind: 'tape', must be flash or disk or burst-volume or measured or slc-nvme",
+        ),
         ('kind = "flash"', "", "kind: is missing, must be flash or disk or burst"),
     ],
 )

@@ -47,7 +47,7 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
         least = {"table_size": 500, "scale": 1}
         work |= {"duration": "1s", "warm_up": "0s", **{key: size for key, size in least.items() if key in work}}
         factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
-    elif "scale" not in target:
+    elif "scale" not in target and "trace" not in work:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
         work |= {"duration": "2s" if on_this_disk(spec) else "10s", "warm_up": "1s"}
@@ -81,7 +81,8 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
     zfs = pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS")
     needed = {
-        "engines": needs_mariadb, "mariadb": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "zfs": zfs,
+        "engines": needs_mariadb, "mariadb": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "replay": needs_fio,
+        "zfs": zfs,
         "file-systems": makes_drives, "cloud-disks": makes_drives,
     }  # fmt: skip
     later = [pytest.mark.campaign] if file.stem in OF_A_KIND_WITH_ANOTHER else []
