@@ -20,10 +20,10 @@ def leaves(table: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place,
 
 
 def line(place: Place, value: Any) -> str:
-    return f"{'.'.join(map(json.dumps, place))} = {_value(value)}"
+    return f"{'.'.join(map(json.dumps, place))} = {value_text(value)}"
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -32,5 +32,5 @@ def _value(value: Any) -> str:
         case dict():
             return "{ " + ", ".join(line((name,), inside) for name, inside in value.items()) + " }"
         case list():
-            return "[" + ", ".join(map(_value, value)) + "]"
+            return "[" + ", ".join(map(value_text, value)) + "]"
     return str(value)

@@ -1,0 +1,203 @@
+"""A measured drive: what a fit found, in which ranges, and every point that was measured with its residual.
+
+It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its figures,
+and `storagelab profiles` lists it. Beside the figures the file has one table, `measurement`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storagelab.drives.law import LIMITS, Law
+from storagelab.errors import PreflightError, StoragelabError
+from storagelab.model.values import Frozen
+
+KIND = "measured"
+_COVERED = 0.95
+_ENOUGH_HELD_OUT = 5
+
+
+class OutsideMeasured(StoragelabError):
+    """What was asked lies outside of what was measured; the message says both."""
+
+
+class Expected(NamedTuple):
+    """What a drive does under a load."""
+
+    requests_per_s: float
+    mean_latency_s: float
+    relative_error: float
+    """19 of 20 of the points that were held out of the fit were within this share of the figure."""
+
+
+class Point(Frozen):
+    """One measured point, and what the fit says of it."""
+
+    block_bytes: int
+    read_share: float
+    depth: int
+    sequential: bool
+    held_out: bool
+    """It was not used for the fit."""
+    requests_per_s: float
+    mean_latency_s: float
+    fitted_per_s: float
+
+    @property
+    def residual(self) -> float:
+        """Fitted over measured requests a second, less 1."""
+        return self.fitted_per_s / self.requests_per_s - 1
+
+
+class Sustained(Frozen):
+    """A long stretch of one load: what the drive did at first, and what it kept up."""
+
+    operation: str
+    """"read" or "write"."""
+    sequential: bool
+    block_bytes: int
+    depth: int
+    burst_per_s: float
+    sustained_per_s: float
+    fell_after_s: float | None = None
+    """When the burst was over; None if there was none."""
+
+
+class Identity(Frozen):
+    """What the figures belong to: another model, firmware, format or limit is another drive."""
+
+    model: str
+    firmware: str
+    lba_bytes: int | None = None
+    limits: dict[str, float]
+    filesystem: str
+    virtual: bool | None = None
+    """Whether the drive is one that a hypervisor shows; None if unknown."""
+
+
+class Measured(Frozen):
+    """The table `measurement` of a profile."""
+
+    identity: Identity
+    measured_at: str
+    """ISO 8601, UTC."""
+    seconds: float
+    by: str
+    """The programs that measured, with their versions."""
+    complete: bool
+    """Whether every planned point was measured."""
+    file_bytes: int
+    sustained: tuple[Sustained, ...]
+    points: tuple[Point, ...]
+
+
+class MeasuredDrive(Frozen):
+    """A profile of kind "measured"."""
+
+    name: str
+    title: str
+    law: Law
+    measured: Measured
+
+    def expected(
+        self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
+    ) -> Expected:
+        """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth below
+        1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises OutsideMeasured.
+        """
+        self._check(block_bytes, read_share, depth, sequential_share)
+        per_s = float(
+            self.law.requests_per_s(
+                block_bytes=block_bytes, read_share=read_share, depth=depth, sequential_share=sequential_share
+            )
+        )
+        return Expected(per_s, depth / per_s, self.relative_error)
+
+    @property
+    def relative_error(self) -> float:
+        """The share within which 19 of 20 held-out points lie; of all points, if few were held out."""
+        held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
+        every = [abs(point.residual) for point in self.measured.points]
+        return _quantile(held_out if len(held_out) >= _ENOUGH_HELD_OUT else every, _COVERED)
+
+    @property
+    def median_error(self) -> float | None:
+        """The median error of the points that were held out; None without any."""
+        held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
+        return _quantile(held_out, 0.5) if held_out else None
+
+    def _check(self, block_bytes: float, read_share: float, depth: float, sequential_share: float) -> None:
+        points = self.measured.points
+        in_order = [point for point in points if point.sequential]
+        at_random = [point for point in points if not point.sequential]
+        asked = [
+            ("blocks of {} bytes", block_bytes, _range(point.block_bytes for point in points)),
+            ("{} requests in progress", depth, (0.0, max(point.depth for point in points))),
+            ("a share of reads of {}", read_share, _range(point.read_share for point in points)),
+            (
+                "a share of requests in order of {}",
+                sequential_share,
+                (0.0 if at_random else 1.0, 1.0 if in_order else 0.0),
+            ),
+        ]
+        for words, value, (least, most) in asked:
+            if not (math.isfinite(value) and least <= value <= most):
+                raise OutsideMeasured(
+                    f"{self.name}: {words.format(f'{value:g}')} was asked, and {least:g} to {most:g} was measured: "
+                    "measure further with `storagelab drives fit`"
+                )
+        if depth <= 0:
+            raise OutsideMeasured(f"{self.name}: no request in progress was asked: a load has more than 0 on average")
+
+    # --- its file ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_toml(cls, text: str) -> MeasuredDrive:
+        """Reads a profile. Raises ValueError in plain words."""
+        content = tomllib.loads(text)
+        if content.get("kind") != KIND:
+            raise ValueError(f"kind is {content.get('kind')!r}: only a drive of kind {KIND!r} knows what was measured")
+        try:
+            service = {name: figure["value"] for name, figure in content["service"].items()}
+            limits = {name: float(figure["value"]) for name, figure in content.get("limits", {}).items()}
+            law = Law(
+                **{name: float(service[name]) for name in _SERVICE},
+                reads_parallel=service["reads_parallel_per_mille"] / 1000,
+                writes_parallel=service["writes_parallel_per_mille"] / 1000,
+                knee=int(service["knee"]),
+                limits={name: limits[name] for name in LIMITS if name in limits},
+            )
+            return cls(
+                name=content["name"], title=content["title"], law=law, measured=Measured(**content["measurement"])
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{error} is missing or not as `storagelab drives fit` writes it") from None
+
+    @classmethod
+    def read(cls, file: Path) -> MeasuredDrive:
+        """Reads a file. Raises PreflightError that names it."""
+        try:
+            return cls.from_toml(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise PreflightError(
+                str(error), file=file, hint="write it with `storagelab drives fit NAME --volume PATH`"
+            ) from None
+
+
+_SERVICE = (
+    "read_ns", "write_ns", "read_in_order_ns", "write_in_order_ns", "read_data_bytes_per_s", "write_data_bytes_per_s",
+)  # fmt: skip
+
+
+def _range(values: Any) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values don't exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
