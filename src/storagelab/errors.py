@@ -5,6 +5,7 @@ StoragelabError            exit code 2 unless it says otherwise
 ├── PreflightError         this machine or server can't run the spec: what, where, the way out
 ├── StoreError             the results folder: in use, of another spec, of a newer version
 └── RunFailed              one run broke; it is stored as `failed` and the next runs go on
+    └── DataRefused        the user's own data or names can't be used, so every run would fail: the campaign stops
 """
 
 from __future__ import annotations
@@ -47,3 +48,9 @@ class RunFailed(StoragelabError):
     """One run could not be measured; `str()` is the reason that is stored with the run."""
 
     exit_code = 1
+
+
+class DataRefused(RunFailed):
+    """The user's own data can't be made, or its objects have other names than the spec's: no run of it could succeed."""
+
+    exit_code = 2

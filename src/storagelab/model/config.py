@@ -14,6 +14,7 @@ from storagelab.model.limits import LimitConfig
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.objects import INDEXES, TABLES, TEMPORARY, Placement
 from storagelab.model.values import Described, LeftOut, LeftToCore, Scalar
 from storagelab.model.workload import Workload
 
@@ -316,7 +317,13 @@ class LayoutConfig(Described):
     indexes: Annotated[str | None, LeftOut("beside their tables")] = None
     """Loads of a generator on PostgreSQL: the volume that holds all indexes."""
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
-    """Loads of a generator: the volume that holds temporary tables and files."""
+    """Loads of a generator: the volume that holds temporary tables and files. A MariaDB that already runs keeps its own."""
+    objects: dict[str, str] = Field(default_factory=dict)
+    """Loads of a generator: single tables, indexes and partitions on volumes of their own: a name or a pattern
+    (`"public.orders"`, `"orders_*"`), and its volume. A name with a dot begins with the schema. What no name matches lies
+    where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names. On MariaDB,
+    indexes lie in their table's own file.
+    """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts
     where the volume does; on a real volume its size must be given, and it is written full before the first run."""
@@ -446,7 +453,7 @@ class Config(Described):
     @property
     def volumes_used(self) -> tuple[str, ...]:
         """Names of the volumes that hold data files, other parts of the layout, or the log; each once."""
-        named = (self.log_volume, *self.extra_volumes.values())
+        named = (self.log_volume, *self.placed.values())
         return tuple(dict.fromkeys([*self.data_volumes, *(name for name in named if name)]))
 
     @property
@@ -457,11 +464,22 @@ class Config(Described):
         return sum(known) if known and len(known) == len(self.volumes_used) else None
 
     @property
-    def extra_volumes(self) -> dict[str, str]:
-        """The volumes that hold something besides data files: what it is -> the volume."""
+    def placed(self) -> dict[str, str]:
+        """What has volumes of its own besides the data files: words, names and patterns of objects -> the volume."""
+        return {what: volume for _, what, volume in self.placed_keys}
+
+    @property
+    def placed_keys(self) -> list[tuple[str, str, str]]:
+        """The keys that place something on a volume of its own: the key, what it places, and the volume."""
         layout = self.layout
-        named = {"tables": layout.tables, "indexes": layout.indexes, "temp": layout.temp}
-        return {what: volume for what, volume in named.items() if volume is not None}
+        named = {TABLES: layout.tables, INDEXES: layout.indexes, TEMPORARY: layout.temp}
+        short = [(f"layout.{what}", what, volume) for what, volume in named.items() if volume is not None]
+        return [*short, *((f"layout.objects.{what}", what, volume) for what, volume in layout.objects.items())]
+
+    @property
+    def placement(self) -> Placement:
+        """Which object has which volume of its own."""
+        return Placement(self.placed)
 
     def volume_of_data_file(self, index: int) -> str | None:
         """Name of the volume that holds data file `index` (from 0); data files are placed in turn on the volumes."""

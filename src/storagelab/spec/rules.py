@@ -89,7 +89,7 @@ _OF_DRIVES = Foreign(
     ("target.scale", "target.prepared", "drives"), "is for simulated drives, and no volume of the spec has any"
 )
 _OF_GENERATORS = Foreign(
-    ("layout.spread", "layout.tables", "layout.indexes", "layout.temp"),
+    ("layout.spread", "layout.tables", "layout.indexes", "layout.temp", "layout.objects"),
     "is for loads of a generator, and workload.kind is {load.kind}",
     f"Leave it out, or set workload.kind to {_GENERATORS}.",
 )
@@ -461,13 +461,16 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
             hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
         )
     named = [("layout.data", name) for name in config.layout.data or ()]
-    named += [(f"layout.{what}", name) for what, name in config.extra_volumes.items()]
+    named += [(key, name) for key, _, name in config.placed_keys]
     if config.layout.log is not None:
         named.append(("layout.log", config.layout.log))
     for key, name in named:
         if name not in config.volumes:
             hint = choices(name, config.volumes, "The spec's volumes")
             yield SpecError(f"no volume is named {shown(name)}", key=key, hint=hint)
+    words = [what for _, what, _ in config.placed_keys]
+    for word in (what for what in config.layout.objects if words.count(what) > 1):
+        yield SpecError(f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them.")
     for name in config.layout.data or ():
         if (config.layout.data or ()).count(name) > 1:
             hint = "Data files go round robin over the list: name each volume once."

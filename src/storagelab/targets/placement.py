@@ -21,7 +21,7 @@ def notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
 def _placement(config: Config, site: Site) -> tuple[object, ...]:
     """Where a cell's data, log and other parts lie."""
     paths = site.volume_paths(config)
-    parts = (*config.data_volumes, f"log {config.log_volume}", *config.extra_volumes.items())
+    parts = (*config.data_volumes, f"log {config.log_volume}", *config.placed.items())
     return (*parts, *sorted((name, str(path)) for name, path in paths.items() if name in config.volumes_used))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.model.objects import KEY
 from storagelab.words.phrases import in_brackets, without_stop
 
 PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"}
@@ -59,7 +60,8 @@ class SharedDevice(Caution):
 
 def _is_place(path: str) -> bool:
     """Whether a key of a spec says where something lies."""
-    return path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
+    single = path.startswith(f"{KEY}.")
+    return single or path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
 
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:

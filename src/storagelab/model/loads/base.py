@@ -14,6 +14,7 @@ from pydantic import Field
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import shown
+from storagelab.model.objects import INDEXES, TEMPORARY
 from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
@@ -275,10 +276,15 @@ _OF_GENERATORS = (
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
     """Refuses parts of a layout in places where they can't be."""
-    for what, volume in config.extra_volumes.items():
-        if config.target.engine == "mariadb":
-            hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."
-            yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=f"layout.{what}", hint=hint)
+    for key, what, volume in config.placed_keys:
+        if not what.strip():
+            yield SpecError("names no object", key=key, hint='Write a name: objects = { "public.orders" = "fast" }.')
+        if config.target.engine == "mariadb" and what == INDEXES:
+            hint = "Leave it out: InnoDB keeps indexes in the table's own files; place the table."
+            yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=key, hint=hint)
+        if config.target.engine == "mariadb" and what == TEMPORARY and config.target.attached:
+            hint = "Leave it out, or leave the DSN out, for a private server."
+            yield SpecError("can't be changed on a MariaDB that already runs: it sets tmpdir when it starts", key=key, hint=hint)
         if volume in config.volumes and config.volumes[volume].remote:
             problem = "is a volume of another machine, where only data files can be put"
-            yield SpecError(problem, key=f"layout.{what}", hint="Name a volume of this machine, or leave it out.")
+            yield SpecError(problem, key=key, hint="Name a volume of this machine, or leave it out.")

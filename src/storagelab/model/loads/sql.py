@@ -74,9 +74,10 @@ _ON_MARIADB = (
         for name in ("protocol", "latency_limit_s")
     ),
     Rule("layout.spread",
-         lambda config: config.target.attached and bool(config.data_volumes) and not config.layout.spread,
+         lambda config: config.target.attached and bool(config.data_volumes)
+             and not config.layout.spread and not config.placed,
          "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume",
-         f"{_SPREAD}; or leave [volumes] out."),
+         f"{_SPREAD}; or place them: tables = \"a\" in [layout]; or leave [volumes] out."),
 )  # fmt: skip
 _OF_FILES = (
     Rule("layout.spread", lambda config: config.layout.data_files > 1 and not config.layout.spread,
