@@ -97,19 +97,15 @@ class Server:
         return dict(found)
 
 
-def _solved(
-    stations: list[Station], offers: list[Offered], delay_s: float, sessions: float
-) -> tuple[Solved, float]:
+def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sessions: float) -> tuple[Solved, float]:
     """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is used up
     without anyone's waiting; no session does more than it would without limits.
     """
     allowances = {name: most for one in offers for name, most in one.allowances.items()}
     unlimited = [one for one in stations if one.name not in allowances]
     most = bound(unlimited, delay_s, sessions)
-    if unlimited or delay_s > 0:
-        alone = solve(unlimited, delay_s, sessions)
-    else:
-        alone = Solved(math.inf, {})
+    takes_time = unlimited or delay_s > 0
+    alone = solve(unlimited, delay_s, sessions) if takes_time else Solved(math.inf, {})
     if not allowances:
         return alone, most
     tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)

@@ -22,8 +22,8 @@ _MODEL_FAR = 1.25
 
 def predict(captured: Path, file: Path) -> Prediction:
     """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
-    capture = folder.read(captured)
     asked = volumes_file.load(file)
+    capture = _renamed(folder.read(captured), asked)
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
     _check(capture, captured, asked, file)
     demands = demands_of(capture, str(captured))
@@ -56,11 +56,23 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     return Limited(name, tightest(rates, shared=shared), shared, one.latency_s)
 
 
+def _renamed(capture: Capture, asked: Asked) -> Capture:
+    """The capture with the names of its volumes that the file gives them."""
+    names = {old: name for name, one in asked.volumes.items() for old in one.captured}
+    manifest = capture.manifest
+    objects = tuple(one.model_copy(update={"volume": names.get(one.volume, one.volume)}) for one in manifest.objects)
+    devices = tuple(one._replace(volume=names.get(one.volume, one.volume)) for one in capture.devices)
+    return Capture(manifest.model_copy(update={"objects": objects}), capture.io, devices)
+
+
 def _check(capture: Capture, captured: Path, asked: Asked, file: Path) -> None:
     used = dict.fromkeys(one.volume for one in capture.manifest.objects)
     for name in used:
         if name not in asked.volumes:
-            hint = f'{captured} was made on {", ".join(used)}: add [volumes.{name}] with a limit or a profile.'
+            hint = (
+                f"{captured} was made on {', '.join(used)}: add [volumes.{name}] with a limit or a profile; "
+                "or name it in `captured` of one."
+            )
             raise SpecError("a volume of the capture has no figures", file=file, key=f"volumes.{name}", hint=hint)
 
 

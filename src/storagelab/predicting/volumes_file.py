@@ -23,6 +23,8 @@ class VolumeFigures(Described):
     """The most that it does in a second: the keys of a spec's limit, or a cloud disk's name in `like`."""
     profile: Annotated[str | None, LeftOut("none")] = None
     """The file of a measured drive's profile; relative paths begin at the folder of this file."""
+    captured: tuple[str, ...] = ()
+    """The volumes of the capture that it is, by their names there, if it has another name here."""
     size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
     """Its size, for cloud disks whose limits grow with it."""
     latency_s: float = Field(0.0, ge=0, le=60)
