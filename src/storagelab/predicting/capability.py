@@ -128,8 +128,8 @@ class Fitted:
             )
         if asked.log.requests > 0:
             alone = self._speeds(Amount(), asked.log, 1)[0]
-            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the log, half
-            # share the write that is going on, and half the next one.
+            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the log,
+            # half share the write that is going on, and half the next one.
             sharing = range(1, max(1, math.ceil(sessions)) + 1) if asked.commits > asked.log.requests else (1,)
             visits = max(asked.commits, asked.log.requests)
             stations.append(Station(f"log on {self.name}", visits, tuple(alone * (n + 1) / 2 for n in sharing)))
