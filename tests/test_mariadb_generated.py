@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb, running
-from real_servers import got, left_behind, measure, site_at
+from real_servers import cell_of, got, left_behind, measure, site_at
 from test_sysbench import needs_sysbench
 
-from storagelab.errors import RunFailed
+from storagelab.errors import DataRefused, RunFailed
 from storagelab.model.config import Config
+from storagelab.targets import open_target
+from storagelab.targets.mariadb.connecting import ask
 
 pytestmark = [pytest.mark.slow, needs_mariadb, needs_sysbench]
 
@@ -44,6 +46,35 @@ def test_tables_are_spread_by_keys_of_any_kind_and_the_others_stay_with_the_serv
     assert all(ok for _, ok in found.values()), found
     assert measured.transactions == measured.latency.operations > 10
     assert left_behind(scratch) == []
+
+
+def test_single_tables_and_partitions_lie_where_they_are_named(scratch):
+    layout = {
+        "data": ("a",), "spread": ("orders",), "data_files": 2,
+        "objects": {"people": "b", "orders#P#p2": "b", "temp": "b"},
+    }  # fmt: skip
+    config = own(scratch, layout)
+    with (scratch / "schema.sql").open("a") as file:
+        file.write("INSERT INTO people VALUES ('me'); CREATE TABLE pets (name varchar(20), "
+                   "CONSTRAINT owner FOREIGN KEY (name) REFERENCES people (name));")  # fmt: skip
+    with open_target(config, site_at(scratch)) as target:
+        measured = target.run(cell_of(config), 1, 1, lambda _: None)
+        own_connection = target.server.own
+        files = {name.partition("/")[2]: str(file.path) for name, file in target.system.layout.all_files(own_connection).items()}
+        kept = ask(own_connection, "SELECT count(*) FROM storagelab_0badcafe.people")
+        keys = ask(own_connection, "SELECT count(*) FROM information_schema.innodb_sys_foreign")
+    assert {name for name, file in files.items() if "/on-b/" in file} == {"people", "orders#p#p2"}
+    assert (kept[0][0], keys[0][0]) == (1, 1), "rows and the key of another table stay"
+    found = got(measured)
+    assert all(ok for _, ok in found.values()), found
+    assert found["files of the placed objects"][0].endswith("/on-b")
+    assert found["place of temporary files"][0].endswith("/temp")
+    assert left_behind(scratch) == []
+
+
+def test_an_index_cannot_be_placed_apart_from_its_table(scratch):
+    with pytest.raises(DataRefused, match="InnoDB keeps indexes in their table's own file\\n  place the table: orders"):
+        measure(own(scratch, {"objects": {"who": "b"}}), site_at(scratch))
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import psycopg
 import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import DataRefused, PreflightError, RunFailed
 from storagelab.machine.procfs import keeps_schedstat
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
 from storagelab.targets.parts import tables_of
+from storagelab.targets.postgres.layout import relations_like
 from storagelab.targets.postgres.reaching import generator_sessions
 
 pytestmark = pytest.mark.slow
@@ -66,10 +67,10 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
     tables, ok = found["place of the tables"]
     assert ok
     assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")] == [
-        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/tables"
+        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"
     ]  # fmt: skip
-    assert found["place of the indexes"][0].endswith("/indexes")
-    assert found["place of temporary files"][0].endswith("/temp")
+    assert found["place of the indexes"][0].endswith("c/storagelab-tested-0badcafe/on-c")
+    assert found["place of temporary files"] == (found["place of the indexes"][0], True)
     assert all(ok for _, ok in found.values())
 
 
@@ -220,7 +221,7 @@ def test_the_users_own_tables_are_spread_with_their_rows_and_keys(scratch):
     measured = measure(own(scratch, {"data_files": 2, "spread": ["orders"], "indexes": "c"}), site_at(scratch))
     found = got(measured)
     assert found["partitions of orders"] == ("2", True)
-    assert found["place of the indexes"][0].endswith("/indexes")
+    assert found["place of the indexes"][0].endswith("/on-c")
     assert all(ok for _, ok in found.values()), found
     assert measured.transactions > 10
     assert left_behind(scratch) == []
@@ -253,6 +254,41 @@ def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch
             assert ask(connection, "SELECT count(*) FROM orders") == 0
     assert measured.transactions > 10
     assert "s3cret" not in measured.model_dump_json()
+
+
+def test_single_objects_lie_where_they_are_named_and_a_rewritten_one_is_told(scratch):
+    (scratch / "schema.sql").write_text(
+        f"{SCHEMA}CREATE SCHEMA shop; CREATE TABLE shop.items (id int PRIMARY KEY) PARTITION BY LIST (id);"
+        "CREATE TABLE shop.items_1 PARTITION OF shop.items FOR VALUES IN (1); CREATE TABLE work (x int);"
+    )
+    objects = {"public.orders": "b", "orders_*idx": "c", "shop.items": "c", "shop.items_1_pkey": "b", "temp": "c"}
+    config = own(scratch, {"data": ["a"], "objects": objects})
+    (scratch / "order.sql").write_text("INSERT INTO orders (who) VALUES (1);\nTRUNCATE work;\n")
+    with open_target(config, site_at(scratch)) as target:
+        measured = target.run(cell_of(config), 1, 1, lambda _: None)
+        placed = {one.name: one.place.rpartition("/")[2] for one in relations_like(target.server.own, "^(public|shop)$")}
+    assert placed == {
+        "orders": "on-b", "orders_pkey": "data-file-0001", "orders_who_idx": "on-c", "items_1": "on-c",
+        "items_1_pkey": "on-b", "work": "data-file-0001",
+    }  # fmt: skip
+    found = got(measured)
+    assert all(ok for _, ok in found.values()), found
+    assert found["objects rewritten meanwhile"][0] == "public.work was rewritten"
+    assert "on-b" in found["files of the placed objects"][0]
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ({"public.order": "b"}, '"public.order" matches no table and no index\n  There are public.orders, public.orders_pkey'),
+        ({"orders": "b", "ord*": "c"}, 'two patterns match public.orders: "orders" on b and "ord*" on c'),
+    ],
+)
+def test_a_name_of_nothing_or_two_names_of_one_object_stop_the_campaign(scratch, objects, said):
+    with pytest.raises(DataRefused) as caught, open_target(own(scratch, {"objects": objects}), site_at(scratch)):
+        pass
+    assert str(caught.value).startswith(f"layout.objects: {said}")
+    assert left_behind(scratch) == []
 
 
 @pytest.mark.parametrize("line", ["\\connect shop", "CREATE DATABASE shop;"])

@@ -48,6 +48,8 @@ CLOCK = "the server's clock"
 """The name of the check that fails if the clock that times a run was set meanwhile."""
 AWAKE = "this machine"
 """The name of the check that fails if the machine was suspended during the run."""
+REWRITTEN = "objects rewritten meanwhile"
+"""The name of the check that tells which tables and indexes got new files during the run, or were dropped."""
 Status = Literal["ok", "failed", "unverified"]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from storagelab import profiles
-from storagelab.errors import RunFailed, StoreError
+from storagelab.errors import DataRefused, RunFailed, StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.estimate import estimate, learned
@@ -369,6 +369,8 @@ def _measure(
             except ValidationError as error:
                 reasons.append(_impossible(error))
             finished = time.perf_counter()
+    except DataRefused:
+        raise  # every other run would fail as well
     except RunFailed as failure:
         # Set-up failed, or clean-up after a run: keep what was measured, and report the first error first.
         reasons.append(str(failure))

@@ -87,14 +87,16 @@ class PrivateServer(ABC, Generic[P]):
         log_folder: Path,
         settings: Settings,
         volumes: Sequence[Path] = (),
+        temporary_folder: Path | None = None,
         waits: bool = True,
     ) -> None:
         """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
-        are further folders for its files. `waits`: whether to switch on the timing of waits, if the engine needs
+        are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one. `waits`: whether to switch on the timing of waits, if the engine needs
         that.
         """
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
+        self._temporary_folder = temporary_folder
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
 from storagelab.model import prepared
+from storagelab.model.objects import TEMPORARY
 from storagelab.targets.hiding import hidden
 from storagelab.targets.parts import C, Reach, System
 from storagelab.targets.private import PrivateServer
@@ -96,10 +97,11 @@ class Private(Server[C]):
         assert config.log_volume is not None
         programs, settings = starter.programs(config, self.system.site), starter.settings(config)
         self.origin, self._expected = programs.origin, starter.check(programs, settings)
+        temporary = config.placed.get(TEMPORARY)
         server: PrivateServer[Any] = starter.server(
             programs, data_folder=folders[config.data_volumes[0]] / "server",
             log_folder=folders[config.log_volume] / "log", settings=settings, volumes=folders.paths,
-            waits=config.measure.waits,
+            temporary_folder=None if temporary is None else folders[temporary] / TEMPORARY, waits=config.measure.waits,
         )  # fmt: skip
         return server
 

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor
+from storagelab.model.objects import KEY
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path, without_unit
 
 DATA_FILES = "layout.data_files"
+_OBJECTS = f"{KEY}."
 _FACTOR_NAMES = {
     DATA_FILES: "data files",
     "layout.log": "log volume",
@@ -70,6 +72,8 @@ def factor_text(name: str) -> str:
     parts = name.split(".")
     if name.startswith("target.settings."):
         return ".".join(parts[2:])
+    if name.startswith(_OBJECTS):
+        return f"volume of {name.removeprefix(_OBJECTS)}"
     if len(parts) == 3 and parts[0] in ("drives", "volumes"):
         return f"{_OF_HARDWARE.get(parts[2]) or parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
     return parts[-1].replace("_", " ")
@@ -122,6 +126,8 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
         return f"log on {text}"
     if factor == "layout.data":
         return f"data on {text}"
+    if factor.startswith(_OBJECTS):
+        return f"{factor.removeprefix(_OBJECTS)} on {text}"
     if factor == "workload.kind":
         return text
     return f"{factor_text(factor)} = {text}"

@@ -1,32 +1,42 @@
 """The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads its place
 back.
 
-Each table gets N partitions by the remainder of its key, placed in turn on the volumes. A single data file is one
-partition, too, since after a table is made, only a partition's place can be chosen.
+Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data file is
+one partition, too, since after a table is made, only a partition's place can be chosen. Any other table stays in the server's
+folder, or is made again where the layout places it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from storagelab.errors import RunFailed
+from storagelab.errors import DataRefused, RunFailed
 from storagelab.model.config import Config
+from storagelab.model.hints import shown
 from storagelab.model.measurement import Check
+from storagelab.model.objects import KEY, TEMPORARY, Object
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.mariadb.connecting import Connection, ask, close, identifier
-from storagelab.targets.mariadb.layout import Layout, execute, quoted
+from storagelab.targets.mariadb.layout import DataFile, Layout, execute, quoted
+from storagelab.targets.mariadb.moving import move
 from storagelab.targets.mariadb.reaching import Reaching
 from storagelab.targets.mariadb.redo_log import log_room
+from storagelab.targets.objects import changed_files, check_files, refuse_misfits
 from storagelab.targets.steps import check_same
+from storagelab.targets.unprivileged import make_folder
 
 _PRIMARY_KEY = """
 SELECT k.column_name, c.data_type FROM information_schema.key_column_usage k
 JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE k.table_schema = %s AND k.table_name = %s AND k.constraint_name = 'PRIMARY' ORDER BY k.ordinal_position"""
+_CATALOGUE = "information_schema.innodb_sys_tablespaces"
+_INDEXES = "SELECT DISTINCT index_name, table_name FROM information_schema.statistics WHERE table_schema = %s"
 _TABLES = """
 SELECT table_name FROM information_schema.tables
 WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDER BY table_name"""
@@ -43,8 +53,10 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
         self.name = next(iter(self.spread), "")
+        self._at_first: dict[str, DataFile] = {}
 
     def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+        self._at_first = self.all_files(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
             program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own),
@@ -59,8 +71,24 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     def spread(self) -> tuple[str, ...]:
         return self.config.layout.spread or self.default_spread
 
+    # --- made --------------------------------------------------------------------------------------------------------
+
+    def _folder_on(self, volume: str) -> Path:
+        """The folder of what is placed on a volume besides data files."""
+        assert self._folders is not None
+        return self._folders[volume] / f"on-{volume}"
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        super().make_folders(owner)
+        placed = {volume for what, volume in self.config.placed.items() if what != TEMPORARY}  # the server makes its own
+        for volume in sorted(placed) if self.on_volumes else ():
+            make_folder(self._folder_on(volume), owner)
+
     def finish(self, own: Connection) -> None:
-        """Spread the tables over the data files. Raises RunFailed for a table that can't be."""
+        """Spread the tables over the data files, and place the others. Raises RunFailed for a table that can't be."""
+        objects = self._objects(own)
+        self._refuse_indexes(own, objects)
+        refuse_misfits(self.config, objects)
         for table in self.spread:
             key = ask(own, _PRIMARY_KEY, [self.prefix, table])
             if not key:
@@ -70,23 +98,59 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             columns = ", ".join(identifier(name) for name, _ in key)
             # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"
-            partitions = ", ".join(self._partition(number, by_range=False) for number in self.data_files)
+            folders = [self._folder_for(self._partition_of(table, number)) for number in self.data_files]
+            partitions = ", ".join(
+                self._partition(number, by_range=False, folder=folder)
+                for number, folder in zip(self.data_files, folders, strict=True)
+            )
             execute(
                 own,
                 f"ALTER TABLE {self.schema}.{identifier(table)} COMMENT {quoted(OWNERSHIP)} "
                 f"PARTITION BY {method} ({columns}) ({partitions})",
             )
+        for one in objects:
+            folder = self._folder_for(one)
+            if one.name not in self.spread and len(one.names) == 1 and folder is not None:
+                move(own, self.prefix, one.name, folder)
+
+    def _folder_for(self, one: Object) -> Path | None:
+        """The folder of its own that the layout gives to a table or partition; None if it has none."""
+        volume = self.config.placement.volume_of(one) if self.on_volumes else None
+        return None if volume is None else self._folder_on(volume)
+
+    def _partition_of(self, table: str, number: int) -> Object:
+        return Object((f"{table}#P#{self.partition(number)}", table), "table", spread=True)
+
+    def _objects(self, connection: Connection) -> list[Object]:
+        """The tables, and the partitions of those that are spread, as the layout may name them."""
+        tables = [Object((table,), "table", spread=table in self.spread) for table in self.tables(connection)]
+        parts = [self._partition_of(table, number) for table in self.spread for number in self.data_files]
+        return [*tables, *parts]
+
+    def _refuse_indexes(self, connection: Connection, objects: Sequence[Object]) -> None:
+        """Raises DataRefused if the layout names an index."""
+        indexes = ask(connection, _INDEXES, [self.prefix])
+        for pattern in self.config.placement.patterns:
+            is_table = any(fnmatchcase(name, pattern) for one in objects for name in one.names)
+            table = next((table for index, table in indexes if fnmatchcase(str(index), pattern)), None)
+            if table is not None and not is_table:
+                problem = f"{shown(pattern)} is an index, and InnoDB keeps indexes in their table's own file"
+                raise DataRefused(f"{KEY}: {problem}\n  place the table: {table}")
 
     def tables(self, connection: Connection) -> list[str]:
         return [str(name) for (name,) in ask(connection, _TABLES, [self.prefix])]
 
+    # --- read back ---------------------------------------------------------------------------------------------------
+
     def files(self, connection: Connection) -> dict[int, Path]:
         return super().files(connection) if self.spread else {}
 
+    def asked(self, number: int) -> str:
+        folder = self._folder_for(self._partition_of(self.name, number))
+        return super().asked(number) if folder is None else str(folder)
+
     def read_back(self, connection: Connection) -> list[Check]:
-        """Checks the number of data files and their places, table by table, and the place of tables that are not
-        spread.
-        """
+        """Checks the number of data files and their places, table by table, and the places of tables that are not spread."""
         checks = list[Check]()
         for table in self.spread:
             self.name = table
@@ -94,15 +158,47 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 one.model_copy(update={"name": f"{one.name} of {table}"}) for one in super().read_back(connection)
             ]
         self.name = next(iter(self.spread), "")
-        return [*checks, *self._rest(connection)]
+        return [*checks, *self._rest(connection), *self._placed(connection), *self._temporary(connection)]
 
     def _rest(self, connection: Connection) -> Iterator[Check]:
-        """Checks that tables that are not spread lie in the server's own folder."""
-        rest = {self._place(file) for name, file in self.all_files(connection).items() if "#p#" not in name}
+        """Checks that tables that are neither spread nor placed lie in the server's own folder."""
+        placed = {self._file_name(one) for one in self._objects(connection) if self._folder_for(one) is not None}
+        files = self.all_files(connection).items()
+        rest = {self._place(file.path) for name, file in files if "#p#" not in name and name not in placed}
         if rest and self.others_stay:
-            yield check_same(
-                "place of the other tables",
-                "default",
-                ", ".join(sorted(rest)),
-                "information_schema.innodb_sys_tablespaces",
-            )
+            yield check_same("place of the other tables", "default", ", ".join(sorted(rest)), _CATALOGUE)
+
+    def _placed(self, connection: Connection) -> Iterator[Check]:
+        """Checks the places of what the layout places singly, by the server's catalogue and by the file system."""
+        files = self.all_files(connection)
+        placed = {one: folder for one in self._objects(connection) if (folder := self._folder_for(one)) is not None
+                  and (len(one.names) > 1 or one.name not in self.spread)}  # fmt: skip
+        if not placed:
+            return
+        found = {one: files.get(self._file_name(one)) for one in placed}
+        wrong = [
+            f"{one.name}: {self._place(file.path if file else None)}"
+            for one, file in found.items()
+            if self._place(file.path if file else None) != str(placed[one])
+        ]
+        asked = ", ".join(sorted({str(folder) for folder in placed.values()}))
+        yield Check(name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE)
+        yield check_files({one.name: (file.path, placed[one]) for one, file in found.items() if file is not None})
+
+    def _file_name(self, one: Object) -> str:
+        """The name of the object's file in the server's catalogue."""
+        return f"{self.prefix}/{one.name}".lower()
+
+    def _temporary(self, connection: Connection) -> Iterator[Check]:
+        volume = self.config.placed.get(TEMPORARY)
+        if volume is not None and self.on_volumes:
+            got = str(ask(connection, "SELECT @@tmpdir")[0][0])
+            assert self._folders is not None
+            yield check_same("place of temporary files", str(self._folders[volume] / TEMPORARY), got, "tmpdir")
+
+    def check_after(self, connection: Connection) -> list[Check]:
+        """Checks whether tables have got new files since the run began, or are gone."""
+        files = [{name.partition("/")[2]: str(file.space) for name, file in found.items()}
+                 for found in (self._at_first, self.all_files(connection))]  # fmt: skip
+        placed = [name.partition("/")[2] for name, file in self._at_first.items() if f"{os.sep}on-" in str(file.path)]
+        return [*super().check_after(connection), *changed_files(*files, placed, _CATALOGUE)]

@@ -7,7 +7,7 @@ in every layout.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -23,6 +23,13 @@ MARK = "made_by_storagelab"
 ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
 _KEY_BITS = 128
+
+
+class DataFile(NamedTuple):
+    """A file of the database. `space` is its number, which is another one after the table was rewritten."""
+
+    path: Path
+    space: int
 
 
 class Layout(Places):
@@ -52,12 +59,13 @@ class Layout(Places):
     def _create_tables(self, connection: Connection) -> None:
         """Make those of the load's tables that storagelab makes itself."""
 
-    def _partition(self, number: int, *, by_range: bool) -> str:
+    def _partition(self, number: int, *, by_range: bool, folder: Path | None = None) -> str:
+        """One partition, in the folder of its data file unless another is given."""
         last = number == len(self.data_files)
         boundary = (number << _KEY_BITS) // len(self.data_files)
         values = "MAXVALUE" if last else f"X'{boundary:032x}'" if by_range else ""
         less = f" VALUES LESS THAN ({values})" if by_range else ""
-        place = f" DATA DIRECTORY = {quoted(str(self.folder_of(number)))}" if self.on_volumes else ""
+        place = f" DATA DIRECTORY = {quoted(str(folder or self.folder_of(number)))}" if self.on_volumes else ""
         return f"PARTITION {self.partition(number)}{less}{place}"
 
     # --- removed -----------------------------------------------------------------------------------------------------
@@ -116,19 +124,19 @@ class Layout(Places):
         """The data file of each partition, `{number: path}`, by the server's own catalogue."""
         # MySQL writes partition names in small letters.
         wanted = {f"{self.prefix}/{self.name}#P#{self.partition(number)}".lower(): number for number in self.data_files}
-        return {wanted[name]: path for name, path in self.all_files(connection).items() if name in wanted}
+        return {wanted[name]: file.path for name, file in self.all_files(connection).items() if name in wanted}
 
-    def all_files(self, connection: Connection) -> dict[str, Path]:
+    def all_files(self, connection: Connection) -> dict[str, DataFile]:
         """Every file of the database, by its name in the server's own catalogue, in small letters."""
         mysql = "MariaDB" not in connection.get_server_info()
         statement = (
-            "SELECT t.name, d.path FROM information_schema.innodb_tablespaces t "
+            "SELECT t.name, d.path, t.space FROM information_schema.innodb_tablespaces t "
             "JOIN information_schema.innodb_datafiles d USING (space) WHERE t.name LIKE %s"
             if mysql
-            else "SELECT name, filename FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
+            else "SELECT name, filename, space FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
         )
         pattern = self.prefix.replace("_", r"\_") + "/%"
-        return {str(name).lower(): Path(place) for name, place in ask(connection, statement, [pattern])}
+        return {str(name).lower(): DataFile(Path(place), int(number)) for name, place, number in ask(connection, statement, [pattern])}
 
     def read_back(self, connection: Connection) -> list[Check]:
         """Checks the number of data files and the place of each one."""

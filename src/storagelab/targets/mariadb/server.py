@@ -61,7 +61,7 @@ class Server(PrivateServer[Binaries]):
 
     @property
     def _tmp_folder(self) -> Path:
-        return self.data_folder.with_name(self.data_folder.name + ".tmp")
+        return self._temporary_folder or self.data_folder.with_name(self.data_folder.name + ".tmp")
 
     def _places(self) -> list[str]:
         return [

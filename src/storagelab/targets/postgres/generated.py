@@ -2,7 +2,8 @@
 place back.
 
 A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
-first data file or on its own volume. An index lies beside its table or on the volume for indexes.
+first data file, and an index beside its table. What the layout places on another volume, by its name or by a word for all
+tables or indexes, lies in that volume's own tablespace.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from psycopg import sql
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.model.objects import TEMPORARY, Object
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
+from storagelab.targets.objects import changed_files, check_files, refuse_misfits
 from storagelab.targets.postgres.checkpoints import checkpoint_count
 from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.layout import Layout, Relation, relations_in
+from storagelab.targets.postgres.layout import Layout, Relation, relations_like
 from storagelab.targets.postgres.reaching import Reaching, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
@@ -35,8 +38,12 @@ LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
 GROUP BY c.oid, c.relkind"""
 _TABLES = """
-SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
-AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) ORDER BY oid"""
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname ~ %s ORDER BY c.oid"""
+_INDEXES = """
+SELECT c.relname, concat(i.indisprimary, i.indisunique, substring(pg_get_indexdef(c.oid) FROM ' USING .*$'))
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %s::regclass ORDER BY c.oid"""
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
@@ -52,30 +59,47 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
     ) -> None:
         super().__init__(config, prefix, folders, spaces)
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+        """The data file of each partition, by its schema and name."""
+        self._at_first: list[Relation] = []
 
-    def _extra(self, what: str) -> str:
-        return f"{self.spaces}_{what}"
+    def _tablespace_on(self, volume: str) -> str:
+        """The tablespace of what is placed on a volume besides data files."""
+        return f"{self.spaces}_on_{volume}"
 
-    def _extra_folder(self, what: str) -> Path:
+    def _folder_on(self, volume: str) -> Path:
         assert self._folders is not None
-        return self._folders[self.config.extra_volumes[what]] / what
+        return self._folders[volume] / f"on-{volume}"
+
+    @property
+    def _volumes_of_objects(self) -> list[str]:
+        return sorted(set(self.config.placed.values())) if self.on_volumes else []
 
     def tablespaces(self) -> list[tuple[str, Path]]:
-        extra = [(self._extra(what), self._extra_folder(what)) for what in self.config.extra_volumes if self.on_volumes]
-        return [*super().tablespaces(), *extra]
+        placed = [(self._tablespace_on(volume), self._folder_on(volume)) for volume in self._volumes_of_objects]
+        return [*super().tablespaces(), *placed]
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         super().make_folders(owner)
-        for what in self.config.extra_volumes if self.on_volumes else ():
-            make_folder(self._extra_folder(what), owner)
+        for volume in self._volumes_of_objects:
+            make_folder(self._folder_on(volume), owner)
+
+    def make(self, own: Connection, reach: Reaching) -> None:
+        super().make(own, reach)
+        refuse_misfits(self.config, map(self._object, self._relations(own)))
 
     @property
     def home(self) -> str:
         """The schema of the tables."""
         return self.prefix
 
+    @property
+    def schemas(self) -> str:
+        """A pattern of the names of all schemas that hold tables of the load."""
+        return f"^{self.prefix}$"
+
     def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+        self._at_first = self._relations(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
             program, self.load, reach.connect_worker, lambda connection: connection.close(),
@@ -98,8 +122,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         options = {"search_path": self.home}
         if self.on_volumes:
             options["default_tablespace"] = self.tablespace(1)
-            if "temp" in self.config.extra_volumes:
-                options["temp_tablespaces"] = self._extra("temp")
+            if TEMPORARY in self.config.placed:
+                options["temp_tablespaces"] = self._tablespace_on(self.config.placed[TEMPORARY])
         return options
 
     @property
@@ -140,6 +164,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     def _partition_by(self, connection: Connection, table: str, columns: Sequence[str]) -> None:
         name, whole = sql.Identifier(self.home, table), sql.Identifier(self.home, f"{table}__whole")
+        as_named = self._indexes_of(connection, table)
         with connection.transaction():
             connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, sql.Identifier(f"{table}__whole")))
             connection.execute(
@@ -163,18 +188,27 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         self.place(connection)  # while they are empty
         connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
         connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+        for index, what in self._indexes_of(connection, table).items():  # the names that the user knows
+            old = next((one for one, same in as_named.items() if same == what), index)
+            as_named.pop(old, None)
+            if old != index:
+                renamed = sql.Identifier(self.home, index), sql.Identifier(old)
+                connection.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(*renamed))
+
+    def _indexes_of(self, connection: Connection, table: str) -> dict[str, str]:
+        """The table's indexes: name -> what it is besides its name."""
+        return dict(connection.execute(_INDEXES, [f'"{self.home}"."{table}"']).fetchall())
 
     def lock(self, connection: Connection) -> None:
         """Lock every table until the connection ends, except the one that pgbench counts before its sessions
         connect.
         """
-        tables = connection.execute(_TABLES, [self.home]).fetchall()
+        tables = connection.execute(_TABLES, [self.schemas]).fetchall()
         connection.execute("BEGIN")
-        for (table,) in tables:
+        for schema, table in tables:
             if table != pgbench.COUNTED:
-                connection.execute(
-                    sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(self.home, table))
-                )
+                name = sql.Identifier(schema, table)
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -183,72 +217,102 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         for one in self._relations(connection) if self.on_volumes else ():
             wanted = self._wanted(one)
             if one.tablespace != wanted:
-                what = "TABLE" if one.kind == "r" else "INDEX"
+                what = "INDEX" if one.is_index else "TABLE"
                 connection.execute(
-                    sql.SQL(f"ALTER {what} {{}}.{{}} SET TABLESPACE {{}}").format(
-                        sql.Identifier(self.home), sql.Identifier(one.name), sql.Identifier(wanted)
+                    sql.SQL(f"ALTER {what} {{}} SET TABLESPACE {{}}").format(
+                        sql.Identifier(one.schema, one.name), sql.Identifier(wanted)
                     )
                 )
 
     def _relations(self, connection: Connection) -> list[Relation]:
-        found = relations_in(connection, self.home)
-        partitions = [(one.spread, one.name) for one in found if one.kind == "r" and one.spread]
-        of_table: dict[str, list[str]] = {}
-        for parent, name in partitions:
-            of_table.setdefault(parent, []).append(name)
+        found = relations_like(connection, self.schemas)
+        of_table: dict[tuple[str, str], list[str]] = {}
+        for one in found:
+            if not one.is_index and one.spread:
+                of_table.setdefault((one.schema, one.spread), []).append(one.name)
         files = self.config.layout.data_files
-        self._numbers = {name: place % files + 1 for names in of_table.values() for place, name in enumerate(names)}
+        self._numbers = {
+            (schema, name): place % files + 1
+            for (schema, _), names in of_table.items()
+            for place, name in enumerate(names)
+        }
         return found
+
+    def _object(self, one: Relation) -> Object:
+        """The table or index as users name it: pgbench's and sysbench's own have no other schema than `public`."""
+        schema = one.schema if one.schema != self.prefix else "public"
+        spread = (one.schema, one.table) in self._numbers
+        return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread, one.bytes)
 
     def _wanted(self, one: Relation) -> str:
         """The tablespace of a table or an index."""
-        extra = self.config.extra_volumes
-        if one.kind == "i" and "indexes" in extra:
-            return self._extra("indexes")
-        if one.table in self._numbers:
-            return self.tablespace(self._numbers[one.table])
-        return self._extra("tables") if "tables" in extra else self.tablespace(1)
+        volume = self.config.placement.volume_of(self._object(one))
+        if volume is not None:
+            return self._tablespace_on(volume)
+        return self.tablespace(self._numbers.get((one.schema, one.table), 1))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         found = self._relations(connection)
-        return {one.oid: (one.name, self._numbers.get(one.table, 1 if one.table else None)) for one in found}
+        return {
+            one.oid: (one.name, self._numbers.get((one.schema, one.table), 1 if one.table else None)) for one in found
+        }
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue."""
+        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue; the files of
+        what is placed singly also from the file system.
+        """
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}
         checks = [*self._spread_checks(found)]
-        for kind, what in (("r", "tables"), ("i", "indexes")):
+        for is_index, what in ((False, "tables"), (True, "indexes")):
             asked = {
-                one.name: folders[self._wanted(one)] if self.on_volumes else "default"
+                one.oid: folders[self._wanted(one)] if self.on_volumes else "default"
                 for one in found
-                if one.kind == kind
+                if one.is_index == is_index
             }
-            got = {one.name: one.place for one in found if one.kind == kind}
-            wrong = [f"{name}: {place}" for name, place in got.items() if place != asked[name]]
+            got = {one.oid: one for one in found if one.is_index == is_index}
+            wrong = [f"{one.name}: {one.place}" for one in got.values() if one.place != asked[one.oid]]
             checks.append(
                 Check(
                     name=f"place of the {what}", asked=", ".join(sorted(set(asked.values()))),
-                    got=", ".join(wrong[:1] or sorted(set(got.values()))), ok=bool(got) and not wrong,
+                    got=", ".join(wrong[:1] or sorted({one.place for one in got.values()})), ok=bool(got) and not wrong,
                     read_from="pg_tablespace_location",
                 )
             )  # fmt: skip
-        return [*checks, *self._temp_check(connection)]
+        return [*checks, *self._file_checks(connection, found), *self._temp_check(connection)]
+
+    def _file_checks(self, connection: Connection, found: Sequence[Relation]) -> Iterator[Check]:
+        """Checks where the files of placed objects lie: the server's names for them, in the file system."""
+        volumes = [(one, self.config.placement.volume_of(self._object(one))) for one in found]
+        placed = [(one, self._folder_on(volume)) for one, volume in volumes if volume is not None]
+        if not placed or not self.on_volumes:
+            return
+        row = connection.execute("SELECT current_setting('data_directory')").fetchone()
+        above = Path(str(row[0])) if row else Path()
+        yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
+
+    def check_after(self, connection: Connection) -> list[Check]:
+        """Checks whether tables and indexes have got new files since the run began, or are gone."""
+        before, now = self._at_first, self._relations(connection)
+        placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
+        files = [{self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now)]
+        return [*super().check_after(connection), *changed_files(*files, placed, "pg_relation_filepath")]
 
     def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
         if not self.partitions:
             return
         for table in self.spread:
-            parts = [one for one in found if one.kind == "r" and one.spread == table]
+            parts = [one for one in found if not one.is_index and one.spread == table]
             yield check_same(f"partitions of {table}", str(self.partitions), str(len(parts)), "pg_inherits")
-            used = {self._numbers[one.name] for one in parts}
+            used = {self._numbers[one.schema, one.name] for one in parts}
             yield check_same(f"data files of {table}", str(len(self.data_files)), str(len(used)), "pg_class")
 
     def _temp_check(self, connection: Connection) -> Iterator[Check]:
-        if not self.on_volumes or "temp" not in self.config.extra_volumes:
+        volume = self.config.placed.get(TEMPORARY)
+        if not self.on_volumes or volume is None:
             return
         row = connection.execute(
-            "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = %s", [self._extra("temp")]
+            "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = %s", [self._tablespace_on(volume)]
         ).fetchone()
         got = str(row[0]) if row else "absent"
-        yield check_same("place of temporary files", str(self._extra_folder("temp")), got, "pg_tablespace_location")
+        yield check_same("place of temporary files", str(self._folder_on(volume)), got, "pg_tablespace_location")

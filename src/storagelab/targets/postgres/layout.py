@@ -128,36 +128,54 @@ def of_template(prefix: str, tablespace: str) -> str | None:
 
 _DROPPED_TOGETHER = 64
 _RELATIONS = """
-SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
-       coalesce(parent.relname, ''), coalesce(space.spcname, ''),
-       coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default')
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
+       coalesce(parent.relname, ''),
+       ARRAY(SELECT whole.relname::text FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, place)
+             JOIN pg_class whole ON whole.oid = a.relid WHERE a.relid <> c.oid ORDER BY a.place),
+       coalesce(space.spcname, ''), coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),
+       coalesce(pg_relation_filepath(c.oid), ''), pg_relation_size(c.oid)
 FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_index i ON i.indexrelid = c.oid
 LEFT JOIN pg_class owner ON owner.oid = i.indrelid
 LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
 LEFT JOIN pg_class parent ON parent.oid = h.inhparent
 LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
-WHERE c.relkind = ANY(%s) AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+WHERE c.relkind = ANY(%s) AND n.nspname ~ %s
 ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or "";
-    `tablespace` is "" for the database's own; `place` is the tablespace's folder.
+    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are what it
+    is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's folder; `file`
+    the name of its file, below the server's data folder.
     """
 
     oid: int
+    schema: str
     name: str
     kind: str
     table: str
     spread: str
+    wholes: list[str]
     tablespace: str
     place: str
+    file: str
+    bytes: int
+
+    @property
+    def is_index(self) -> bool:
+        return self.kind == "i"
 
 
 def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
     """Every table and index of a schema, from the server's own catalogue."""
-    return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schema]).fetchall()]
+    return relations_like(connection, f"^{re.escape(schema)}$", kinds)
+
+
+def relations_like(connection: Connection, schemas: str, kinds: str = "rim") -> list[Relation]:
+    """Every table, index and materialized view of the schemas whose names match a pattern."""
+    return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schemas]).fetchall()]
 
 
 class Layout(Places):
@@ -250,7 +268,7 @@ class Layout(Places):
         ).fetchall()
         tablespaces = connection.execute(
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
-            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|tables|indexes|temp)$"],
+            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|on_.*|tables|indexes|temp)$"],  # the last three by earlier versions
         ).fetchall()
         others = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
         others += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]

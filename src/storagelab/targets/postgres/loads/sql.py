@@ -38,6 +38,10 @@ class Tables(PostgresTables[Sql]):
     def home(self) -> str:
         return "public"  # a dump itself names its schemas
 
+    @property
+    def schemas(self) -> str:
+        return "^(?!pg_|information_schema$)"
+
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
         folders = [file.parent for *_, file in steps]
