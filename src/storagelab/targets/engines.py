@@ -33,6 +33,7 @@ from storagelab.targets import (
     templates,
     temporary,
 )
+from storagelab.targets.captured import Watched
 from storagelab.targets.durability import compared
 from storagelab.targets.folders import Folders
 from storagelab.targets.found import Found
@@ -89,6 +90,8 @@ class Engine(NamedTuple):
     """What a setting with this name and value makes the server do besides keeping a database; None = nothing."""
     found: Callable[[TargetConfig], Found] | None = None
     """What a running server shows of its layout."""
+    watched: Callable[[TargetConfig], Watched] | None = None
+    """A running server, for a capture of what it reads and writes."""
 
 
 @cache

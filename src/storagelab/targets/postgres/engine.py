@@ -19,7 +19,7 @@ from storagelab.targets.attaching import dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
-from storagelab.targets.postgres import connecting, found, preflight, reaching, server, settings
+from storagelab.targets.postgres import captured, connecting, found, preflight, reaching, server, settings
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import PostgresTables
 from storagelab.targets.postgres.layout import FromTemplateDatabase, Layout, TemplateDatabase
@@ -203,4 +203,5 @@ ENGINE = Engine(
     privilege=settings.privilege,
     probe=PostgresProbe,
     found=found.found,
+    watched=captured.watched,
 )

@@ -1,0 +1,223 @@
+"""Requests turned into rows: whose file, what kind of process, how many, how much, and how many in order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from storagelab.capture.model import IoRow
+from storagelab.capture.perf import Records
+from storagelab.capture.requests import SYNC, Column
+from storagelab.targets.captured import Thing, Watched
+
+OPERATIONS = ("read", "write", "sync")
+_LOOKS_APART = 50
+"""Folders are listed again after this many times as long as listing took: at most 2 % of a CPU."""
+_AGAIN_S = 20.0
+"""A file's number may be another file's by then: the folders are listed again."""
+_Inode = tuple[int, int]
+
+
+class File(NamedTuple):
+    """A file of the server. Without a thing, its object is not known yet."""
+
+    path: str
+    thing: Thing | None
+
+
+class Files:
+    """The server's files by the numbers that trace points show."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._known: dict[_Inode, File] = {}
+        self._foreign: set[_Inode] = set()
+        self._listed_at, self._listing_s = 0.0, 0.0
+        self.things = watched.things()
+        self.renew()
+
+    def renew(self) -> dict[str, Thing]:
+        """Reads the objects and lists all files again; returns the objects as they were before."""
+        began, before = time.monotonic(), self.things
+        self.things = self._watched.things()
+        self._known = {}
+        for folder in dict.fromkeys(os.path.realpath(folder) for folder in self._watched.folders().values()):
+            for entry in _files_below(folder):
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                inode = kernel_device(facts.st_dev), facts.st_ino
+                self._keep(inode, File(entry.path, self._watched.thing_of(entry.path)))
+        self._foreign.clear()
+        self._listed_at = time.monotonic()
+        self._listing_s = self._listed_at - began
+        return before
+
+    @property
+    def stale(self) -> bool:
+        """They may have changed, and listing them again is cheap by now."""
+        return time.monotonic() - self._listed_at > max(_AGAIN_S, _LOOKS_APART * self._listing_s)
+
+    @property
+    def may_renew(self) -> bool:
+        return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
+
+    def get(self, inode: _Inode, threads: Column) -> File | None:
+        """The file; None for one that is not the server's. A new file is found by who has it open."""
+        if (known := self._known.get(inode)) is not None:
+            if known.thing is None:
+                known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
+            return known
+        if inode in self._foreign:
+            return None
+        for thread in threads:
+            if (path := _open_file(int(thread), inode)) is not None:
+                thing = self._watched.thing_of(path)
+                if thing is None and not self._is_inside(path):
+                    self._foreign.add(inode)
+                    return None
+                return self._keep(inode, File(path, thing))
+        return None
+
+    def _keep(self, inode: _Inode, file: File) -> File:
+        """Remembers whose number this is, unless the file is temporary: the next file may get its number."""
+        if file.thing is None or file.thing.kind != "temporary":
+            self._known[inode] = file
+        return file
+
+    def _is_inside(self, path: str) -> bool:
+        return any(path.startswith(f"{os.path.realpath(folder)}/") for folder in self._watched.folders().values())
+
+
+def kernel_device(number: int) -> int:
+    """A device's number as the kernel has it inside, and in its trace points."""
+    return os.major(number) << 20 | os.minor(number)
+
+
+def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files_below(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry
+    except OSError:
+        return
+
+
+def _open_file(thread: int, inode: _Inode) -> str | None:
+    """The path of the file with this number among those that the thread has open."""
+    try:
+        with os.scandir(f"/proc/{thread}/fd") as entries:
+            for entry in entries:
+                facts = os.stat(entry.path)
+                if (kernel_device(facts.st_dev), facts.st_ino) == inode:
+                    return str(Path(entry.path).readlink())
+    except OSError:
+        return None
+    return None
+
+
+class Requested(NamedTuple):
+    """Requests of the server's own files: rows to keep, and for an iolog the file of each request."""
+
+    rows: list[IoRow]
+    requests: Records
+    files: list[File]
+    unknown: int
+    """Requests to files that could not be found any more."""
+
+
+class Attribution:
+    """Turns requests into rows. It remembers where each file's last request ended."""
+
+    def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
+        self._watched, self._files = watched, files
+        self._begin_ns, self._interval_s = begin_ns, interval_s
+        self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.waiting: list[tuple[File, IoRow]] = []
+        """Rows of files whose object is not known yet, such as those of a table that is being made."""
+
+    def of(self, requests: Records) -> Requested:
+        if not len(requests):
+            return Requested([], requests, [], 0)
+        keys = np.stack([requests["device"], requests["inode"]], axis=1)
+        inodes, which = np.unique(keys, axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        found = [
+            self._files.get((int(device), int(inode)), np.unique(requests["pid"][which == number]))
+            for number, (device, inode) in enumerate(inodes)
+        ]
+        ours = np.array([file is not None for file in found])[which]
+        unknown = int(np.count_nonzero(~ours))
+        requests, which = requests[ours], which[ours]
+        in_order = self._in_order(requests, which, inodes)
+        rows = list(self._rows(requests, which, in_order, found))
+        return Requested(rows, requests, [file for file in (found[number] for number in which) if file], unknown)
+
+    def _in_order(self, requests: Records, which: Column, inodes: Column) -> Column:
+        """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further
+        on. PostgreSQL's log writes its last page again, which is in order, too.
+        """
+        lane = which.astype("i8") * 3 + requests["operation"]
+        order = np.argsort(lane, kind="stable")
+        lanes, begins = lane[order], requests["offset"][order]
+        ends = begins + requests["bytes"][order]
+        before_begin, before_end = np.empty_like(begins), np.empty_like(ends)
+        before_begin[1:], before_end[1:] = begins[:-1], ends[:-1]
+        first = np.ones(len(lanes), bool)
+        first[1:] = lanes[1:] != lanes[:-1]
+        last = np.roll(first, -1)
+        for at in np.flatnonzero(first):
+            device, inode = inodes[lanes[at] // 3]
+            before_begin[at], before_end[at] = self._ends.get((int(device), int(inode), int(lanes[at] % 3)), (-2, -1))
+        for at in np.flatnonzero(last):
+            device, inode = inodes[lanes[at] // 3]
+            self._ends[int(device), int(inode), int(lanes[at] % 3)] = int(begins[at]), int(ends[at])
+        found = np.empty(len(lanes), bool)
+        found[order] = (begins >= before_begin) & (begins <= before_end) & (ends >= before_end)
+        return found
+
+    def _rows(self, requests: Records, which: Column, in_order: Column, files: list[File | None]) -> Iterator[IoRow]:
+        threads, thread = np.unique(requests["pid"], return_inverse=True)
+        kinds = [self._watched.by(int(one)) for one in threads]
+        names = sorted(set(kinds))
+        by = np.array([names.index(kind) for kind in kinds], "i8")[thread.reshape(-1)] if kinds else thread
+        since = (requests["time_ns"].astype("i8") - self._begin_ns) / 1e9
+        interval = np.maximum(0, since // self._interval_s).astype("i8")
+        keys = np.stack([interval, which, requests["operation"].astype("i8"), by], axis=1)
+        groups, group = np.unique(keys, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        counts = np.bincount(group, minlength=len(groups))
+        sizes = np.bincount(group, requests["bytes"], len(groups))
+        ordered = np.bincount(group, in_order, len(groups))
+        for number, (second, of, operation, kind) in enumerate(groups):
+            file = files[of]
+            assert file is not None
+            row = IoRow(
+                float(second) * self._interval_s, file.thing.id if file.thing else "",
+                OPERATIONS[operation], names[kind], int(counts[number]), int(sizes[number]),  # type: ignore[arg-type]
+                None if operation == SYNC else int(ordered[number]),
+            )  # fmt: skip
+            if file.thing is None:
+                self.waiting.append((file, row))
+            else:
+                yield row
+
+    def known_by_now(self) -> list[IoRow]:
+        """The rows whose objects have become known."""
+        found, self.waiting, waiting = [], [], self.waiting
+        for file, row in waiting:
+            thing = self._watched.thing_of(file.path)
+            if thing is None:
+                self.waiting.append((file, row))
+            else:
+                found.append(row._replace(object=thing.id))
+        return found

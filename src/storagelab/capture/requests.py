@@ -1,0 +1,157 @@
+"""A server's requests to the operating system, from trace points that name the file: which thread asked for which bytes.
+
+Large requests come as several events, one for each part of the kernel's page cache; they are put together again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from storagelab.capture.perf import Records, Rings
+from storagelab.capture.tracefs import Event, NoTracing, event, open_tracefs
+
+READ, WRITE, SYNC = 0, 1, 2
+Column = np.ndarray[Any, np.dtype[Any]]
+_FORM = np.dtype(
+    [
+        ("time_ns", "u8"), ("pid", "i4"), ("device", "u8"), ("inode", "u8"), ("offset", "i8"), ("bytes", "i8"),
+        ("operation", "u1"), ("source", "u1"),
+    ]
+)  # fmt: skip
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Point(NamedTuple):
+    """How a trace point's fields become requests. `on`: the file systems whose requests it shows."""
+
+    name: str
+    on: Collection[str]
+    inode: str
+    device: str
+    span: Callable[[Records, Event], tuple[Column | int, Column | int]]
+    operation: Callable[[Records, Event], Column | int]
+    fields: tuple[str, ...]
+
+
+def _pages(some: Records, _: Event) -> tuple[Column, Column]:
+    begin = some["index"].astype("i8")
+    return begin * _PAGE, (some["last_index"].astype("i8") - begin + 1) * _PAGE
+
+
+def _bytes(offset: str, count: str) -> Callable[[Records, Event], tuple[Column, Column]]:
+    return lambda some, _: (some[offset], some[count].astype("i8"))
+
+
+def _always(operation: int) -> Callable[[Records, Event], int]:
+    return lambda *_: operation
+
+
+def _by_flag(some: Records, of: Event) -> Column:
+    return np.where(some["ki_flags"] & of.flags["WRITE"], WRITE, READ)
+
+
+def _nothing(*_: object) -> tuple[int, int]:
+    return 0, 0
+
+
+_EXT4, _XFS = ("ext4",), ("xfs",)
+_READS_OF_PAGES = "filemap/mm_filemap_get_pages"
+_POINTS = (
+    _Point(_READS_OF_PAGES, ("ext4", "btrfs"), "i_ino", "s_dev", _pages, _always(READ), ("index", "last_index")),
+    _Point("iomap/iomap_dio_rw_begin", ("ext4", "btrfs"), "ino", "dev", _bytes("pos", "count"), _by_flag,
+           ("pos", "count", "ki_flags")),
+    _Point("ext4/ext4_da_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
+    _Point("ext4/ext4_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
+    _Point("ext4/ext4_sync_file_enter", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
+    *(
+        _Point(f"xfs/xfs_file_{way}_{verb}", _XFS, "ino", "dev", _bytes("offset", "count"), _always(kind), ("offset", "count"))
+        for way in ("buffered", "direct") for verb, kind in (("read", READ), ("write", WRITE))
+    ),
+    _Point("xfs/xfs_file_fsync", _XFS, "ino", "dev", _nothing, _always(SYNC), ()),
+    _Point("btrfs/btrfs_sync_file", ("btrfs",), "ino", "dev", _nothing, _always(SYNC), ()),
+)  # fmt: skip
+TRACED = ("ext4", "xfs")
+"""The file systems whose reads and writes are traced by file."""
+
+
+class Tracer:
+    """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace points."""
+
+    def __init__(self, threads: Collection[str], filesystems: Collection[str]) -> None:
+        """Raises NoTracing."""
+        self.points: tuple[str, ...] = ()
+        self.missing: tuple[str, ...] = ()
+        self._rings: list[tuple[_Point, Event, Rings]] = []
+        root = open_tracefs()
+        filtered = " || ".join(f'comm ~ "{name}"' for name in threads)
+        try:
+            wanted = [point for point in _POINTS if set(point.on) & set(filesystems)]
+            found = [(point, event(root, point.name)) for point in wanted]
+            for point, one in found:
+                if one is None or not _has(one, point):
+                    self.missing += (point.name,)
+                else:
+                    self._rings.append((point, one, Rings(one, filtered)))
+                    self.points += (point.name,)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(root)
+        if not self._rings:
+            raise NoTracing(f"no trace points for {', '.join(sorted(filesystems)) or 'this file system'}")
+
+    @property
+    def lost(self) -> int:
+        """The events that came while a ring was full."""
+        return sum(rings.lost for _, _, rings in self._rings)
+
+    def drain(self) -> Records:
+        """The requests since the last call, by time."""
+        parts = [
+            _requests(number, point, one, rings.drain((point.inode, point.device, *point.fields)))
+            for number, (point, one, rings) in enumerate(self._rings)
+        ]
+        whole = np.concatenate(parts)
+        return put_together(whole[np.argsort(whole["time_ns"], kind="stable")])
+
+    def close(self) -> None:
+        while self._rings:
+            self._rings.pop()[2].close()
+
+
+def _has(one: Event, point: _Point) -> bool:
+    return {point.inode, point.device, *point.fields} <= one.fields.keys()
+
+
+def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:
+    found = np.empty(len(some), _FORM)
+    found["time_ns"], found["pid"], found["source"] = some["time_ns"], some["pid"], number
+    found["device"], found["inode"] = some[point.device], some[point.inode]
+    found["offset"], found["bytes"] = point.span(some, one)
+    found["operation"] = point.operation(some, one)
+    return found
+
+
+def put_together(some: Records) -> Records:
+    """The requests, each once. The kernel tells of a large request part by part, each with the rest that is left: parts of
+    one thread and file that end at the same byte, each beginning further on, are one request. Of two trace points that
+    tell of the same part, the first counts.
+    """
+    order = np.argsort(some["pid"], kind="stable")
+    sorted_ = some[order]
+    before, after = sorted_[:-1], sorted_[1:]
+    same = np.ones(len(after), bool)
+    for name in ("pid", "inode", "device", "operation"):
+        same &= before[name] == after[name]
+    same &= before["offset"] + before["bytes"] == after["offset"] + after["bytes"]
+    further = before["offset"] < after["offset"]
+    told_twice = (before["offset"] == after["offset"]) & (before["source"] != after["source"])
+    same &= (after["operation"] != SYNC) & (further | told_twice)
+    keep = np.ones(len(some), bool)
+    keep[order[1:][same]] = False
+    return some[keep]

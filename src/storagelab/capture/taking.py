@@ -1,0 +1,377 @@
+"""Takes a capture: watches a server for a while, and writes what it does into a folder, interval by interval."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.capture import folder
+from storagelab.capture.attributing import Attribution, Files
+from storagelab.capture.iolog import Iolog
+from storagelab.capture.load_changes import load_change
+from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
+from storagelab.capture.requests import TRACED, Tracer
+from storagelab.capture.tracefs import NoTracing
+from storagelab.errors import StoragelabError
+from storagelab.machine.devices import DeviceCounters, difference
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
+from storagelab.targets.captured import (
+    ALL_TABLES,
+    LOG,
+    OTHER_FILES,
+    TEMPORARY,
+    Count,
+    CountKey,
+    Counters,
+    Thing,
+    Watched,
+)
+from storagelab.version import __version__
+from storagelab.words import numbers
+
+LOOK_S = 0.25
+"""Between two looks at the rings, which must not fill."""
+_MANIFEST_S = 10.0
+_UNKNOWN = "unknown files"
+UNNAMED = {ALL_TABLES, LOG, TEMPORARY, OTHER_FILES}
+_DEVICE_COUNTS = (("read", "reads", "read_bytes", "read_time_s"), ("write", "writes", "write_bytes", "write_time_s"))
+
+
+class Wanted(NamedTuple):
+    """What is asked of a capture."""
+
+    seconds: float
+    interval_s: float = 1.0
+    requests: bool = False
+    trace: bool = True
+
+
+Progress = Callable[[float, float], None]
+"""(seconds gone, requests per second in the last interval)"""
+
+
+def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> Tracer | None:
+    """The kernel's trace of the server's requests; None, with a note of what is missing then, if there can be none."""
+    missing = "So writes are not known by table, and requests in order are not known."
+    if not watched.local:
+        notes.append(f"The server is on another machine: the kernel's trace points can't be used. {missing}")
+        return None
+    filesystems = {volume.filesystem or "" for volume in volumes}
+    try:
+        tracer = Tracer(watched.threads, filesystems & set(TRACED))
+    except NoTracing as error:
+        notes.append(f"No trace by the kernel: {error}. {missing}")
+        return None
+    if tracer.missing:
+        notes.append(f"This kernel lacks the trace points {', '.join(tracer.missing)}: such requests are missing.")
+    if untraced := sorted(filesystems - set(TRACED)):
+        notes.append(f"Files on {', '.join(name or 'an unknown file system' for name in untraced)} are not traced.")
+    return tracer
+
+
+def volumes_of(watched: Watched) -> tuple[Volume, ...]:
+    """The file systems under the server's folders, each once, by the first folder on it."""
+    if not watched.local:
+        return tuple(Volume(name=name, path=str(path)) for name, path in list(watched.folders().items())[:1])
+    mounts, found, seen = mounts_here(), [], set()
+    for name, path in watched.folders().items():
+        try:
+            device = path.resolve().stat().st_dev
+        except OSError:
+            continue
+        if device in seen:
+            continue
+        seen.add(device)
+        mount = mount_of(path.resolve(), mounts)
+        devices = block_devices_of(mount) if mount else ()
+        found.append(
+            Volume(
+                name=name, path=str(path.resolve()),
+                device=devices[0] if devices else None, filesystem=mount.filesystem if mount else None,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+class _Taking:
+    """A capture that goes on."""
+
+    def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
+        self.watched, self.out, self.wanted = watched, out, wanted
+        self.notes = list(watched.notes)
+        self.volumes = volumes_of(watched)
+        self._places = _devices_of(self.volumes)
+        self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
+        if not wanted.trace:
+            self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
+        if wanted.requests and self.tracer is None:
+            raise StoragelabError(
+                f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as root "
+                "on the server's machine."
+            )
+        self.files = Files(watched) if self.tracer is not None else None
+        self.things_at_start = self.files.things if self.files is not None else watched.things()
+        self.ever: dict[str, Thing] = dict(self.things_at_start)
+        self.changes: list[Change] = []
+        self.working: list[int] = []
+        self.totals: list[float] = []
+        self.unknown = self.attributed = 0
+        self.seen: set[str] = set()
+
+    def begin(self) -> None:
+        self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
+        self.last = self.first
+        self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
+        self.devices_before = self.devices.read()
+        self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self.tracer is not None:
+            self.tracer.drain()
+        self.begin_ns = time.monotonic_ns()
+        self.own_cpu_before = time.process_time()
+        self.attribution, self.iolog = None, None
+        if self.tracer is not None and self.files is not None:
+            self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.wanted.interval_s)
+        folder.begin(self.out, self.manifest(0.0, complete=False))
+        if self.wanted.requests:
+            self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
+
+    @property
+    def gone_s(self) -> float:
+        return (time.monotonic_ns() - self.begin_ns) / 1e9
+
+    def _counters(self) -> Counters:
+        return self.watched.counters(objects=self.tracer is None)
+
+    def look(self) -> list[IoRow]:
+        """Takes what the rings hold."""
+        if self.tracer is None or self.attribution is None or self.files is None:
+            return []
+        found = self.attribution.of(self.tracer.drain())
+        self.unknown += found.unknown
+        self.attributed += len(found.requests)
+        if self.iolog is not None:
+            self.iolog.add(found.requests, found.files)
+        if self.files.stale or (self.attribution.waiting and self.files.may_renew):
+            self._note_changes(self.files.renew(), self.files.things)
+        for file in found.files if len(found.files) < 1000 else {file.path: file for file in found.files}.values():
+            if file.thing is not None:
+                self.ever.setdefault(file.thing.id, file.thing)
+        return [*found.rows, *self.attribution.known_by_now()]
+
+    def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
+        for name, thing in before.items():
+            now = after.get(name)
+            if now is None and thing.kind in ("table", "index"):
+                self.changes.append(Change(second=round(self.gone_s, 1), what=f"{name} was dropped."))
+            elif now is not None and now.files != thing.files and thing.kind in ("table", "index"):
+                what = f"{name} was rewritten: its files are new, and its figures are of both."
+                self.changes.append(Change(second=round(self.gone_s, 1), what=what))
+        self.ever |= after
+
+    def interval(self, second: float, rows: list[IoRow]) -> float:
+        """Writes the rows of an interval; returns the requests per second in it."""
+        counters = self._counters()
+        self.working.append(counters.working)
+        if self.tracer is None:
+            rows = self._counted(second, counters)
+        rows = [self._timed(row, counters) for row in merged(rows)]
+        self.last = counters
+        now = self.devices.read()
+        devices = list(_device_rows(second, self.volumes, difference(self.devices_before, now)))
+        self.devices_before = now
+        new = {row.object for row in rows} - self.seen
+        self.seen |= new
+        folder.append(self.out, rows, devices)
+        if new:
+            folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
+        asked = sum(row.requests for row in rows)
+        self.totals.append(sum(row.requests for row in rows if row.by in ("session", "log")))
+        return asked / self.wanted.interval_s
+
+    def _counted(self, second: float, now: Counters) -> list[IoRow]:
+        """The rows by the server's own counters."""
+        rows = []
+        for (name, operation, by), count in now.counts.items():
+            before = self.last.counts.get((name, operation, by), Count(0, 0, 0.0))
+            size = count.bytes - before.bytes
+            requests = (
+                (count.requests or 0) - (before.requests or 0) if count.requests is not None else -(-size // 8192)
+            )
+            if requests > 0:
+                seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
+                rows.append(IoRow(second, name, operation, by, requests, max(0, size), None, seconds))  # type: ignore[arg-type]
+                self.ever.setdefault(name, Thing(name, None, name, "other", Path(self.volumes[0].path)))
+        return _named_once(rows)
+
+    def _timed(self, row: IoRow, now: Counters) -> IoRow:
+        """The row with its time, by the mean time of such a request that the server counted in this interval."""
+        if row.seconds is not None or self.tracer is None:
+            return row
+        thing = self.ever.get(row.object)
+        key: CountKey = (LOG if thing and thing.kind == "log" else "data", row.operation, row.by)
+        (requests, seconds), (requests0, seconds0) = now.times.get(key, (0, 0.0)), self.last.times.get(key, (0, 0.0))
+        if requests <= requests0:
+            return row
+        return row._replace(seconds=row.requests * (seconds - seconds0) / (requests - requests0))
+
+    def end(self) -> Manifest:
+        seconds = self.gone_s
+        rows = self.look()
+        if self.files is not None and self.attribution is not None:
+            self._note_changes(self.files.renew(), self.files.things)
+            rows += self.attribution.known_by_now()
+            # Tables that were made and dropped within the window.
+            rows += [row._replace(object=_UNKNOWN) for _, row in self.attribution.waiting]
+        else:
+            self._note_changes(self.things_at_start, self.watched.things())
+        rows = [row for row in rows if row.second < seconds]
+        if any(row.object == _UNKNOWN for row in rows):
+            self.ever[_UNKNOWN] = Thing(_UNKNOWN, None, "files of objects that were gone before they could be named", "other",
+                                        Path(self.volumes[0].path))  # fmt: skip
+        folder.append(self.out, merged(rows), ())
+        self.seen |= {row.object for row in rows}
+        if self.iolog is not None:
+            self.iolog.end()
+        if (change := load_change(self.totals)) is not None:
+            begin = change.interval * self.wanted.interval_s
+            per_s = [numbers.round_figure(rate / self.wanted.interval_s) for rate in (change.before, change.after)]
+            what = f"The load changed: {per_s[0]} requests/s before, {per_s[1]} requests/s after."
+            self.changes.append(Change(second=begin, what=what))
+        if not sum(self.totals) and not (self.working and sum(self.working)):
+            self.notes.append("The server was idle: no session read or wrote anything.")
+        if self.tracer is not None:
+            self._note_losses(self.tracer)
+        manifest = self.manifest(seconds, complete=True)
+        folder.write_manifest(self.out, manifest)
+        return manifest
+
+    def _note_losses(self, tracer: Tracer) -> None:
+        if tracer.lost:
+            share = tracer.lost / (tracer.lost + self.attributed + self.unknown)
+            self.notes.append(
+                f"{numbers.percent(share)} of the trace was lost, because this machine was too busy to read it."
+            )
+
+    def manifest(self, seconds: float, *, complete: bool) -> Manifest:
+        counters, cpu = self.last, self.watched.cpu_seconds()
+        transactions = None
+        if counters.transactions is not None and self.first.transactions is not None:
+            transactions = max(0, counters.transactions - self.first.transactions)
+        now = self.files.things if self.files is not None else self.things_at_start
+        return Manifest(
+            storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
+            started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
+            connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
+            cpu_seconds=cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None,
+            sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
+            volumes=self.volumes, objects=tuple(self._objects(now)), changes=tuple(self.changes), notes=tuple(self.notes),
+            complete=complete,
+        )  # fmt: skip
+
+    def _objects(self, now: dict[str, Thing]) -> Iterable[CapturedObject]:
+        for name, thing in sorted(self.ever.items()):
+            before, after = self.things_at_start.get(name), now.get(name)
+            if name in self.seen or (
+                before is not None and thing.kind in ("table", "index") and thing.schema != "pg_catalog"
+            ):
+                yield CapturedObject(
+                    id=name, schema=thing.schema, name=thing.name, kind=thing.kind,  # type: ignore[arg-type]
+                    volume=self._volume(thing), bytes_at_start=before.bytes if before else None,
+                    bytes_at_end=after.bytes if after else None,
+                )  # fmt: skip
+
+    def _volume(self, thing: Thing) -> str:
+        try:
+            return self._places[thing.folder.resolve().stat().st_dev]
+        except (OSError, KeyError):
+            return self.volumes[0].name
+
+    def close(self) -> None:
+        if self.tracer is not None:
+            self.tracer.close()
+        if hasattr(self, "devices"):
+            self.devices.close()
+
+
+def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:
+    """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
+    taking = _Taking(watched, out, wanted)
+    try:
+        taking.begin()
+        try:
+            _watch(taking, wanted, progress)
+        except KeyboardInterrupt:
+            taking.notes.append("The window was ended early, by hand.")
+        return taking.end()
+    finally:
+        taking.close()
+
+
+def _watch(taking: _Taking, wanted: Wanted, progress: Progress) -> None:
+    number, rows = 0, list[IoRow]()
+    while number * wanted.interval_s < wanted.seconds - 1e-9:
+        ends = min((number + 1) * wanted.interval_s, wanted.seconds)
+        while (left := ends - taking.gone_s) > 0:
+            time.sleep(min(left, LOOK_S))
+            rows += taking.look()
+        asked_per_s = taking.interval(number * wanted.interval_s, rows)
+        rows = []
+        number = max(number + 1, int(taking.gone_s / wanted.interval_s))
+        progress(taking.gone_s, asked_per_s)
+
+
+def merged(rows: Iterable[IoRow]) -> list[IoRow]:
+    """One row for each second, object, operation and kind of process: an object has several files."""
+    found: dict[tuple[float, str, str, str], IoRow] = {}
+    for row in rows:
+        key = row.second, row.object, row.operation, row.by
+        other = found.get(key)
+        if other is not None:
+            row = row._replace(
+                requests=row.requests + other.requests, bytes=row.bytes + other.bytes,
+                sequential_requests=_both(row.sequential_requests, other.sequential_requests),
+                seconds=_both(row.seconds, other.seconds),
+            )  # fmt: skip
+        found[key] = row
+    return sorted(found.values())
+
+
+def _both(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def _named_once(rows: list[IoRow]) -> list[IoRow]:
+    """The rows, without the reads of all tables together that those of single tables count already."""
+    named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
+    found = []
+    for row in rows:
+        if row.object == ALL_TABLES and row.operation == "read":
+            left = max(0, row.bytes - named)
+            named -= row.bytes - left
+            if not left:
+                continue
+            row = row._replace(requests=max(1, row.requests * left // row.bytes), bytes=left)
+        found.append(row)
+    return found
+
+
+def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[DeviceRow]:
+    """What reached the devices: of the file system itself where it shares a disk with others."""
+    for volume in volumes:
+        whole = f"volume.{volume.name}."
+        for operation, requests, size, seconds in _DEVICE_COUNTS:
+            own = f"{whole}file_system_"
+            prefix = own if own + requests in counted else whole
+            if asked := counted.get(prefix + requests):
+                time_s = counted.get(whole + seconds) if prefix == whole else None
+                yield DeviceRow(second, volume.name, operation, int(asked), int(counted[prefix + size]), time_s)  # type: ignore[arg-type]
+        if flushes := counted.get(whole + "flushes"):
+            yield DeviceRow(second, volume.name, "sync", int(flushes), 0, counted.get(whole + "flush_time_s"))
+
+
+def _devices_of(volumes: Iterable[Volume]) -> dict[int, str]:
+    """The number of each volume's file system -> its name."""
+    return {Path(volume.path).stat().st_dev: volume.name for volume in volumes if volume.device}

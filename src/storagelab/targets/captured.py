@@ -1,0 +1,110 @@
+"""What a capture asks of a running server of any engine: its objects, whose file is whose, and its own counters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+OTHER_FILES = "other files"
+LOG, TEMPORARY = "log", "temporary"
+ALL_TABLES = "all tables"
+"""The tables and indexes together, where the server does not count them singly."""
+
+
+class Thing(NamedTuple):
+    """An object with files: a table, an index, the log. `folder` is where they lie, as the server names it."""
+
+    id: str
+    schema: str | None
+    name: str
+    kind: str
+    folder: Path
+    bytes: int | None = None
+    files: str = ""
+    """What the server calls its files; they are new if it changes."""
+
+
+class Count(NamedTuple):
+    """What the server itself counted so far; None = it does not count this."""
+
+    requests: int | None
+    bytes: int
+    seconds: float | None = None
+
+
+CountKey = tuple[str, str, str]
+"""(object, operation, by)"""
+
+
+class Counters(NamedTuple):
+    """A look at the server's counters, all of them growing. `times` are the mean seconds of a request that it can tell for
+    kinds of requests: (log or data, operation, by) -> (requests, seconds) so far.
+    """
+
+    counts: dict[CountKey, Count]
+    transactions: int | None
+    working: int
+    """Sessions that work at this moment."""
+    times: dict[CountKey, tuple[int, float]] = {}
+
+
+class Watched(Protocol):
+    """A running server, looked at and never changed."""
+
+    engine: str
+    version: str
+    local: bool
+    """It runs on this machine, and its files can be seen."""
+    threads: tuple[str, ...]
+    """Names of its threads, as the kernel shows them; patterns may be among them."""
+    views: tuple[str, ...]
+    notes: list[str]
+    """What it can't tell, and why."""
+
+    def things(self) -> dict[str, Thing]:
+        """Its objects now."""
+        ...
+
+    def thing_of(self, path: str) -> Thing | None:
+        """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did not
+        see.
+        """
+        ...
+
+    def place_in(self, path: str) -> tuple[str, int]:
+        """Which of an object's files this is: an ending for its name, and the offset at which it begins."""
+        ...
+
+    def folders(self) -> Mapping[str, Path]:
+        """Its folders by names for volumes: data, log, tablespaces."""
+        ...
+
+    def by(self, thread: int) -> str:
+        """What a thread of it does: session, checkpoint, log or background."""
+        ...
+
+    def counters(self, *, objects: bool) -> Counters:
+        """Its counters now; without those of single objects if they are not wanted."""
+        ...
+
+    def cpu_seconds(self) -> float | None:
+        """The CPU time of the server so far."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def cpu_seconds_of(pids: list[int], *, with_ended: int | None = None) -> float | None:
+    """The CPU time of processes, and of the ended children of one; None if none can be seen."""
+    ticks, seen = 0, False
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+        except OSError:
+            continue
+        fields = text.rpartition(")")[2].split()
+        ticks += sum(int(field) for field in fields[11 : 15 if pid == with_ended else 13])
+        seen = True
+    return ticks / os.sysconf("SC_CLK_TCK") if seen else None
