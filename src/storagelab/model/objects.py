@@ -17,6 +17,7 @@ WORDS = {
 }
 """The words for common cases, and what each means."""
 _MOST_LISTED = 40
+Kind = Literal["table", "index"]
 
 
 class Object(NamedTuple):
@@ -25,7 +26,7 @@ class Object(NamedTuple):
     """
 
     names: tuple[str, ...]
-    kind: Literal["table", "index"]
+    kind: Kind
     schema: str = ""
     spread: bool = False
     bytes: float | None = None

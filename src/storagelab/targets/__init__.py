@@ -99,6 +99,8 @@ class Preflight(Frozen):
     durability: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     """What is done to volumes before each run."""
+    objects: tuple[str, ...] = ()
+    """Which table or index lies on which volume, where layouts place them singly."""
     drives: tuple[ClaimedDrive, ...] = ()
     """The drives on which everything is destroyed."""
     blocks_at_once: int | None = None

@@ -124,6 +124,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         warnings=tuple(warnings),
         durability=found.durability,
         steps=found.steps,
+        objects=found.objects,
     )
 
 

@@ -38,7 +38,7 @@ class PlanFacts:
     """`server`: the server that would be used, in words. `estimate_s`: time for the runs that are still to be made,
     None = unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped.
     `durability`: what survives a crash, a line for each engine that is compared. `steps`: what is done to volumes before
-    each run. `tells`: how small a difference the runs can show, "" = unknown. `good`: the fewest and the most runs of a race
+    each run. `objects`: which table or index lies on which volume. `tells`: how small a difference the runs can show, "" = unknown. `good`: the fewest and the most runs of a race
     for a good layout, if asked.
     """
 
@@ -52,6 +52,7 @@ class PlanFacts:
     tells: str = ""
     good: tuple[int, int] | None = None
     steps: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
@@ -81,11 +82,12 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     if whole:
         _print_planned_runs(console, experiment, plan)
     _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
-    if facts.steps:
-        blank(console)
-        print_paragraph(console, "Before each run:")
-    for step in facts.steps:
-        print_paragraph(console, step, first="- ")
+    for title, lines in (("Placed singly:", facts.objects), ("Before each run:", facts.steps)):
+        if lines:
+            blank(console)
+            print_paragraph(console, title)
+        for line in lines:
+            print_paragraph(console, line, first="- ")
     if facts.warnings:
         blank(console)
     for warning in facts.warnings:

@@ -70,11 +70,6 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
         yield folder
 
 
-def words_of_client(output: CompletedProcess[str]) -> str:
-    """A client program's message about a failure."""
-    return next((line for line in output.stderr.splitlines() if "error" in line.lower()), output.stderr.strip())
-
-
 def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
     """sysbench with its own transactions or the user's script, on its own tables."""
     words = partial(sysbench.words, script=load.script)

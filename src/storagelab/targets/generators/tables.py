@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from storagelab.errors import RunFailed
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.model.objects import Object
 from storagelab.targets import Site
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.program import Program
@@ -44,6 +45,16 @@ class GeneratedTables(Places, Generic[C, L]):
     def default_spread(self) -> tuple[str, ...]:
         """The tables that are spread over data files if the spec names none."""
         return ()
+
+    @property
+    def known_objects(self) -> list[Object] | None:
+        """The tables and indexes that the load makes, with their sizes; None if the user's own files make them."""
+        return None
+
+    @property
+    def data_bytes(self) -> float:
+        """What the load's tables and indexes take on disk together; 0 if the user's own files make them."""
+        return (self.load.data.units or 0) * self.unit_bytes
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:

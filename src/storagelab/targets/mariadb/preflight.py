@@ -24,6 +24,7 @@ from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import bytes_of, private_settings
+from storagelab.targets.objects import share_on
 from storagelab.targets.parts import tables_of
 from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
@@ -129,7 +130,8 @@ def _bytes_on(config: Config, volume: str) -> int:
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
         sequential = not config.generated and config.insert_load.page_a_row
         row_bytes = bytes_of(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
-        total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
+        known = tables_of(config)(config, "", None).known_objects if config.generated else None
+        total += round(rows * row_bytes * share_on(config, known, volume)) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
     if config.log_volume == volume and private:
         total += bytes_of(config, redo_log.SIZE, redo_log.DEFAULT_BYTES)

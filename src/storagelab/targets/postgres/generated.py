@@ -17,7 +17,7 @@ from psycopg import sql
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.objects import TEMPORARY, Object
+from storagelab.model.objects import TEMPORARY, Kind, Object
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.running import Generator
@@ -237,6 +237,14 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             for place, name in enumerate(names)
         }
         return found
+
+    def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
+        """A table or an index that a load is known to make, or its partitions, whose names `part` makes of their numbers."""
+        numbers = range(1, self.partitions + 1)
+        if not numbers:
+            yield Object((name,), kind, "public", bytes=size_bytes)
+        for number in numbers:
+            yield Object((part.format(number), name), kind, "public", spread=True, bytes=size_bytes / len(numbers))
 
     def _object(self, one: Relation) -> Object:
         """The table or index as users name it: pgbench's and sysbench's own have no other schema than `public`."""

@@ -20,6 +20,7 @@ from storagelab.targets import (
     templates,
 )
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
+from storagelab.targets.objects import share_on
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import checkpoints, connecting
 from storagelab.targets.postgres.known import DECIDING, judge
@@ -152,13 +153,8 @@ def _data_bytes(config: Config) -> int:
 def _copied_bytes_on(config: Config, volume: str) -> int:
     """What a generator's tables and indexes take once each of them is in its place, with what a run adds."""
     load, made = config.generated_load, _data_bytes(config)
-    indexes: float = tables_of(config).index_share
     grown = 0 if load.reads_only else _GROWTH_BYTES_PER_S * (load.longest_s or 0)
-    extra, volumes, files = config.extra_volumes, config.data_volumes, config.layout.data_files
-    spread = sum(config.volume_of_data_file(number) == volume for number in range(files)) / files if volumes else 0.0
-    whole = float(extra.get("tables", next(iter(volumes), None)) == volume)
-    here = spread if files > 1 else whole
-    share = (1 - indexes) * here + indexes * (here if "indexes" not in extra else extra["indexes"] == volume)
+    share = share_on(config, tables_of(config)(config, "", None).known_objects, volume)
     overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # a copy begins after a checkpoint, and writes no more
     return round(share * (made + grown)) + _server_bytes_on(config, volume, _log_bytes(config, made), overshoot)
 

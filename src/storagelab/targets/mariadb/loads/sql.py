@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
 
-from storagelab.errors import RunFailed
 from storagelab.model.loads.sql import Sql
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
@@ -13,13 +14,17 @@ from storagelab.targets.generators.programs import (
     Clients,
     own_transactions,
     own_transactions_by_sysbench,
-    words_of_client,
 )
+from storagelab.targets.generators.restoring import changed, failure, newer_words, version_in
 from storagelab.targets.mariadb import reaching as programs
 from storagelab.targets.mariadb.connecting import Connection
 from storagelab.targets.mariadb.generated import MariaDBTables
 from storagelab.targets.mariadb.layout import ALL_MARK
 from storagelab.targets.programs import installation
+
+_DEFINER = re.compile(rb"DEFINER\s*=\s*`(?:[^`]|``)*`@`(?:[^`]|``)*`")
+_SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
+_HEAD_BYTES = 4096
 
 
 class Tables(MariaDBTables[Sql]):
@@ -29,10 +34,12 @@ class Tables(MariaDBTables[Sql]):
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         program = programs.find(clients.beside)
+        command = [str(program), *clients.options["mariadb"]]
         for what, file in programs.files_of(self.load, site):
-            output = clients.run([str(program), *clients.options["mariadb"]], *installation(program), reads=file)
+            with changed(file, without_definers) as reads:
+                output = clients.run(command, *installation(program), reads=reads)
             if output.returncode != 0:
-                raise RunFailed(f"{what} failed: {words_of_client(output)}")
+                raise failure(what, output, more=partial(_of_newer_server, own, file))
         self.finish(own)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
@@ -44,3 +51,18 @@ class Tables(MariaDBTables[Sql]):
         programs.files_of(self.load, site)
         programs.find(beside)
         return version
+
+
+def without_definers(line: bytes) -> bytes:
+    """Leaves out of a line of a dump which user made a view or a trigger, and a mark that older clients don't know."""
+    if line.startswith(_SANDBOX):
+        return b"\n"
+    return _DEFINER.sub(b"", line) if line.startswith((b"/*!5", b"CREATE")) else line
+
+
+def _of_newer_server(own: Connection, file: Path, _: str) -> str:
+    """That the dump is of a newer server, if it is."""
+    with file.open("rb") as opened:
+        dump = version_in(opened.read(_HEAD_BYTES))
+    release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
+    return newer_words(dump, release, "MariaDB")

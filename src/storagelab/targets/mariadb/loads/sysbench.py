@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.model.objects import Object
 from storagelab.targets.generators.tables import SysbenchTables
 from storagelab.targets.mariadb.connecting import Connection
 from storagelab.targets.mariadb.generated import MariaDBTables
@@ -13,3 +14,10 @@ class Tables(SysbenchTables[Connection], MariaDBTables[Sysbench]):
 
     unit_bytes = 500
     others_stay = False
+
+    @property
+    def known_objects(self) -> list[Object] | None:
+        if self.load.is_own:
+            return None
+        parts = [self._partition_of(table, number) for table in self.load.table_names for number in self.data_files]
+        return [one._replace(bytes=self.data_bytes / len(parts)) for one in parts]

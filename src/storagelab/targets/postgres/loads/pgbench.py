@@ -6,6 +6,7 @@ from pathlib import Path
 
 from storagelab.errors import RunFailed
 from storagelab.model.loads.pgbench import SPREAD, Pgbench
+from storagelab.model.objects import Object
 from storagelab.targets import Site
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
@@ -29,6 +30,18 @@ class Tables(PostgresTables[Pgbench]):
     @property
     def asked_partitions(self) -> int | None:
         return self.load.partitions
+
+    @property
+    def known_objects(self) -> list[Object]:
+        big, key = SPREAD[0], f"{SPREAD[0]}_pkey"
+        table_bytes, key_bytes = (1 - self.index_share) * self.data_bytes, self.index_share * self.data_bytes
+        small = ("pgbench_branches", "pgbench_tellers")
+        return [
+            *self._in_parts(big, f"{big}_{{}}", "table", table_bytes),
+            *self._in_parts(key, f"{big}_{{}}_pkey", "index", key_bytes),
+            *(Object((name,), "table", "public") for name in (*small, "pgbench_history")),
+            *(Object((f"{name}_pkey",), "index", "public") for name in small),
+        ]
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:  # noqa: ARG002 - its scripts make no tables
         for steps in ("dt", "gvp"):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError
 from storagelab.model.loads.sql import Sql
+from storagelab.model.objects import KEY
 from storagelab.targets import Site
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import (
@@ -16,19 +19,26 @@ from storagelab.targets.generators.programs import (
     check_stays_inside,
     own_files,
     own_transactions,
-    words_of_client,
 )
+from storagelab.targets.generators.restoring import changed, failure, form_of, newer_words
+from storagelab.targets.postgres import dumps
 from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import PostgresTables
 
-_OTHER_VERSION = (
-    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
-    "measure a newer server (target.bin_dir)"
-)
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
-Step = tuple[str, str, list[str], Path]
-"""What the step does, its program, its options, and its file."""
+
+
+class Step(NamedTuple):
+    """One file of the user: what is done with it, by which program with which options. `is_dump`: the program reads it from
+    its input, without owners and rights.
+    """
+
+    what: str
+    program: str
+    options: list[str]
+    file: Path
+    is_dump: bool
 
 
 class Tables(PostgresTables[Sql]):
@@ -44,13 +54,26 @@ class Tables(PostgresTables[Sql]):
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
-        folders = [file.parent for *_, file in steps]
-        for what, name, options, file in steps:
-            output = clients.run([str(programs.find(name, clients.beside)), *options, str(file)], *folders)
+        folders = [step.file.parent for step in steps]
+        for step in steps:
+            program = str(programs.find(step.program, clients.beside))
+            if step.is_dump:
+                with changed(step.file, dumps.leaving_out_owners()) as reads:
+                    output = clients.run([program, *step.options, "-"], *folders, reads=reads)
+            else:
+                output = clients.run([program, *step.options, str(step.file)], *folders)
             if output.returncode != 0:
-                words = words_of_client(output)
-                raise RunFailed(f"{what} failed: {words}{_OTHER_VERSION if 'unsupported version' in words else ''}")
+                raise failure(step.what, output, step.file.name, partial(self._of_other_version, own, clients, step))
         self.finish(own)
+
+    def _of_other_version(self, own: Connection, clients: Clients, step: Step, words: str) -> str:
+        """That another version may be why a dump can't be restored."""
+        if "unsupported version" in words:
+            return dumps.OTHER_VERSION
+        if not step.is_dump and step.program != "pg_restore":
+            return ""
+        dump = dumps.version_of(step.file, step.program == "pg_restore", clients.beside)
+        return newer_words(dump, (own.info.server_version // 10_000,), "PostgreSQL")
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = programs.find("pgbench", clients.beside)
@@ -58,8 +81,17 @@ class Tables(PostgresTables[Sql]):
 
     def check(self, site: Site, beside: Path | None) -> str:
         own_transactions(self.load, site)
-        list(_steps(self.load, site, ""))
+        for step in _steps(self.load, site, ""):
+            if step.program == "pg_restore":
+                self._check_archive(step.file, beside)
         return programs.version_text("pgbench", beside)
+
+    def _check_archive(self, file: Path, beside: Path | None) -> None:
+        """Checks that pg_restore can read the archive, and that it holds what the layout names."""
+        objects = dumps.objects_in(dumps.content_of(file, beside))
+        problem = None if self.load.setup else self.config.placement.problem(objects)
+        if problem is not None:
+            raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
 
 
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
@@ -67,12 +99,10 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
     for what, name, key, path in own_files(load, site):
-        is_dump = name == load.restore and key == "workload.restore"
-        if is_dump and not path.exists():
-            raise PreflightError(f"{path} does not exist", key=key, hint="name a dump of pg_dump")
-        if is_dump and path.suffix != ".sql":
-            yield what, "pg_restore", by_restore, path
+        is_dump = name == load.restore and key == dumps.KEY
+        if is_dump and form_of(path, key, "pg_dump") == "archive":
+            yield Step(what, "pg_restore", by_restore, path, is_dump=False)
             continue
         hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
         check_stays_inside(path, name, key, _ELSEWHERE, hint)
-        yield what, "psql", by_psql, path
+        yield Step(what, "psql", by_psql, path, is_dump)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.model.objects import Object
 from storagelab.targets.generators.tables import SysbenchTables
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import PostgresTables
@@ -12,4 +13,17 @@ class Tables(SysbenchTables[Connection], PostgresTables[Sysbench]):
     """The tables of one cell."""
 
     unit_bytes = 300
+
+    @property
+    def known_objects(self) -> list[Object] | None:
+        if self.load.is_own:
+            return None
+        each_bytes = self.data_bytes / self.load.tables
+        index_bytes = self.index_share * each_bytes / 2
+        found = list[Object]()
+        for number, name in enumerate(self.load.table_names, 1):
+            found += self._in_parts(name, f"{name}_p{{}}", "table", (1 - self.index_share) * each_bytes)
+            found += self._in_parts(f"{name}_pkey", f"{name}_p{{}}_pkey", "index", index_bytes)
+            found += self._in_parts(f"k_{number}", f"{name}_p{{}}_k_idx", "index", index_bytes)
+        return found
     holds = False  # sysbench keeps the time itself
