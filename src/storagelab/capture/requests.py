@@ -68,7 +68,8 @@ _POINTS = (
     _Point("ext4/ext4_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
     _Point("ext4/ext4_sync_file_enter", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
     *(
-        _Point(f"xfs/xfs_file_{way}_{verb}", _XFS, "ino", "dev", _bytes("offset", "count"), _always(kind), ("offset", "count"))
+        _Point(f"xfs/xfs_file_{way}_{verb}", _XFS, "ino", "dev", _bytes("offset", "count"), _always(kind),
+               ("offset", "count"))
         for way in ("buffered", "direct") for verb, kind in (("read", READ), ("write", WRITE))
     ),
     _Point("xfs/xfs_file_fsync", _XFS, "ino", "dev", _nothing, _always(SYNC), ()),

@@ -6,7 +6,7 @@ import datetime
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from storagelab.capture import folder
 from storagelab.capture.attributing import Attribution, Files
@@ -24,8 +24,8 @@ from storagelab.targets.captured import (
     OTHER_FILES,
     TEMPORARY,
     Count,
-    CountKey,
     Counters,
+    CountKey,
     Thing,
     Watched,
 )
@@ -326,20 +326,22 @@ def _watch(taking: _Taking, wanted: Wanted, progress: Progress) -> None:
 def merged(rows: Iterable[IoRow]) -> list[IoRow]:
     """One row for each second, object, operation and kind of process: an object has several files."""
     found: dict[tuple[float, str, str, str], IoRow] = {}
-    for row in rows:
-        key = row.second, row.object, row.operation, row.by
-        other = found.get(key)
-        if other is not None:
+    for one in rows:
+        row, key = one, (one.second, one.object, one.operation, one.by)
+        if (other := found.get(key)) is not None:
             row = row._replace(
                 requests=row.requests + other.requests, bytes=row.bytes + other.bytes,
-                sequential_requests=_both(row.sequential_requests, other.sequential_requests),
-                seconds=_both(row.seconds, other.seconds),
+                sequential_requests=_sum(row.sequential_requests, other.sequential_requests),
+                seconds=_sum(row.seconds, other.seconds),
             )  # fmt: skip
         found[key] = row
     return sorted(found.values())
 
 
-def _both(one: float | None, other: float | None) -> float | None:
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
     return None if one is None or other is None else one + other
 
 
@@ -348,13 +350,13 @@ def _named_once(rows: list[IoRow]) -> list[IoRow]:
     named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
     found = []
     for row in rows:
-        if row.object == ALL_TABLES and row.operation == "read":
-            left = max(0, row.bytes - named)
-            named -= row.bytes - left
-            if not left:
-                continue
-            row = row._replace(requests=max(1, row.requests * left // row.bytes), bytes=left)
-        found.append(row)
+        if row.object != ALL_TABLES or row.operation != "read":
+            found.append(row)
+            continue
+        left = max(0, row.bytes - named)
+        named -= row.bytes - left
+        if left:
+            found.append(row._replace(requests=max(1, row.requests * left // row.bytes), bytes=left))
     return found
 
 

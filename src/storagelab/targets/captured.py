@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 OTHER_FILES = "other files"
@@ -47,7 +48,7 @@ class Counters(NamedTuple):
     transactions: int | None
     working: int
     """Sessions that work at this moment."""
-    times: dict[CountKey, tuple[int, float]] = {}
+    times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
 
 
 class Watched(Protocol):

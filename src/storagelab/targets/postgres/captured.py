@@ -19,8 +19,8 @@ from storagelab.targets.captured import (
     OTHER_FILES,
     TEMPORARY,
     Count,
-    CountKey,
     Counters,
+    CountKey,
     Thing,
     cpu_seconds_of,
 )
@@ -28,14 +28,12 @@ from storagelab.targets.postgres import connecting
 
 _ROLE = "pg_monitor"
 _OBJECTS = """
-    SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
-           CASE WHEN c.relkind = 't' THEN (SELECT o.oid::regclass::text FROM pg_class o WHERE o.reltoastrelid = c.oid)
-                WHEN n.nspname = 'pg_toast' THEN (SELECT o.oid::regclass::text FROM pg_class o, pg_index x
-                                                  WHERE x.indexrelid = c.oid AND o.reltoastrelid = x.indrelid)
-           END,
+    SELECT n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
+           (SELECT s.nspname || '.' || o.relname FROM pg_class o JOIN pg_namespace s ON s.oid = o.relnamespace
+            WHERE n.nspname = 'pg_toast' AND o.reltoastrelid = coalesce(x.indrelid, c.oid)),
            (SELECT sum(pg_relation_size(c.oid, fork)) FROM unnest(ARRAY['main', 'fsm', 'vm']) fork)::int8,
            c.relpersistence = 't'
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index x ON x.indexrelid = c.oid
     WHERE c.relkind IN ('r', 'i', 'm', 't', 'S') AND pg_relation_filenode(c.oid) IS NOT NULL
 """
 _FILE = re.compile(r"(?P<node>t?[0-9]+(?:_[0-9]+)?)(?P<fork>_fsm|_vm|_init)?(?:\.(?P<part>[0-9]+))?")
@@ -59,6 +57,8 @@ _WORKING = """
 class WatchedPostgres:
     engine = "postgres"
     threads = ("postgres",)
+    notes: list[str]
+    views: tuple[str, ...]
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
@@ -85,20 +85,18 @@ class WatchedPostgres:
             self.notes.append(
                 "io_method is worker: reads by I/O workers count as reads by sessions, also those that autovacuum asked for."
             )
-        self.views = (
-            "pg_class",
-            "pg_stat_activity",
-            "pg_stat_database",
-            "pg_statio_all_tables",
-            "pg_statio_all_indexes",
-        )
-        self.views += ("pg_stat_io",) if self._major >= 16 else ("pg_stat_bgwriter",)
-        self.views += ("pg_stat_wal",) if 14 <= self._major < 18 else ()
+        self.views = tuple(self._views())
         self._by_path: dict[str, Thing] = {}
         self._leads: list[tuple[str, str]] = []
         self._databases: dict[str, str] = {}
         self._known_threads: dict[int, str] = {}
         self.things()
+
+    def _views(self) -> Iterator[str]:
+        yield from ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
+        yield "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter"
+        if 14 <= self._major < 18:
+            yield "pg_stat_wal"
 
     def _rows(self, statement: Any) -> list[Any]:
         self._own += 1
@@ -131,7 +129,7 @@ class WatchedPostgres:
         }
         found: dict[str, Thing] = {}
         self._by_path, self._leads = {}, self._links()
-        for _, schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
+        for schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
             if path is None:  # dropped at this moment
                 continue
             folder = self._folder_of(path)
@@ -140,7 +138,6 @@ class WatchedPostgres:
             elif schema == "pg_toast":
                 if owner is None:
                     continue
-                owner = owner if "." in owner else f"public.{owner}"
                 thing = Thing(f"{owner} toast", schema, name, "toast", folder, size, path)
             else:
                 thing = Thing(f"{schema}.{name}", schema, name, _KINDS[kind], folder, size, path)
@@ -265,7 +262,7 @@ class WatchedPostgres:
     def _pg_stat_io(self) -> Iterator[tuple[CountKey, Count]]:
         if self._major >= 18:
             sizes = "coalesce(read_bytes, 0)::int8, coalesce(write_bytes, 0)::int8 + coalesce(extend_bytes, 0)::int8"
-            timed = "CASE object WHEN 'wal' THEN current_setting('track_wal_io_timing') ELSE current_setting('track_io_timing') END"
+            timed = "current_setting(CASE object WHEN 'wal' THEN 'track_wal_io_timing' ELSE 'track_io_timing' END)"
         else:
             sizes = (
                 "(coalesce(reads, 0) * op_bytes)::int8, ((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes)::int8"
