@@ -39,7 +39,7 @@ from storagelab.targets.states import Carried
 CASES = 20
 ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"
-_VOLUME_BYTES = 512 * 2**20
+_VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
 _SECONDS, _CAPTURED_S = 5, 8
 """Of a run, and of a capture."""
@@ -47,7 +47,7 @@ ENGINES = ("postgres", "mariadb")
 _ROWS = {"postgres": 20_000, "mariadb": 40_000}
 _SETTINGS = {
     # Buffers far smaller than the tables, and no page cache: requests reach the volumes.
-    "postgres": 'debug_io_direct = "data,wal", shared_buffers = "1MB", track_io_timing = "on", '
+    "postgres": 'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB", track_io_timing = "on", '
     'track_wal_io_timing = "on", autovacuum = "off"',
     "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "8M", innodb_log_file_size = "96M"',
 }
@@ -84,19 +84,19 @@ def drawn(engine: str, seed: int) -> Case:
         weight = 100 / rank ** dice.uniform(0.5, 1.5)
         weights[name] = (max(1, round(weight * (1 - updated))), max(1, round(weight * updated)))
     layouts: dict[str, dict[str, str]] = {}
-    for label in (PRESENT, "second", "third"):
-        while True:
-            place = {name: dice.choice(volumes) for name in (*_placed(engine, tables, dice), "log")}
-            if place not in layouts.values():
-                break
-        layouts[label] = place
+    while len(layouts) < 3:
+        place = _place(engine, tables, volumes, dice)
+        if place not in layouts.values():
+            layouts[(PRESENT, "second", "third")[len(layouts)]] = place
     return Case(engine, seed, limits, weights, dice.choice((4, 8, 16)), layouts)
 
 
-def _placed(engine: str, tables: Sequence[str], dice: random.Random) -> list[str]:
-    """What is placed: tables, and on PostgreSQL now and then an index apart from its table."""
-    apart = [f"{name}_pkey" for name in tables if dice.random() < 0.3] if engine == "postgres" else []
-    return [*tables, *apart]
+def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
+    """A volume for each table, for the log, and on PostgreSQL for each index, now and then apart from its table."""
+    place = {name: dice.choice(volumes) for name in (*tables, "log")}
+    if engine == "postgres":
+        place |= {f"{name}_pkey": dice.choice(volumes) if dice.random() < 0.3 else place[name] for name in tables}
+    return place
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -229,17 +229,10 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
         if label != PRESENT:
             objects = {name: volume for name, volume in layout.items() if name != "log"}
             lines.append(
-                f'[layouts.{label}]\nobjects = {_table(_with_indexes(case, objects))}\nlog = "{layout["log"]}"\n'
+                f'[layouts.{label}]\nobjects = {_table(objects)}\nlog = "{layout["log"]}"\n'
             )
     lines.append(f"[server]\ncpus = {os.cpu_count()}\n")
     file.write_text("".join(lines), encoding="utf-8")
-
-
-def _with_indexes(case: Case, objects: Place) -> Place:
-    """An index that no layout names lies beside its table."""
-    if case.engine != "postgres":
-        return objects
-    return {f"{name}_pkey": volume for name, volume in objects.items() if not name.endswith("_pkey")} | dict(objects)
 
 
 @dataclass(frozen=True)
