@@ -33,6 +33,7 @@ from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
+from storagelab.findings.cautions.rewritten import Rewritten
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.cautions.throttle_slices import ThrottleSlices
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
@@ -101,6 +102,10 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "Data was reflinked from its template, and elsewhere copied",
             'between_runs.data = "rebuild"',
         ],
+    ),
+    (
+        Rewritten(runs=3, example="public.orders was rewritten"),
+        ["In 3 runs", "(public.orders was rewritten)", "TRUNCATE"],
     ),
     (ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
     (

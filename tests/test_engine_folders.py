@@ -34,11 +34,13 @@ PRIVATE_MODULES = {
 OWN_MODULES = {
     "mariadb": {
         "generated": "the tables of a generator's load, spread over the layout",
+        "moving": "a table is made again to lie elsewhere, as InnoDB moves none",
         "redo_log": "when the log was full, so that reports tell what counts before that",
     },
     "postgres": {
         "generated": "the tables of a generator's load, spread over the layout",
         "checkpoints": "when checkpoints begin, so that runs hold whole cycles",
+        "dumps": "pg_dump has formats, and names owners that need not exist",
     },
     "sqlserver": {
         "login": "is run as a program of its own, as the driver forgets what the server said",

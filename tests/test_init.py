@@ -24,8 +24,8 @@ NEEDS = {
     "zfs-by-your-own-commands": pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS"),
 }  # fmt: skip
 RECIPES = (
-    "cloud-disks", "drive-to-buy", "file-systems", "index-volume", "io-method", "mariadb-durability", "mounted-drives",
-    "wal-volume", "your-own", "zfs-by-your-own-commands",
+    "cloud-disks", "drive-to-buy", "file-systems", "hot-table", "index-volume", "io-method", "mariadb-durability",
+    "mounted-drives", "wal-volume", "your-own", "zfs-by-your-own-commands",
 )  # fmt: skip
 
 

@@ -60,7 +60,10 @@ def test_single_tables_and_partitions_lie_where_they_are_named(scratch):
     with open_target(config, site_at(scratch)) as target:
         measured = target.run(cell_of(config), 1, 1, lambda _: None)
         own_connection = target.server.own
-        files = {name.partition("/")[2]: str(file.path) for name, file in target.system.layout.all_files(own_connection).items()}
+        files = {
+            name.partition("/")[2]: str(file.path)
+            for name, file in target.system.layout.all_files(own_connection).items()
+        }
         kept = ask(own_connection, "SELECT count(*) FROM storagelab_0badcafe.people")
         keys = ask(own_connection, "SELECT count(*) FROM information_schema.innodb_sys_foreign")
     assert {name for name, file in files.items() if "/on-b/" in file} == {"people", "orders#p#p2"}

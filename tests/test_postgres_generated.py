@@ -20,6 +20,7 @@ from storagelab.targets import open_target
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres.layout import relations_like
 from storagelab.targets.postgres.reaching import generator_sessions
+from storagelab.targets.unprivileged import give_to_server
 
 pytestmark = pytest.mark.slow
 
@@ -227,14 +228,37 @@ def test_the_users_own_tables_are_spread_with_their_rows_and_keys(scratch):
     assert left_behind(scratch) == []
 
 
-def test_a_dump_is_restored_by_its_own_tool(scratch, postgres_bin_dirs):
+def test_a_dump_of_any_form_is_restored_without_its_owners_and_tablespaces(scratch, postgres_bin_dirs):
     bin_dir = postgres_bin_dirs[0]
+    (scratch / "fast").mkdir()
+    give_to_server(scratch / "fast")
     with running(scratch / "before", str(bin_dir)) as server, connect(server) as connection:
+        connection.execute("CREATE ROLE shop")
+        connection.execute(f"CREATE TABLESPACE fast LOCATION '{scratch / 'fast'}'")
         connection.execute(SCHEMA)
-        dump = [bin_dir / "pg_dump", "--format=custom", f"--file={scratch / 'before.dump'}", server.conninfo]
-        subprocess.run(list(map(str, dump)), check=True)
-    (scratch / "before.dump").chmod(0o644)
-    assert measure(own(scratch, setup=[], restore="before.dump"), site_at(scratch)).transactions > 10
+        for change in ("ALTER TABLE orders OWNER TO shop", "ALTER TABLE orders SET TABLESPACE fast",
+                       "GRANT SELECT ON orders TO shop"):  # fmt: skip
+            connection.execute(change)
+        for form, name in (("directory", "before"), ("plain", "before.txt")):
+            dump = [bin_dir / "pg_dump", f"--format={form}", f"--file={scratch / f'{name}.dump'}", server.conninfo]
+            subprocess.run(list(map(str, dump)), check=True)
+    subprocess.run(["chmod", "-R", "a+rX", str(scratch)], check=True)
+    layout = {"data": ["a"], "objects": {"public.orders": "b"}}
+    for name in ("before.dump", "before.txt.dump"):
+        config = own(scratch, layout, setup=[], restore=name)
+        tables_of(config)(config, "storagelab_0badcafe", None).check(site_at(scratch), bin_dir)
+        found = got(measure(config, site_at(scratch)))
+        assert found["files of the placed objects"][1], name
+
+
+def test_what_is_wrong_in_a_dump_is_told_without_its_data(scratch):
+    text = "-- Dumped from database version 99.1\nCREATE TABLE t (a int);\nCOPY t (a) FROM stdin;\n1\ns3cret\n\\.\n"
+    (scratch / "before.sql").write_text(text)
+    said = failure(own(scratch, setup=[], restore="before.sql"), scratch)
+    assert said.startswith(
+        'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line 2 of its '
+        "rows); the dump is of PostgreSQL 99.1, and this server is "
+    )
 
 
 def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch, postgres_bin_dirs):
@@ -266,7 +290,9 @@ def test_single_objects_lie_where_they_are_named_and_a_rewritten_one_is_told(scr
     (scratch / "order.sql").write_text("INSERT INTO orders (who) VALUES (1);\nTRUNCATE work;\n")
     with open_target(config, site_at(scratch)) as target:
         measured = target.run(cell_of(config), 1, 1, lambda _: None)
-        placed = {one.name: one.place.rpartition("/")[2] for one in relations_like(target.server.own, "^(public|shop)$")}
+        placed = {
+            one.name: one.place.rpartition("/")[2] for one in relations_like(target.server.own, "^(public|shop)$")
+        }
     assert placed == {
         "orders": "on-b", "orders_pkey": "data-file-0001", "orders_who_idx": "on-c", "items_1": "on-c",
         "items_1_pkey": "on-b", "work": "data-file-0001",
@@ -280,7 +306,10 @@ def test_single_objects_lie_where_they_are_named_and_a_rewritten_one_is_told(scr
 @pytest.mark.parametrize(
     ("objects", "said"),
     [
-        ({"public.order": "b"}, '"public.order" matches no table and no index\n  There are public.orders, public.orders_pkey'),
+        (
+            {"public.order": "b"},
+            '"public.order" matches no table and no index\n  There are public.orders, public.orders_pkey',
+        ),
         ({"orders": "b", "ord*": "c"}, 'two patterns match public.orders: "orders" on b and "ord*" on c'),
     ],
 )

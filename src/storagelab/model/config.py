@@ -319,10 +319,10 @@ class LayoutConfig(Described):
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
     """Loads of a generator: the volume that holds temporary tables and files. A MariaDB that already runs keeps its own."""
     objects: dict[str, str] = Field(default_factory=dict)
-    """Loads of a generator: single tables, indexes and partitions on volumes of their own: a name or a pattern
-    (`"public.orders"`, `"orders_*"`), and its volume. A name with a dot begins with the schema. What no name matches lies
-    where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names. On MariaDB,
-    indexes lie in their table's own file.
+    """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own, each a
+    name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the schema. What no
+    name matches lies where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names.
+    On MariaDB, indexes lie in their table's own file.
     """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts

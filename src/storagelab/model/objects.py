@@ -22,7 +22,7 @@ Kind = Literal["table", "index"]
 
 class Object(NamedTuple):
     """A table, an index, or a partition of one. `names` are its own name and those of what it is a partition of, the nearest
-    first. `spread`: it is one of the partitions that are placed in turn on the data files. `bytes` is its size, if it is known.
+    first. `spread`: it is one of the partitions that are placed in turn on the data files. `bytes` is its size, if known.
     """
 
     names: tuple[str, ...]

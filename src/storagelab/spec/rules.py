@@ -94,6 +94,8 @@ _OF_GENERATORS = Foreign(
     f"Leave it out, or set workload.kind to {_GENERATORS}.",
 )
 
+_OF_TABLES_OF_SQL_SERVER = _OF_GENERATORS._replace(keys=_OF_GENERATORS.keys[:-1])
+
 # --- contradictions --------------------------------------------------------------------------------------------------
 
 _OF_EVERY_CELL = (
@@ -338,7 +340,7 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
         if config.between_runs.data == "template":
             problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
             yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
-        yield from _foreign(config, _OF_GENERATORS)
+        yield from _foreign(config, _OF_TABLES_OF_SQL_SERVER if config.kind.log_per_database else _OF_GENERATORS)
     yield from config.workload.conflicts(config)
 
 
@@ -470,7 +472,9 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
             yield SpecError(f"no volume is named {shown(name)}", key=key, hint=hint)
     words = [what for _, what, _ in config.placed_keys]
     for word in (what for what in config.layout.objects if words.count(what) > 1):
-        yield SpecError(f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them.")
+        yield SpecError(
+            f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them."
+        )
     for name in config.layout.data or ():
         if (config.layout.data or ()).count(name) > 1:
             hint = "Data files go round robin over the list: name each volume once."

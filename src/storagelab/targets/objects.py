@@ -53,7 +53,7 @@ def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], placed: Collection[str], read_from: str
 ) -> Iterator[Check]:
     """A check if objects have other files after a run than before it, or are gone. A rewritten one is no fault of the run,
-    since its place after it is checked as well; but where one of the `placed` objects lay that is gone can't be read any more.
+    as its place is checked then as well. Where one of the `placed` objects lay that is gone can't be read any more.
     """
     gone = [name for name in before if name not in after]
     texts = [f"{name} was dropped" for name in gone]
@@ -68,8 +68,8 @@ def changed_files(
 
 
 def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | None]]:
-    """The volume of each object that a load is known to make; None if the server chooses. Partitions that are spread come in
-    the order of their data files, the same for a table as for each of its indexes.
+    """The volume of each object that a load is known to make; None if the server chooses. Partitions that are spread come
+    in the order of their data files, the same for a table as for each of its indexes.
     """
     numbers = Counter[tuple[str, str]]()
     placed = list[tuple[Object, str | None]]()
@@ -83,7 +83,7 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
 
 
 def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> float:
-    """The share of a load's data that lies on a volume: of the objects that it is known to make, or else of its data files."""
+    """The share of a load's data on a volume: of the objects that it is known to make, or else of its data files."""
     files = config.layout.data_files
     total = sum(one.bytes or 0 for one in known or ())
     if known is None or not total:

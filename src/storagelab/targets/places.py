@@ -34,10 +34,9 @@ class Mount(NamedTuple):
 
 
 def remote_paths(config: Config) -> dict[str, str]:
-    """The path of each remote volume that holds data files, by the volume's name."""
-    return {
-        name: config.volumes[name].path or "" for name in sorted(config.data_volumes) if config.volumes[name].remote
-    }
+    """The path of each remote volume that holds data files or placed objects, by the volume's name."""
+    names = sorted({*config.data_volumes, *config.placed.values()})
+    return {name: config.volumes[name].path or "" for name in names if config.volumes[name].remote}
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:

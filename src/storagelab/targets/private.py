@@ -91,8 +91,8 @@ class PrivateServer(ABC, Generic[P]):
         waits: bool = True,
     ) -> None:
         """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
-        are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one. `waits`: whether to switch on the timing of waits, if the engine needs
-        that.
+        are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one.
+        `waits`: whether to switch on the timing of waits, if the engine needs that.
         """
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes

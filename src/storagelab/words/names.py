@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Factor
 from storagelab.model.objects import KEY
+from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path, without_unit
 

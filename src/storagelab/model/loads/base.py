@@ -284,7 +284,9 @@ def _layout_conflicts(config: Config) -> Iterator[SpecError]:
             yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=key, hint=hint)
         if config.target.engine == "mariadb" and what == TEMPORARY and config.target.attached:
             hint = "Leave it out, or leave the DSN out, for a private server."
-            yield SpecError("can't be changed on a MariaDB that already runs: it sets tmpdir when it starts", key=key, hint=hint)
+            yield SpecError(
+                "can't be changed on a MariaDB that already runs: it sets tmpdir when it starts", key=key, hint=hint
+            )
         if volume in config.volumes and config.volumes[volume].remote:
             problem = "is a volume of another machine, where only data files can be put"
             yield SpecError(problem, key=key, hint="Name a volume of this machine, or leave it out.")

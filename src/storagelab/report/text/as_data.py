@@ -42,6 +42,7 @@ def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
             ],
             "durability": facts.durability,
             "steps": facts.steps,
+            "objects": facts.objects,
             "tells": facts.tells,
             "warnings": facts.warnings,
         }

@@ -1,4 +1,4 @@
-"""The user's own data: what a dump is, how its statements are changed on their way to a client program, and how a failure reads.
+"""The user's own data: what a dump is, how its statements change on their way to a client program, and how a failure reads.
 
 Nothing of the data may get into a message: values are left out of the words of servers and programs.
 """
@@ -27,7 +27,7 @@ _HEAD_BYTES = 512
 _VERSION = re.compile(rb"(?:Dumped from database version:?|Server version)\s+(\d+)(?:\.(\d+))?")
 _VALUES = (
     (re.compile(r"""((?::|near|value) )"(?:[^"]|"")*\""""), r'\1"..."'),
-    (re.compile(r"((?:near|entry|value:) )'.*'(?= at line| for |$)"), r"\1'...'"),
+    (re.compile(r"((?:near|entry|value:) )(?:'.*'(?= at line| for (?:key|column))|'.*'$)"), r"\1'...'"),
 )
 """Values of the data in the messages of PostgreSQL and of MariaDB."""
 _PASSING = re.compile(
@@ -41,8 +41,8 @@ _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
 
 def form_of(path: Path, key: str, dumped_by: str) -> Form:
-    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what can't be
-    read, and for compressed SQL.
+    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what can't
+    be read, and for compressed SQL.
     """
     hint = f"name a dump of {dumped_by}"
     if path.is_dir():
@@ -102,7 +102,9 @@ def without_data(words: str) -> str:
     return words
 
 
-def failure(what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: "") -> RunFailed:
+def failure(
+    what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: ""
+) -> RunFailed:
     """The error for a client program that failed on a file of the user. `read_as` is the name of a file that the program read
     from its input. `more` follows the program's words.
     """

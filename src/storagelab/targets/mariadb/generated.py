@@ -80,7 +80,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         super().make_folders(owner)
-        placed = {volume for what, volume in self.config.placed.items() if what != TEMPORARY}  # the server makes its own
+        placed = {
+            volume for what, volume in self.config.placed.items() if what != TEMPORARY
+        }  # the server makes its own
         for volume in sorted(placed) if self.on_volumes else ():
             make_folder(self._folder_on(volume), owner)
 
@@ -182,7 +184,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             if self._place(file.path if file else None) != str(placed[one])
         ]
         asked = ", ".join(sorted({str(folder) for folder in placed.values()}))
-        yield Check(name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE)
+        yield Check(
+            name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE
+        )
         yield check_files({one.name: (file.path, placed[one]) for one, file in found.items() if file is not None})
 
     def _file_name(self, one: Object) -> str:

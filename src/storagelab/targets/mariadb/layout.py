@@ -136,7 +136,10 @@ class Layout(Places):
             else "SELECT name, filename, space FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
         )
         pattern = self.prefix.replace("_", r"\_") + "/%"
-        return {str(name).lower(): DataFile(Path(place), int(number)) for name, place, number in ask(connection, statement, [pattern])}
+        return {
+            str(name).lower(): DataFile(Path(place), int(number))
+            for name, place, number in ask(connection, statement, [pattern])
+        }
 
     def read_back(self, connection: Connection) -> list[Check]:
         """Checks the number of data files and the place of each one."""

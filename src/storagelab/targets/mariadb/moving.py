@@ -16,14 +16,16 @@ from storagelab.targets.mariadb.layout import execute, quoted
 
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")
-_TRIGGERS = "SELECT count(*) FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s"
+_TRIGGERS = (
+    "SELECT count(*) FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s"
+)
 _COLUMNS = """
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, '') = '' ORDER BY ordinal_position"""
 
 
 def move(connection: Connection, database: str, table: str, folder: Path) -> None:
-    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused for one that can't be moved so."""
+    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if it can't be moved so."""
     name, aside = (f"{identifier(database)}.{identifier(one)}" for one in (table, f"{table}__placed"))
     text = str(ask(connection, f"SHOW CREATE TABLE {name}")[0][1])
     if ask(connection, _TRIGGERS, [database, table])[0][0]:

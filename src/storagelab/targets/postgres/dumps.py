@@ -75,5 +75,7 @@ def objects_in(listed: str) -> list[Object]:
     """The tables and indexes that an archive holds."""
     found = (_ENTRY.fullmatch(line) for line in listed.splitlines())
     return [
-        Object((entry[3],), "index" if entry[1] in ("INDEX", "CONSTRAINT") else "table", entry[2]) for entry in found if entry
+        Object((entry[3],), "index" if entry[1] in ("INDEX", "CONSTRAINT") else "table", entry[2])
+        for entry in found
+        if entry
     ]

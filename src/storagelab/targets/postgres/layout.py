@@ -146,9 +146,9 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are what it
-    is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's folder; `file`
-    the name of its file, below the server's data folder.
+    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are what
+    it is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's folder;
+    `file` the name of its file, below the server's data folder.
     """
 
     oid: int

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.model.objects import Object
 from storagelab.targets.attaching import OWNERSHIP, foreign
 from storagelab.targets.parts import Reach
 from storagelab.targets.sqlserver import connecting
@@ -23,6 +24,8 @@ from storagelab.targets.sqlserver.workload import TABLE, Workers, procedure
 from storagelab.targets.steps import check_same
 
 FILEGROUP = "storagelab_data"
+TABLE_OBJECT = Object((TABLE,), "table", "dbo")
+"""The load's table, as a layout names it."""
 _CATALOGUE = "sys.database_files"
 GROWTH_MB = 64
 LOG_GROWTH_MB = 256
@@ -97,9 +100,13 @@ class Layout:
     @property
     def data_files(self) -> list[DataFile]:
         return [
-            self._file(number, f"{self.prefix}_data_{number:04d}", "ndf", self.config.volume_of_data_file(number - 1))
+            self._file(number, f"{self.prefix}_data_{number:04d}", "ndf", self._volume_of(number))
             for number in range(1, self.config.layout.data_files + 1)
         ]
+
+    def _volume_of(self, number: int) -> str | None:
+        """The volume of a data file. Their filegroup holds the one table, so a place of its own for the table is theirs."""
+        return self.config.placement.volume_of(TABLE_OBJECT) or self.config.volume_of_data_file(number - 1)
 
     @property
     def primary_file(self) -> DataFile:

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.objects import KEY, TABLES
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, places
 from storagelab.targets.attaching import key_of, quoting
 from storagelab.targets.sqlserver import connecting, settings
 from storagelab.targets.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
 from storagelab.targets.sqlserver.known import MAJOR_2017, latch_note
-from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.targets.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
@@ -57,6 +58,7 @@ def _check_server(session: Session, configs: Sequence[Config], site: Site) -> Se
     for config in configs:
         settings.check(config.target.settings, facts.major, state)
         _check_between_runs(config)
+        _check_objects(config)
         _check_paths(config, facts)
     check_nothing_in_the_way(session, site.prefix, key_of(target))
     return facts
@@ -69,6 +71,16 @@ def _check_between_runs(config: Config) -> None:
             key="between_runs.drop_page_cache",
             hint="set it to false",
         )
+
+
+def _check_objects(config: Config) -> None:
+    """Checks that the layout places nothing but the load's one table, whose clustered key is the table itself."""
+    problem = config.placement.problem([TABLE_OBJECT])
+    if problem is not None:
+        raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
+    for word in config.placement.words.keys() - {TABLES}:
+        hint = "leave it out: the clustered key is the table itself, and tempdb belongs to the whole server"
+        raise PreflightError("can't be placed on SQL Server", key=f"{KEY}.{word}", hint=hint)
 
 
 def _check_paths(config: Config, facts: ServerFacts) -> None:

@@ -26,4 +26,5 @@ class Tables(SysbenchTables[Connection], PostgresTables[Sysbench]):
             found += self._in_parts(f"{name}_pkey", f"{name}_p{{}}_pkey", "index", index_bytes)
             found += self._in_parts(f"k_{number}", f"{name}_p{{}}_k_idx", "index", index_bytes)
         return found
+
     holds = False  # sysbench keeps the time itself

@@ -1,0 +1,42 @@
+"""Tables and indexes that were rewritten or dropped while a run went on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.model.measurement import REWRITTEN
+from storagelab.words.numbers import plural
+
+
+class Rewritten(Caution):
+    """In some `runs`, objects got new files or were dropped; `example` says which in the first of them."""
+
+    kind, place, weight = "rewritten", 195, 305
+    severity: Severity = "note"
+    runs: int
+    example: str
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"In {plural(self.runs, 'run')}{self.where(findings)}, tables or indexes got new files while it went on, or were "
+            f"dropped ({self.example}): TRUNCATE, CLUSTER, VACUUM FULL and ALTER TABLE do that. Places were read back after "
+            "each run, so they hold for the new files; a new table lies in the first data file until it is placed."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"objects were rewritten in {plural(self.runs, 'run')}"
+
+
+def check_rewritten(evidence: Evidence) -> Iterator[Rewritten]:
+    """One for all runs in which it happened."""
+    found = [
+        (cell_id, check.got)
+        for cell_id, _, measurement in evidence.measurements()
+        for check in measurement.checks
+        if check.name == REWRITTEN
+    ]
+    if found:
+        cells = evidence.named({cell_id for cell_id, _ in found})
+        yield Rewritten(cells=cells, runs=len(found), example=found[0][1])
