@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from storagelab.cli_offered import OutputOption
-
 
 def add_to(app: typer.Typer) -> None:
     app.command("predict")(_predict)
@@ -20,7 +18,7 @@ def _predict(
         Path, typer.Option("--volumes", metavar="FILE", help="TOML file: what each volume can do, and the layouts.")
     ],
     format_: Annotated[Literal["text", "md", "html", "json"], typer.Option("--format", help="What to write.")] = "text",
-    output: OutputOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write, - for stdout.")] = None,
 ) -> None:
     """Predict rate and latency of a captured server on other volumes.
 

@@ -13,13 +13,9 @@ from storagelab.findings.campaigns import Compare
 from storagelab.model.plan import Plan
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.report.drawing.beside import beside_specs
-from storagelab.report.drawing.vega import Spec
 from storagelab.report.words.beside import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.words.names import cell_entry, cell_text, value_text
-
-Charts = Mapping[str, Spec]
 
 
 def speeds(basis: Basis, plan: Plan) -> Ratio:
@@ -96,10 +92,6 @@ def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted
     return replace(
         paper, verdict=f"{sentence} {paper.verdict}".strip(), parts=[beside_part(found, names), *paper.parts]
     )
-
-
-def charts(found: Beside, names: Mapping[str, str], subtitle: str) -> Charts:
-    return {f"beside-{form}": spec for form, spec in beside_specs(found, names, subtitle).items()}
 
 
 def prediction_paper(

@@ -11,7 +11,9 @@ from storagelab.capture import folder, taking
 from storagelab.capture.cost import cost_percent
 from storagelab.errors import SpecError
 from storagelab.model.engines import ENGINES
-from storagelab.report.text.captured import print_capture
+from storagelab.report import writing
+from storagelab.report.page.captured import capture_page
+from storagelab.report.text.captured import capture_markdown, print_capture
 from storagelab.spec.units import parse_seconds
 from storagelab.targets import contract
 from storagelab.targets.engines import engine_in
@@ -41,7 +43,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
     if cost is not None:
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
-    print_capture(screen.out(), folder.read(output))
+    print_capture(screen.out(), folder.read(output), output.resolve().name)
     screen.say(f"capture: {output}; to see who does what, where and when: storagelab report {output}")
 
 
@@ -71,3 +73,24 @@ def _progress(seconds: float) -> Callable[[float, float], None]:
             screen.say(text)
 
     return tell
+
+
+REPORT_FILE = "report.html"
+
+
+def report(path: Path, format_: str, output: Path | None) -> None:
+    """Writes the report of a capture: a page into its folder, or Markdown to stdout."""
+    captured, name = folder.read(path), path.resolve().name
+    if format_ == "md":
+        writing.deliver(capture_markdown(captured, name), output)
+    elif format_ == "html":
+        page = capture_page(captured, name)
+        if output is None:
+            writing.write(path / REPORT_FILE, page, within=path)
+            writing.tell(path / REPORT_FILE)
+        else:
+            writing.deliver(page, output)
+    else:
+        raise SpecError(
+            "a capture has a page and Markdown", key="--format", hint="leave out --format, or write --format md"
+        )

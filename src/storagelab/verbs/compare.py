@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from storagelab import screen
@@ -11,6 +11,7 @@ from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import Basis, basis_of, ratio_of
+from storagelab.findings.beside import Beside
 from storagelab.findings.campaigns import (
     Campaign,
     Compare,
@@ -178,7 +179,7 @@ def _show_campaigns(
         names_of_both.reverse()
     measured, predicted = names_of_both
     paper = beside.with_beside(paper, *pair, predicted, measured)
-    _deliver(paper, as_json, format_, output, beside.charts(*pair, f"{predicted} and {measured}"))
+    _deliver(paper, as_json, format_, output, pair)
     return result
 
 
@@ -189,7 +190,7 @@ def _show_prediction(name: str, file: Path, results: Path, format_: str, output:
     found, names, alone = beside.of_prediction(known, file, read.experiment.name, basis, read.plan)
     paper = beside.prediction_paper(found, names, known, read.experiment.name, alone)
     as_json = beside_json(found, names, paper) if format_ == "json" else ""
-    _deliver(paper, as_json, format_, output, beside.charts(found, names, read.experiment.name))
+    _deliver(paper, as_json, format_, output, (found, names))
 
 
 def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
@@ -226,15 +227,16 @@ def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
 
 
 def _deliver(
-    paper: Paper, as_json: str, format_: str, output: Path | None, charts: beside.Charts | None = None
+    paper: Paper, as_json: str, format_: str, output: Path | None, pair: tuple[Beside, Mapping[str, str]] | None = None
 ) -> None:
     if format_ == "text" and output is None:
         print_paper(screen.out(), paper)
     elif format_ == "html":
-        from storagelab.report.page.html import page_of  # here, because only this format needs templates
+        from storagelab.report.page import beside as page_beside, html  # here, because only this format needs templates
 
         file = output or Path(HTML_FILE)
-        if writing.write(file, page_of(paper, charts)):
+        page = html.page_of(paper) if pair is None else page_beside.beside_page(paper, *pair)
+        if writing.write(file, page):
             writing.tell(file)
     else:
         writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)

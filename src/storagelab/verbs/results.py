@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab import screen
+from storagelab.capture import folder
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
@@ -16,6 +17,7 @@ from storagelab.report.text import as_data, terminal
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
+from storagelab.verbs import capture
 from storagelab.words.names import factor_labels
 
 
@@ -34,23 +36,26 @@ class Asked(NamedTuple):
 def report(
     name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, chart: str = "", asked: Asked
 ) -> None:
+    if folder.is_capture(Path(name)):
+        capture.report(Path(name), format_, output)
+        return
     drawn = format_ in ("png", "svg")
     if chart and not drawn:
         raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
     if asked.brief and format_ != "html":
         raise SpecError("the brief report is a page", key="--brief", hint="leave out --format, or write --format html")
-    folder, experiment, expanded, runs = stored.read(name, results, whole=asked.embed_data)
+    place, experiment, expanded, runs = stored.read(name, results, whole=asked.embed_data)
     findings = analyse(experiment, expanded, runs, fit)
     if asked.brief:
-        writing.write_brief(output, folder, experiment, runs, findings)
+        writing.write_brief(output, place, experiment, runs, findings)
     elif chart:
-        writing.write_chart(chart, output, folder, format_, findings, runs)
+        writing.write_chart(chart, output, place, format_, findings, runs)
     elif drawn:
-        writing.write_charts(output, folder, format_, findings, runs)
+        writing.write_charts(output, place, format_, findings, runs)
     elif format_ == "html" and output is None:
-        file = writing.write_report(folder, experiment, expanded, runs, findings, how=asked.page)
+        file = writing.write_report(place, experiment, expanded, runs, findings, how=asked.page)
         writing.tell(file)
-        _say_where(folder, experiment.name)
+        _say_where(place, experiment.name)
     else:
         writing.deliver(writing.render(format_, experiment, expanded, runs, findings, how=asked.page), output)
 

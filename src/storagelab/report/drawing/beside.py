@@ -16,10 +16,10 @@ _KINDS = ("measured", "predicted")
 _LABEL_CHARACTERS = 28
 
 
-def beside_specs(found: Beside, names: Mapping[str, str], subtitle: str) -> dict[str, Spec]:
+def beside_specs(found: Beside, names: Mapping[str, str]) -> dict[str, Spec]:
     """The chart in both widths."""
     return {
-        name: _spec(found, names, Sheet(form, TITLE, subtitle, "measured and predicted"))
+        name: _spec(found, names, Sheet(form, "", "", "measured and predicted"))
         for name, form in (("wide", WIDE), ("narrow", NARROW))
     }
 

@@ -28,7 +28,7 @@ from storagelab.report.charts import page_charts
 from storagelab.report.drawing.palette import dark_style
 from storagelab.report.drawing.runtime import runtime
 from storagelab.report.drawing.slim import framed
-from storagelab.report.drawing.vega import Spec, to_svg
+from storagelab.report.drawing.vega import to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.opening import badges
 from storagelab.report.page.pieces import PageTable
@@ -97,18 +97,16 @@ def page(
     )  # fmt: skip
 
 
-def page_of(paper: Paper, charts: Mapping[str, Spec] | None = None) -> str:
-    """A short report as a page without a script, with the same appearance. `charts`: a chart in both widths, as
-    "NAME-wide" and "NAME-narrow".
+def page_of(
+    paper: Paper, drawings: Sequence[Markup] = (), label: str = "", style: str = "", heading: str = "Over time"
+) -> str:
+    """A short report as a page without a script, with the same appearance. `drawings` are one chart in its widths below
+    `heading`, which `label` describes; `style` colours it in the dark.
     """
-    drawn = framed({name: to_svg(_bare(spec)) for name, spec in (charts or {}).items()})
-    drawings = [Markup(svg) for svg in drawn.values()]  # noqa: S704 - drawn by us
     tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
-    return (
-        templates()
-        .get_template("paper.html")
-        .render(paper=paper, tables=tables, drawings=drawings, style=asset("page.css"))
-    )
+    return templates().get_template("paper.html").render(
+        paper=paper, tables=tables, drawings=drawings, label=label, heading=heading, style=asset("page.css") + Markup(style)  # noqa: S704 - colours of our palette
+    )  # fmt: skip
 
 
 def _is_interactive(found: Sequence[Section]) -> bool:

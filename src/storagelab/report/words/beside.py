@@ -60,3 +60,12 @@ def times_text(one: Estimate) -> str:
         return value
     low, high = (numbers.significant(end) for end in (one.low, one.high))
     return f"{value} ({one.confidence * 100:.0f} %: {low} to {high})"
+
+
+def beside_words(found: Beside, names: Mapping[str, str]) -> str:
+    """The chart in words, for readers who can't see it."""
+    rows = (
+        f"{names[row.name]}: measured {times_text(row.measured)}, predicted {times_text(row.predicted)}"
+        for row in found.rows
+    )
+    return f"Times the speed of {names[found.base]}. {'; '.join(rows)}."

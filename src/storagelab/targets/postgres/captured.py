@@ -55,8 +55,8 @@ _WORKING = """
 
 
 class WatchedPostgres:
-    engine = "postgres"
-    threads = ("postgres",)
+    engine: str = "postgres"
+    threads: tuple[str, ...] = ("postgres",)
     notes: list[str]
     views: tuple[str, ...]
 

@@ -1,0 +1,170 @@
+"""A capture in words and tables: which object reads and writes what, on which volume, and by what kind of process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from storagelab.capture.model import Capture, DeviceRow, IoRow
+from storagelab.model.engines import ENGINES
+from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.words import numbers
+
+MOST_OBJECTS = 20
+_BY = {
+    "session": "sessions", "checkpoint": "checkpoints", "log": "the log's writer", "background": "other processes",
+}  # fmt: skip
+
+
+@dataclass
+class Sum:
+    """Requests of one kind, added up. `in_order` is None as soon as one part is unknown."""
+
+    requests: int = 0
+    bytes: int = 0
+    in_order: int | None = 0
+    seconds: float | None = 0.0
+
+    def add(self, row: IoRow | DeviceRow) -> None:
+        self.requests += row.requests
+        self.bytes += row.bytes
+        in_order = row.sequential_requests if isinstance(row, IoRow) else None
+        self.in_order = None if self.in_order is None or in_order is None else self.in_order + in_order
+        self.seconds = None if self.seconds is None or row.seconds is None else self.seconds + row.seconds
+
+    @property
+    def share_in_order(self) -> float | None:
+        return None if self.in_order is None or not self.requests else self.in_order / self.requests
+
+
+def sums_by(rows: Iterable[IoRow], key: Callable[[IoRow], str]) -> dict[str, dict[str, Sum]]:
+    """Key -> operation -> what was asked for, the key with most bytes and requests first."""
+    found: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
+    for row in rows:
+        found[key(row)][row.operation].add(row)
+    return dict(sorted(found.items(), key=lambda one: _weight(one[1]), reverse=True))
+
+
+def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
+    return sum(one.bytes for one in sums.values()), sum(one.requests for one in sums.values())
+
+
+def capture_paper(capture: Capture, name: str) -> Paper:
+    """The report of a capture. `name` is its folder's."""
+    manifest = capture.manifest
+    whole = f"{ENGINES[manifest.engine].title} {manifest.server_version}"
+    return Paper(
+        title=f"What {whole} reads and writes ({name})",
+        provenance="measured",
+        verdict=_verdict(capture),
+        notes=list(_notes(capture)),
+        parts=list(_parts(capture)),
+    )
+
+
+def _verdict(capture: Capture) -> str:
+    by_object = sums_by(capture.io, lambda row: row.object)
+    total = sum(_weight(sums)[1] for sums in by_object.values())
+    length = numbers.duration(capture.manifest.seconds)
+    if not total or not capture.manifest.seconds:
+        return f"The server read and wrote nothing in {length}."
+    most, sums = max(by_object.items(), key=lambda one: _weight(one[1])[1])
+    share = numbers.percent(_weight(sums)[1] / total)
+    per_s = numbers.rate(total / capture.manifest.seconds, "requests")
+    return f"In {length}, the server sent {per_s} to the operating system; {share} of them were for {most}."
+
+
+def _notes(capture: Capture) -> Iterator[str]:
+    manifest = capture.manifest
+    if not manifest.complete:
+        yield f"The capture was cut off after {numbers.duration(manifest.seconds)}; what it had is here."
+    if manifest.connections is not None:
+        done = "" if manifest.transactions is None else f", {numbers.count(manifest.transactions)} transactions"
+        yield f"{numbers.significant(manifest.connections, 2)} sessions worked at a time on average{done}."
+    yield from (f"After {numbers.duration(change.second)}: {change.what}" for change in manifest.changes)
+    yield from manifest.notes
+    if manifest.cost_percent is None:
+        yield "What capturing cost the server was not measured (--measure-cost does it)."
+
+
+def _parts(capture: Capture) -> Iterator[Part]:
+    manifest = capture.manifest
+    of = {one.id: one for one in manifest.objects}
+    by_object = sums_by(capture.io, lambda row: row.object)
+    shown = list(by_object)[:MOST_OBJECTS]
+    rest = len(by_object) - len(shown)
+    yield Part(
+        "Objects" + (f"; {numbers.plural(rest, 'more')} did less" if rest else ""),
+        _table(
+            [Heading("object", "text"), Heading("kind", "text"), Heading("volume", "text")],
+            [[name, of[name].kind if name in of else "", of[name].volume if name in of else ""] for name in shown],
+            [by_object[name] for name in shown], manifest.seconds,
+        ),
+        _RANKS,
+    )  # fmt: skip
+    by_kind = sums_by(capture.io, lambda row: row.by)
+    yield Part(
+        "Kinds of processes",
+        _table([Heading("by", "text")], [[_BY[by]] for by in by_kind], list(by_kind.values()), manifest.seconds),
+        _RANKS,
+    )
+    yield Part("Volumes", _volumes(capture))
+
+
+_RANKS = {"kind": 2, "read each": 4, "written each": 4, "syncs/s": 3}
+
+
+def _table(
+    headings: list[Heading], firsts: Sequence[list[str]], sums: Sequence[dict[str, Sum]], seconds: float
+) -> Table:
+    asked = [
+        Heading("reads/s"), Heading("read each", meaning="mean size of a read"),
+        Heading("in order", meaning="reads that begin where the last read of the same file ended"),
+        Heading("writes/s"), Heading("written each", meaning="mean size of a write"),
+        Heading("in order ", meaning="writes that begin where the last write of the same file ended"),
+        Heading("syncs/s"),
+    ]  # fmt: skip
+    rows = [[*first, *_asked(of, seconds)] for first, of in zip(firsts, sums, strict=True)]
+    return Table([*headings, *asked], rows)
+
+
+def _asked(sums: dict[str, Sum], seconds: float) -> list[str]:
+    cells = []
+    for operation in ("read", "write"):
+        one = sums.get(operation) or Sum()
+        cells += [
+            _per_s(one, seconds), numbers.bytes_(one.bytes / one.requests) if one.requests else "",
+            numbers.percent(one.share_in_order, 0) if one.requests and one.share_in_order is not None else "",
+        ]  # fmt: skip
+    return [*cells, _per_s(sums.get("sync") or Sum(), seconds)]
+
+
+def _per_s(one: Sum, seconds: float) -> str:
+    return numbers.significant(one.requests / seconds, 3) if one.requests and seconds else ""
+
+
+def _volumes(capture: Capture) -> Table:
+    """What the server asked of each volume, beside what reached its devices."""
+    seconds = capture.manifest.seconds
+    of = {one.id: one.volume for one in capture.manifest.objects}
+    asked = sums_by(capture.io, lambda row: of.get(row.object, ""))
+    reached: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
+    for row in capture.devices:
+        reached[row.volume][row.operation].add(row)
+    headings = [
+        Heading("volume", "text"), Heading("device", "text"),
+        Heading("asked to read", meaning="by the server, of the operating system"),
+        Heading("read", meaning="by the device, for all programs"),
+        Heading("asked to write", meaning="by the server, of the operating system"),
+        Heading("written", meaning="by the device, for all programs"),
+    ]  # fmt: skip
+    rows = []
+    for volume in capture.manifest.volumes:
+        cells = [volume.name, volume.device or ""]
+        for operation in ("read", "write"):
+            for sums in (asked.get(volume.name, {}), reached.get(volume.name, {})):
+                one = sums.get(operation)
+                cells.append(f"{numbers.bytes_(one.bytes / seconds)}/s" if one and seconds else "")
+        rows.append(cells)
+    return Table(headings, rows)
