@@ -1,4 +1,4 @@
-"""The verb `volumes`: the drives that experiments use."""
+"""The verbs `volumes`, the drives that experiments use, and `drives`, what drives can do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 def add_to(app: typer.Typer) -> None:
     app.add_typer(_volumes_app, name="volumes")
+    app.add_typer(_drives_app, name="drives")
 
 
 _volumes_app = typer.Typer(
@@ -38,3 +39,35 @@ def _undo(
     from storagelab.verbs import volumes
 
     volumes.undo(results)
+
+
+_drives_app = typer.Typer(
+    help="Measure a drive once, and keep what it can do as a profile.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@_drives_app.callback()
+def _drives() -> None:
+    """Measure a drive once, and keep what it can do as a profile."""
+
+
+@_drives_app.command("fit")
+def _fit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
+    volume: Annotated[
+        str, typer.Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
+    ],
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Spec that declares the volume, which is made with its limits.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
+    size: Annotated[str | None, typer.Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
+) -> None:
+    """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
+
+    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and the
+    simulator runs it like any other drive.
+    """
+    from storagelab.verbs import drives
+
+    drives.fit(name, volume, spec=spec, quick=quick, size=size)

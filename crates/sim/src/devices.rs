@@ -15,6 +15,7 @@ use crate::saved::{Reader, StateError, Writer};
 use crate::volume::Request;
 
 mod burst_volume;
+mod measured;
 mod slc_nvme;
 
 /// A drive at work. Times are nanoseconds since the last [`Model::rest`].
@@ -164,4 +165,6 @@ kinds! {
     SlcNvme "slc-nvme" slc_nvme::Profile;
     /// A network volume with I/O credits.
     BurstVolume "burst-volume" burst_volume::Profile;
+    /// A drive that was measured.
+    Measured "measured" measured::Profile;
 }

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Label {
     /// It was published.
     Published,
+    /// It was fitted to what was measured on a drive.
+    Measured,
     /// It follows from geometry or from published figures.
     Derived,
     /// It was chosen, within bounds, so that the model agrees with published results.

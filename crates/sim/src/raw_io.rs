@@ -6,9 +6,11 @@
 //! over. [`crate::RawBlock`] makes the tests.
 //!
 //! Random requests go anywhere in the file, aligned with its blocks. In sequential order each thread has its own part
-//! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core.
+//! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core. A test may send a trace
+//! instead ([`replay`]).
 
 mod latency;
+pub mod replay;
 mod series;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
 use crate::trace::{IoRecord, Trace};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 use crate::words::life_size;
+
+pub use replay::{Lateness, Replay};
 
 pub use latency::{Latencies, LatencyTable};
 pub use series::RawSeries;
@@ -50,20 +54,24 @@ pub struct RawScenario {
 }
 
 /// Whether a test reads or writes.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// It reads.
     Read,
     /// It writes.
     Write,
+    /// Each request reads or writes, at random.
+    #[default]
+    Mixed,
 }
 
 /// Where requests go.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// Anywhere.
+    #[default]
     Random,
     /// One after the other.
     Sequential,
@@ -75,12 +83,21 @@ pub enum Pattern {
 pub struct RawTest {
     /// The volume.
     pub volume: String,
-    /// What is done.
+    /// What is done. A test with a trace leaves this and the next two out.
+    #[serde(default)]
     pub access: Access,
+    /// Of 1000 mixed requests, how many read.
+    #[serde(default = "half")]
+    pub reads_per_mille: u32,
     /// Where.
+    #[serde(default)]
     pub pattern: Pattern,
     /// Bytes of a request.
+    #[serde(default = "sector")]
     pub block_bytes: u64,
+    /// A trace to send instead; the duration is then that of its own pace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
     /// How many threads.
     #[serde(default = "one")]
     pub threads: u32,
@@ -101,6 +118,14 @@ pub struct RawTest {
 
 const fn one() -> u32 {
     1
+}
+
+const fn half() -> u32 {
+    500
+}
+
+const fn sector() -> u64 {
+    512
 }
 
 /// The outcome of a test. Times are simulated nanoseconds.
@@ -130,6 +155,9 @@ pub struct RawOutcome {
     pub drives: Vec<DriveOutcome>,
     /// Volumes that are more than a flash drive.
     pub volumes: Vec<VolumeOutcome>,
+    /// How far the requests of a trace came after their times, if it was sent at its own pace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late: Option<Lateness>,
     /// Every I/O, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_io: Option<Vec<IoRecord>>,
@@ -185,13 +213,17 @@ impl Work for RawScenario {
         let number = number.expect("the scenario was checked");
         let mut running = Running::new(test, self.scale, &mut volumes[number]);
         running.trace = every_io.then(|| (number, Trace::default()));
-        let made = running.make(|at_ns, until_ns| {
+        let told = |at_ns, until_ns| {
             progress(RawStep {
                 test: index,
                 at_ns,
                 until_ns,
             })
-        });
+        };
+        let made = match &test.replay {
+            Some(replay) => running.replay(replay, told).map(|late| running.late = Some(late)),
+            None => running.make(told),
+        };
         let outcome = running.outcome(index, made);
         (volumes, outcome)
     }
@@ -218,6 +250,11 @@ struct Running<'t, 'v> {
     cursors: Vec<(u64, u64, u64)>,
     /// For each request outstanding, when it was submitted.
     begun_ns: Vec<Ns>,
+    /// For each request outstanding, its size.
+    bytes_of: Vec<u64>,
+    /// Bytes of the counted requests.
+    bytes: u64,
+    late: Option<Lateness>,
     due: EventList,
     now_ns: Ns,
     warm_ns: Ns,
@@ -238,13 +275,18 @@ impl<'t, 'v> Running<'t, 'v> {
         let blocks = test.blocks(scale, volume.bytes());
         let each = blocks / u64::from(test.threads);
         let part = |thread: u64| (thread * each, thread * each, (thread + 1) * each - 1);
-        let (warm_ns, end_ns) = (scaled_ns(test.warm_up_s, scale), scaled_ns(test.duration_s, scale));
+        let (warm_ns, asked_ns) = (scaled_ns(test.warm_up_s, scale), scaled_ns(test.duration_s, scale));
+        // All requests of a trace count, however long they take.
+        let end_ns = if test.replay.is_some() { Ns::MAX / 4 } else { asked_ns };
         Self {
             test,
             rng: Rng::stream(test.seed, "raw I/O"),
             blocks,
             cursors: (0..u64::from(test.threads)).map(part).collect(),
             begun_ns: vec![0; (test.threads * test.outstanding) as usize],
+            bytes_of: vec![0; (test.threads * test.outstanding) as usize],
+            bytes: 0,
+            late: None,
             due: EventList::new(),
             now_ns: 0,
             warm_ns,
@@ -252,7 +294,7 @@ impl<'t, 'v> Running<'t, 'v> {
             submitted: 0,
             done: 0,
             latencies: Latencies::default(),
-            recorder: Recorder::new(warm_ns, end_ns, scale),
+            recorder: Recorder::new(warm_ns, end_ns, asked_ns, scale),
             trace: None,
             volume,
         }
@@ -266,16 +308,12 @@ impl<'t, 'v> Running<'t, 'v> {
         let mut looked = 0;
         while self.done < self.submitted {
             let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
-            self.now_ns = alone_ns.min(volume_ns);
-            if alone_ns <= volume_ns {
-                if let Some((_, action)) = self.due.pop_until(alone_ns) {
-                    done.push(action.token());
-                }
-            } else {
-                self.volume.advance(self.now_ns, &mut done).map_err(Early::Failed)?;
-            }
+            self.step(alone_ns, volume_ns, &mut done)?;
             for token in done.drain(..) {
-                self.complete(token)?;
+                self.record(token);
+                if self.now_ns < self.end_ns {
+                    self.submit(token)?;
+                }
             }
             if self.done >= looked + LOOK_EVERY {
                 looked = self.done;
@@ -287,10 +325,26 @@ impl<'t, 'v> Running<'t, 'v> {
         Ok(())
     }
 
+    /// Goes on to the next event, the earlier of those of requests that are known alone and of the volume. `done` gets the
+    /// requests that end then.
+    fn step(&mut self, alone_ns: Ns, volume_ns: Ns, done: &mut Vec<u32>) -> Result<(), Early> {
+        self.now_ns = alone_ns.min(volume_ns);
+        if alone_ns <= volume_ns {
+            if let Some((_, action)) = self.due.pop_until(alone_ns) {
+                done.push(action.token());
+            }
+            Ok(())
+        } else {
+            self.volume.advance(self.now_ns, done).map_err(Early::Failed)
+        }
+    }
+
     fn submit(&mut self, token: u32) -> Result<(), Early> {
         let kind = match self.test.access {
             Access::Read => Kind::Read,
             Access::Write => Kind::Write,
+            Access::Mixed if self.rng.below(1000) < u64::from(self.test.reads_per_mille) => Kind::Read,
+            Access::Mixed => Kind::Write,
         };
         let block = match self.test.pattern {
             Pattern::Random => self.rng.below(self.blocks),
@@ -306,7 +360,12 @@ impl<'t, 'v> Running<'t, 'v> {
             offset: block * self.test.block_bytes,
             bytes: self.test.block_bytes,
         };
+        self.send(token, request)
+    }
+
+    fn send(&mut self, token: u32, request: Request) -> Result<(), Early> {
         self.begun_ns[token as usize] = self.now_ns;
+        self.bytes_of[token as usize] = request.bytes;
         self.submitted += 1;
         if let Some((volume, trace)) = &mut self.trace {
             trace.begin(self.now_ns, token, *volume, request);
@@ -317,7 +376,8 @@ impl<'t, 'v> Running<'t, 'v> {
         Ok(())
     }
 
-    fn complete(&mut self, token: u32) -> Result<(), Early> {
+    /// A request is done.
+    fn record(&mut self, token: u32) {
         self.done += 1;
         if let Some((_, trace)) = &mut self.trace {
             trace.end(token, self.now_ns - self.begun_ns[token as usize]);
@@ -329,11 +389,7 @@ impl<'t, 'v> Running<'t, 'v> {
             let latency_ns = self.now_ns - self.begun_ns[token as usize];
             self.latencies.add(latency_ns);
             self.recorder.add(latency_ns);
-        }
-        if self.now_ns < self.end_ns {
-            self.submit(token)
-        } else {
-            Ok(())
+            self.bytes += self.bytes_of[token as usize];
         }
     }
 
@@ -345,7 +401,7 @@ impl<'t, 'v> Running<'t, 'v> {
         };
         let latency = self.latencies.table();
         let elapsed_ns = self.end_ns.min(self.now_ns).saturating_sub(self.warm_ns);
-        let bytes = latency.count * self.test.block_bytes;
+        let bytes = self.bytes;
         Ok(RawOutcome {
             test: index,
             failure,
@@ -359,6 +415,7 @@ impl<'t, 'v> Running<'t, 'v> {
             submitted: self.submitted,
             drives: Vec::new(),
             volumes: Vec::new(),
+            late: self.late,
             every_io: self.trace.map(|(_, mut trace)| trace.take()),
         })
     }
@@ -409,6 +466,20 @@ impl RawTest {
                 self.duration_s, self.warm_up_s
             );
             return Err(("duration_s", what));
+        }
+        if self.reads_per_mille > 1000 {
+            return Err((
+                "reads_per_mille",
+                format!("{}: must be 0 to 1000", self.reads_per_mille),
+            ));
+        }
+        if let Some(replay) = &self.replay {
+            let wrong = if scale == 1 {
+                replay.check(volume_bytes)
+            } else {
+                Err(format!("is for scale 1, not {scale}"))
+            };
+            return wrong.map_err(|what| ("replay", what));
         }
         let blocks = self.blocks(scale, volume_bytes);
         if blocks > volume_bytes / self.block_bytes {

@@ -1,8 +1,8 @@
 """The law of a measured drive: requests a second by block size, share of reads, requests in progress and order.
 
-A lone request takes a time of its own, longer by its data. If others are in progress, it takes longer: `parallel` many are
-served at once, and `knee` says how suddenly the rest begin to wait (1: soon, as with a queue at each part of the drive;
-8: not before all parts are busy). Limits on requests and bytes a second cut off what remains. The simulator's drives of
+A lone request takes a time of its own, and its data take theirs. If others are in progress, both take longer: so many requests
+are served at once, so many pass data at once, and `knee` says how suddenly the rest begin to wait (1: soon, as with a
+queue at each part of the drive; 8: not before all parts are busy). Limits on requests and bytes a second cut off what remains. The simulator's drives of
 kind "measured" (crates/sim/src/devices/measured.rs) obey the same law.
 """
 
@@ -30,6 +30,7 @@ class Law:
     write_data_bytes_per_s: float
     reads_parallel: float
     writes_parallel: float
+    data_parallel: float
     knee: int
     limits: dict[str, float]
     """By a name of LIMITS; a limit that was not reached is missing."""
@@ -51,9 +52,14 @@ class Law:
             (self.read_ns, self.read_in_order_ns) if reads else (self.write_ns, self.write_in_order_ns)
         )
         data_per_s = self.read_data_bytes_per_s if reads else self.write_data_bytes_per_s
-        alone_s = (random_ns + (in_order_ns - random_ns) * sequential_share) / 1e9 + block_bytes / data_per_s
+        alone_s = (random_ns + (in_order_ns - random_ns) * sequential_share) / 1e9
         parallel = self.reads_parallel if reads else self.writes_parallel
-        return alone_s * (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
+        of_data_s = block_bytes / data_per_s * self._stretch(progressing, self.data_parallel)
+        return alone_s * self._stretch(progressing, parallel) + of_data_s
+
+    def _stretch(self, progressing: Any, parallel: float) -> Any:
+        """How many times as long it takes as alone."""
+        return (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
 
 
 def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:

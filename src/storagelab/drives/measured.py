@@ -168,6 +168,7 @@ class MeasuredDrive(Frozen):
                 **{name: float(service[name]) for name in _SERVICE},
                 reads_parallel=service["reads_parallel_per_mille"] / 1000,
                 writes_parallel=service["writes_parallel_per_mille"] / 1000,
+                data_parallel=service["data_parallel_per_mille"] / 1000,
                 knee=int(service["knee"]),
                 limits={name: limits[name] for name in LIMITS if name in limits},
             )

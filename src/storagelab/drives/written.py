@@ -30,7 +30,7 @@ def _lines(drive: MeasuredDrive, usable_bytes: int, sector_bytes: int) -> Iterat
         yield from _figure(f"service.{name}", max(1, round(getattr(law, name))), source)
     for name in ("read_data_bytes_per_s", "write_data_bytes_per_s"):
         yield from _figure(f"service.{name}", round(getattr(law, name)), source)
-    for name in ("reads_parallel", "writes_parallel"):
+    for name in ("reads_parallel", "writes_parallel", "data_parallel"):
         yield from _figure(f"service.{name}_per_mille", round(getattr(law, name) * 1000), source)
     yield from _figure("service.knee", law.knee, source)
     for name, per_s in law.limits.items():

@@ -1,16 +1,18 @@
 """Profiles of drives and of the simulated server: every figure with its label and its source.
 
-Ready-made ones are in this folder, the server's in `servers`. A drive's profile may be any file.
+Ready-made ones are in this folder, the server's in `servers`. A drive's profile may be any file; those that
+`storagelab drives fit` measured are in a folder of the user's (`own_folder`), and have names, too.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -71,6 +73,12 @@ class _Profile(Frozen):
 class _Drive(_Profile):
     price_usd: Figure | None = None
     """The price of one drive; only for sizing, no simulation depends on it."""
+    measurement: dict[str, Any] | None = None
+    """What was measured, of a drive of kind "measured" (`storagelab.drives`); no simulation depends on it."""
+
+    def for_core(self) -> dict[str, object]:
+        """The figures as the simulator's core takes them."""
+        return self.model_dump(exclude_none=True, exclude=set(_NOT_OF_THE_CORE))
 
 
 class FlashProfile(_Drive):
@@ -165,7 +173,8 @@ def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str
         yield parts, inside
     elif isinstance(inside, BaseModel | dict):
         for name, value in dict(inside).items():
-            yield from _figures(value, (*parts, name))
+            if (*parts, name) != (_MEASUREMENT,):
+                yield from _figures(value, (*parts, name))
 
 
 def _declared_as(one: Declared, parts: tuple[str, ...]) -> bool:
@@ -186,6 +195,16 @@ def ready_made() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
 
 
+def own_folder() -> Path:
+    """The folder of the user's own profiles that have names: `storagelab drives fit` writes them."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "storagelab" / "drives"
+
+
+def own() -> tuple[str, ...]:
+    """Names of the user's own profiles."""
+    return tuple(sorted(file.stem for file in own_folder().glob("*.toml")))
+
+
 def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
     """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError that names `key`."""
     try:
@@ -201,21 +220,29 @@ def server() -> ServerProfile:
     return _checked(tomllib.loads(text), ServerProfile)
 
 
-def is_file(name: str) -> bool:
-    """Whether this names a user's file, and no ready-made profile."""
+def is_own(name: str) -> bool:
+    """Whether this names a profile or a file of the user's, and no ready-made profile."""
+    return _is_file(name) or (name not in ready_made() and name in own())
+
+
+def _is_file(name: str) -> bool:
     return name.endswith(".toml") or "/" in name
 
 
 def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
     """The profile's file, unchecked. Raises PreflightError that names `key` if there is none."""
-    if not is_file(name) and name not in ready_made():
-        hint = choices(name, ready_made(), "There are") + " Name a file of your own with its ending: drives/my.toml"
+    if not isinstance(folder, Path) and name in folder:
+        return folder[name]
+    if not _is_file(name) and name not in (*ready_made(), *own()):
+        hint = (
+            choices(name, (*ready_made(), *own()), "There are")
+            + " Name a file of your own with its ending: drives/my.toml"
+        )
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
     try:
-        if is_file(name):
-            if not isinstance(folder, Path):
-                return folder[name]
-            return small_files.text_of(folder / Path(name).expanduser())
+        if is_own(name):
+            place = folder / Path(name).expanduser() if _is_file(name) and isinstance(folder, Path) else None
+            return small_files.text_of(place or own_folder() / f"{name}.toml")
         return resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, RuntimeError, ValueError) as error:
         raise _unusable(name, getattr(error, "strerror", None) or str(error), key) from None
@@ -289,7 +316,8 @@ def _checked_drive(content: dict[str, object]) -> Profile:
     return profile
 
 
-_NOT_OF_THE_CORE = ("switches", "price_usd")
+_MEASUREMENT = "measurement"
+_NOT_OF_THE_CORE = ("switches", "price_usd", _MEASUREMENT)
 
 
 def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
@@ -324,7 +352,7 @@ def _wrong_bounds(figure: Figure) -> str:
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": "is not a figure of a profile",
-    "literal_error": "must be published, derived, fitted or assumed",
+    "literal_error": "must be published, measured, derived, fitted or assumed",
     "string_too_short": "is empty: every figure needs a source",
     "model_type": "must be a table with value, label and source",
 }

@@ -13,7 +13,7 @@ from pydantic import Field
 from storagelab import _sim
 from storagelab.model.values import Frozen, Scalar
 
-Label = Literal["published", "derived", "fitted", "assumed"]
+Label = Literal["published", "measured", "derived", "fitted", "assumed"]
 
 
 class Declared(Frozen):

@@ -268,7 +268,7 @@ def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
     """The texts of the user's own drive profiles."""
     names = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
-    return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_file(name)}
+    return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_own(name)}
 
 
 # --- what blocks keep of their drives between two batches -------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,9 +29,16 @@ def volumes_locked(plan: Plan, site: Site) -> Iterator[None]:
 
     Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
     """
+    with locked(_places(plan, site)):
+        yield
+
+
+@contextlib.contextmanager
+def locked(places: Mapping[Path, str]) -> Iterator[None]:
+    """Holds the locks of folders and devices, each with the key that names it. Raises PreflightError."""
     with contextlib.ExitStack() as locks:
         held = set[tuple[int, int]]()
-        for path, key in sorted(_places(plan, site).items()):
+        for path, key in sorted(places.items()):
             with contextlib.suppress(OSError):  # not readable; or it is gone, and a run will say so
                 opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 locks.callback(os.close, opened)

@@ -12,7 +12,7 @@ from storagelab.targets.simulated.sizing import sizing
 
 
 def list_all() -> None:
-    print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+    print_profiles(screen.out(), [profiles.load(name, Path()) for name in (*profiles.ready_made(), *profiles.own())])
     print_cloud_disks(screen.out(), cloud_disks.disks())
 
 

@@ -41,9 +41,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(warm_ns: Ns, end_ns: Ns, scale: u32) -> Self {
+    /// The intervals are those of a test that ends at `asked_ns`; it may go on until `end_ns`.
+    pub(super) fn new(warm_ns: Ns, end_ns: Ns, asked_ns: Ns, scale: u32) -> Self {
         let second_ns = (SEC / u64::from(scale)).max(1);
-        let seconds = (end_ns - warm_ns).div_ceil(second_ns);
+        let seconds = (asked_ns - warm_ns).div_ceil(second_ns);
         Self {
             warm_ns,
             end_ns,

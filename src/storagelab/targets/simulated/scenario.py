@@ -153,7 +153,7 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
     if not isinstance(profile, FlashProfile):
         return _plain(key, drive, profile)
     return {
-        "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
+        "profile": profile.for_core(),
         **_format(key, drive, profile, raw_io),
         "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
@@ -186,7 +186,7 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
         if getattr(drive, name) is not None:
             hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
-    return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
+    return {"profile": profile.for_core(), "order": drive.order}
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:

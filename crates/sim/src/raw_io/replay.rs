@@ -1,0 +1,147 @@
+//! A trace in place of drawn requests: at its own pace, or as fast as it may go.
+//!
+//! Requests are sent in their order. Each waits for a place among those outstanding, at its own pace also for its time; after a
+//! sync the next one waits until all before it are done.
+
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Early, LOOK_EVERY, Running};
+use crate::kernel::Ns;
+use crate::volume::{Kind, Request};
+
+/// A trace to be sent.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// When requests are sent.
+    pub pace: Pace,
+    /// The requests, in order.
+    pub requests: Vec<Asked>,
+}
+
+/// When the requests of a trace are sent.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// At their own times, or as soon after as there is a place.
+    Recorded,
+    /// As soon as there is a place.
+    AsFastAsPossible,
+}
+
+/// A request of a trace: its time, what it is, its offset and its bytes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Asked(pub Ns, pub What, pub u64, pub u64);
+
+/// What a request of a trace is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// It reads.
+    R,
+    /// It writes.
+    W,
+    /// What was written must be safe before the next request.
+    S,
+}
+
+impl Replay {
+    /// When the last request is asked.
+    pub(super) fn until_ns(&self) -> Ns {
+        self.requests.last().map_or(0, |asked| asked.0)
+    }
+
+    /// Says which request can't be sent to a volume of so many bytes.
+    pub(super) fn check(&self, volume_bytes: u64) -> Result<(), String> {
+        let mut last_ns = 0;
+        for (number, Asked(at_ns, what, offset, bytes)) in self.requests.iter().enumerate() {
+            let number = number + 1;
+            if *at_ns < last_ns {
+                return Err(format!("request {number} comes before the one above it"));
+            }
+            last_ns = *at_ns;
+            if *what != What::S && (*bytes == 0 || offset.saturating_add(*bytes) > volume_bytes) {
+                return Err(format!(
+                    "request {number} is {bytes} bytes at {offset}, and the volume has {volume_bytes}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far requests came after their times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Lateness {
+    /// When the last request was asked.
+    pub asked_ns: Ns,
+    /// On average.
+    pub mean_ns: f64,
+    /// At most.
+    pub longest_ns: Ns,
+}
+
+impl Running<'_, '_> {
+    /// Sends a trace. At the end all of it is done.
+    pub(super) fn replay(
+        &mut self,
+        replay: &Replay,
+        mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>,
+    ) -> Result<Lateness, Early> {
+        let mut free: Vec<u32> = (0..u32::try_from(self.begun_ns.len()).expect("it was checked")).collect();
+        let (mut next, mut looked, mut late_ns, mut longest_ns) = (0, 0, 0_u128, 0);
+        let mut done = Vec::new();
+        loop {
+            let may_come_ns = loop {
+                let Some(Asked(at_ns, what, offset, bytes)) = replay.requests.get(next).copied() else {
+                    break Ns::MAX;
+                };
+                if free.is_empty() || (what == What::S && self.done < self.submitted) {
+                    break Ns::MAX;
+                }
+                if replay.pace == Pace::Recorded {
+                    if at_ns > self.now_ns {
+                        break at_ns;
+                    }
+                    late_ns += u128::from(self.now_ns - at_ns);
+                    longest_ns = longest_ns.max(self.now_ns - at_ns);
+                }
+                next += 1;
+                let kind = match what {
+                    What::R => Kind::Read,
+                    What::W => Kind::Write,
+                    What::S => continue,
+                };
+                let token = free.pop().expect("there is one");
+                self.send(token, Request { kind, offset, bytes })?;
+            };
+            let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
+            let event_ns = alone_ns.min(volume_ns);
+            if may_come_ns == Ns::MAX && self.done == self.submitted && next == replay.requests.len() {
+                break;
+            }
+            if may_come_ns < event_ns {
+                self.now_ns = may_come_ns;
+                continue;
+            }
+            self.step(alone_ns, volume_ns, &mut done)?;
+            for token in done.drain(..) {
+                self.record(token);
+                free.push(token);
+            }
+            if self.done >= looked + LOOK_EVERY {
+                looked = self.done;
+                if progress(self.now_ns, replay.until_ns()).is_break() {
+                    return Err(Early::Interrupted);
+                }
+            }
+        }
+        Ok(Lateness {
+            asked_ns: replay.until_ns(),
+            mean_ns: crate::words::mean(late_ns, next as u64),
+            longest_ns,
+        })
+    }
+}
