@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psycopg
+
 from bench.figures import Figure
 from bench.known_answers import why_not
 from storagelab.capture import folder as captures
@@ -41,7 +43,7 @@ ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"
 _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
-_SECONDS, _CAPTURED_S = 5, 8
+_SECONDS, _CAPTURED_S = 4, 6
 """Of a run, and of a capture."""
 ENGINES = ("postgres", "mariadb")
 _ROWS = {"postgres": 20_000, "mariadb": 40_000}
@@ -126,7 +128,7 @@ def write_spec(case: Case, place: Path) -> Path:
     first = next(iter(case.limits))
     spec = place / "predicted.toml"
     spec.write_text(
-        f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 3\nseed = {case.seed}\n'
+        f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 2\nseed = {case.seed}\n'
         f'target = {{ engine = "{case.engine}", settings = {{ {_SETTINGS[case.engine]} }} }}\n'
         f"volumes = {{ {volumes} }}\n"
         f'layout = {{ data = ["{first}"] }}\n'
@@ -176,21 +178,22 @@ def capture(spec: Path, to: Path) -> dict[str, str]:
     plan = expand(load(spec))
     block = plan.blocks[0]
     cell = next(one for one in plan.cells if one.levels["place"] == PRESENT)
-    longer = cell.config.workload.model_copy(update={"duration_s": _CAPTURED_S + 6.0})
+    longer = cell.config.workload.model_copy(update={"duration_s": _CAPTURED_S + 5.0})
     cell = cell.model_copy(update={"config": cell.config.model_copy(update={"workload": longer})})
     planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
     block.cells[cell.cell_id] = cell
     said: list[str] = []
     site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
     with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
-        watching = threading.Thread(target=lambda: said.append(_captured(_dsn(target), to)))
+        server = target._target.server  # type: ignore[attr-defined]  # noqa: SLF001 - below the volumes that were made
+        watching = threading.Thread(target=lambda: said.append(_captured(_dsn(server.process), to)))
 
         def begun(amount: int) -> None:
             if amount and watching.ident is None:
                 watching.start()
 
         target.run(cell, 1, 1, begun)
-        places = {name: str(path) for name, path in target.server.volumes().items()}  # type: ignore[attr-defined]
+        places = {name: str(path) for name, path in server.volumes().items()}
         watching.join()
     if said != [""]:
         raise SystemExit(f"bench: the capture failed:\n{''.join(said)}")
@@ -201,11 +204,13 @@ def capture(spec: Path, to: Path) -> dict[str, str]:
     return found
 
 
-def _dsn(target: Any) -> str:
-    process = target.server.process
-    if hasattr(process, "conninfo"):
-        return f"{process.conninfo} dbname={target.server.reach.clients(()).environment.get('PGDATABASE', 'postgres')}"
-    return f"mariadb://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
+def _dsn(process: Any) -> str:
+    """Of the private server, and on PostgreSQL of the database that holds the tables."""
+    if not hasattr(process, "conninfo"):
+        return f"mysql://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
+    with psycopg.connect(process.conninfo) as connection:
+        names = connection.execute("SELECT datname FROM pg_database WHERE NOT datistemplate ORDER BY oid DESC").fetchall()
+    return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
 
 
 def _captured(dsn: str, to: Path) -> str:
@@ -228,9 +233,7 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
     for label, layout in case.layouts.items():
         if label != PRESENT:
             objects = {name: volume for name, volume in layout.items() if name != "log"}
-            lines.append(
-                f'[layouts.{label}]\nobjects = {_table(objects)}\nlog = "{layout["log"]}"\n'
-            )
+            lines.append(f'[layouts.{label}]\nobjects = {_table(objects)}\nlog = "{layout["log"]}"\n')
     lines.append(f"[server]\ncpus = {os.cpu_count()}\n")
     file.write_text("".join(lines), encoding="utf-8")
 

@@ -59,9 +59,7 @@ def predicted(tmp_path):
 
 def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
     # A transaction has 1 read of the table and 0.5 of the index that reach the device: 300 / 1.5 = 200 a second.
-    found = predicted(
-        LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n[layouts.log-apart]\nlog = "b"\n'
-    )
+    found = predicted(LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n[layouts.log-apart]\nlog = "b"\n')
     assert found[PRESENT].per_s.value == 200
     assert found["apart"].times_present.value == pytest.approx(1.5)
     assert found["apart"].limited_by == "reads of a"
@@ -126,9 +124,9 @@ def test_a_wrong_file_of_volumes_gets_one_message_with_its_key(predicted, asked,
 def test_an_idle_server_another_version_and_half_a_line_are_refused_or_said(tmp_path, predicted):
     with pytest.raises(StoreError, match="can't say: the server was idle"):
         predicted(LIMITS, shop(transactions=3))
+    manifest = Path(tmp_path / "shop" / folder.MANIFEST)
+    manifest.write_text(manifest.read_text().replace("capture/1", "capture/9"))
     with pytest.raises(StoreError, match="another version"):
-        manifest = Path(tmp_path / "shop" / folder.MANIFEST)
-        manifest.write_text(manifest.read_text().replace("capture/1", "capture/9"))
         predict(tmp_path / "shop", tmp_path / "volumes.toml")
     folder.write(tmp_path / "shop", shop(complete=False))
     notes = predict(tmp_path / "shop", tmp_path / "volumes.toml").notes
