@@ -105,7 +105,7 @@ class Rings:
                 self.lost += struct.unpack_from("=Q", taken, at + 16)[0]
             elif kind == _SAMPLE:
                 some = np.frombuffer(taken, _form(self._event, names, length), (len(taken) - at) // length, at)
-                others = np.flatnonzero((some["kind"] != _SAMPLE) | (some["length"] != length))
+                others = np.flatnonzero((some["record_kind"] != _SAMPLE) | (some["record_bytes"] != length))
                 some = some[: others[0]] if others.size else some
                 found.append(some)
                 at += length * len(some)
@@ -124,7 +124,7 @@ class Rings:
 def _form(event: Event, names: Sequence[str], length: int) -> np.dtype[Any]:
     """The form of a record of this length."""
     fields = {name: (event.fields[name].type, _DATA + event.fields[name].offset) for name in names}
-    whole = {"kind": ("u4", 0), "length": ("u2", 6), "time_ns": ("u8", 8), **fields}
+    whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
     return np.dtype(
         {
             "names": list(whole),

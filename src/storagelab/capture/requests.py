@@ -35,6 +35,8 @@ class _Point(NamedTuple):
     span: Callable[[Records, Event], tuple[Column | int, Column | int]]
     operation: Callable[[Records, Event], Column | int]
     fields: tuple[str, ...]
+    only: str = ""
+    """Which of its events count, in the language of the kernel's filters."""
 
 
 def _pages(some: Records, _: Event) -> tuple[Column, Column]:
@@ -51,7 +53,7 @@ def _always(operation: int) -> Callable[[Records, Event], int]:
 
 
 def _by_flag(some: Records, of: Event) -> Column:
-    return np.where(some["ki_flags"] & of.flags["WRITE"], WRITE, READ)
+    return np.where(some["flags"] & of.flags["WRITE"], WRITE, READ)
 
 
 def _nothing(*_: object) -> tuple[int, int]:
@@ -59,11 +61,10 @@ def _nothing(*_: object) -> tuple[int, int]:
 
 
 _EXT4, _XFS = ("ext4",), ("xfs",)
-_READS_OF_PAGES = "filemap/mm_filemap_get_pages"
 _POINTS = (
-    _Point(_READS_OF_PAGES, ("ext4", "btrfs"), "i_ino", "s_dev", _pages, _always(READ), ("index", "last_index")),
-    _Point("iomap/iomap_dio_rw_begin", ("ext4", "btrfs"), "ino", "dev", _bytes("pos", "count"), _by_flag,
-           ("pos", "count", "ki_flags")),
+    _Point("filemap/mm_filemap_get_pages", _EXT4, "i_ino", "s_dev", _pages, _always(READ), ("index", "last_index")),
+    _Point("iomap/iomap_iter", _EXT4, "ino", "dev", _bytes("pos", "length"), _by_flag, ("pos", "length", "flags"),
+           only="length > 0 && flags & 16"),  # direct I/O; its last step has no length
     _Point("ext4/ext4_da_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
     _Point("ext4/ext4_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
     _Point("ext4/ext4_sync_file_enter", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
@@ -73,7 +74,6 @@ _POINTS = (
         for way in ("buffered", "direct") for verb, kind in (("read", READ), ("write", WRITE))
     ),
     _Point("xfs/xfs_file_fsync", _XFS, "ino", "dev", _nothing, _always(SYNC), ()),
-    _Point("btrfs/btrfs_sync_file", ("btrfs",), "ino", "dev", _nothing, _always(SYNC), ()),
 )  # fmt: skip
 TRACED = ("ext4", "xfs")
 """The file systems whose reads and writes are traced by file."""
@@ -96,7 +96,8 @@ class Tracer:
                 if one is None or not _has(one, point):
                     self.missing += (point.name,)
                 else:
-                    self._rings.append((point, one, Rings(one, filtered)))
+                    only = f"({filtered}) && {point.only}" if point.only else filtered
+                    self._rings.append((point, one, Rings(one, only)))
                     self.points += (point.name,)
         except BaseException:
             self.close()

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.capture.model import Capture, DeviceRow, IoRow
+from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.words import numbers
 
 MOST_OBJECTS = 20
+SYSTEM = "system tables"
+_SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys")
 _BY = {
     "session": "sessions", "checkpoint": "checkpoints", "log": "the log's writer", "background": "other processes",
 }  # fmt: skip
@@ -91,14 +93,16 @@ def _notes(capture: Capture) -> Iterator[str]:
 def _parts(capture: Capture) -> Iterator[Part]:
     manifest = capture.manifest
     of = {one.id: one for one in manifest.objects}
-    by_object = sums_by(capture.io, lambda row: row.object)
+    by_object = sums_by(capture.io, lambda row: SYSTEM if _is_system(of.get(row.object)) else row.object)
     shown = list(by_object)[:MOST_OBJECTS]
     rest = len(by_object) - len(shown)
+    left = f"; {numbers.plural(rest, 'other')} did less" if rest else ""
+    facts = [[one.kind, one.volume] if (one := of.get(name)) else ["", ""] for name in shown]
     yield Part(
-        "Objects" + (f"; {numbers.plural(rest, 'more')} did less" if rest else ""),
+        f"Objects{left}",
         _table(
             [Heading("object", "text"), Heading("kind", "text"), Heading("volume", "text")],
-            [[name, of[name].kind if name in of else "", of[name].volume if name in of else ""] for name in shown],
+            [[name, *some] for name, some in zip(shown, facts, strict=True)],
             [by_object[name] for name in shown], manifest.seconds,
         ),
         _RANKS,
@@ -110,6 +114,10 @@ def _parts(capture: Capture) -> Iterator[Part]:
         _RANKS,
     )
     yield Part("Volumes", _volumes(capture))
+
+
+def _is_system(one: CapturedObject | None) -> bool:
+    return one is not None and one.schema_ in _SYSTEM_SCHEMAS
 
 
 _RANKS = {"kind": 2, "read each": 4, "written each": 4, "syncs/s": 3}

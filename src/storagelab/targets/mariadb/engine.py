@@ -16,7 +16,7 @@ from storagelab.targets import Site, places
 from storagelab.targets.attaching import dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
-from storagelab.targets.mariadb import connecting, found, preflight, reaching, server, settings
+from storagelab.targets.mariadb import captured, connecting, found, preflight, reaching, server, settings
 from storagelab.targets.mariadb.connecting import (
     Connection,
     Rows,
@@ -202,4 +202,5 @@ ENGINE = Engine(
     privilege=settings.privilege,
     probe=MariaDBProbe,
     found=found.found,
+    watched=captured.watched,
 )
