@@ -42,7 +42,6 @@ from storagelab.targets import Site, contract, open_block
 from storagelab.targets.engines import engine_in
 from storagelab.targets.states import Carried
 
-CASES = 20
 ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"
 _VOLUME_BYTES = 2**30
@@ -57,6 +56,8 @@ _SETTINGS = {
     'track_wal_io_timing = "on", autovacuum = "off"',
     "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "8M", innodb_log_file_size = "96M"',
 }
+
+KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.toml"
 
 Place = Mapping[str, str]
 """Objects, and `log`, by their volumes."""
@@ -314,8 +315,10 @@ def _judge(case: Case, found: Prediction, measured: stored.Stored) -> Judged:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Iterator[Figure]:
-    """This many cases, in turns of the engines; those in the file `kept` are not made again."""
+def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
+    """This many cases, in turns of the engines; those in the file `kept` are not made again. `write` puts their errors into
+    the package, where intervals come from.
+    """
     if reason := why_not():
         print(f"predictions are left out: {reason}")
         return
@@ -333,6 +336,25 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Ite
         made.append(one)
         yield from _figures(one)
     yield from _totals(made)
+    if write:
+        KNOWN.write_text(known_answers(made), encoding="utf-8")
+
+
+def known_answers(made: Sequence[Judged]) -> str:
+    """The file of errors: what was predicted and measured of each case, as ratios to the captured layout."""
+    lines = [
+        "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the captured",
+        "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
+        '# Made by: make bench ARGS="--only predictions --kept FILE --write"',
+    ]
+    for one in made:
+        lines += ["", "[[case]]", f'engine = "{one.case["engine"]}"', f"seed = {one.case['seed']}", "layout = ["]
+        lines += [
+            f'  {{ name = "{name}", predicted = {times:.4f}, measured = {one.measured_times[name]:.4f} }},'
+            for name, times in one.predicted_times.items()
+        ]
+        lines.append("]")
+    return "\n".join(lines) + "\n"
 
 
 def _read(kept: Path | None) -> list[Judged]:

@@ -95,19 +95,19 @@ def demands_of(capture: Capture, name: str) -> Demands:
     cpu_s = (manifest.cpu_seconds or 0.0) / ended
     objects = {one.id: one for one in manifest.objects}
     shares, without = _shares(capture, objects)
-    known_s = _waited_s(capture.io, ended)
+    known_s = _waited_s(capture, objects, ended)
     elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
     return Demands(
         tuple(_needs(capture, objects, shares, ended)), transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
-        _commits(capture, ended), shares, without,
+        _commits(capture, objects, ended), shares, without,
     )  # fmt: skip
 
 
-def _way(row: IoRow) -> Way:
+def _way(row: IoRow, one: CapturedObject) -> Way:
     if row.operation == "read":
         return "read"
-    if row.by == "log":
-        return "log"
+    if one.kind == "log":
+        return "log"  # whoever writes it: a session that commits does so itself, or waits for who does
     return "write" if row.by == "session" else "background"
 
 
@@ -118,7 +118,8 @@ def _needs(
     for row in capture.io:
         if row.operation != "sync" and row.object in objects:
             amount = Amount(row.requests, row.bytes, row.sequential_requests or 0)
-            sums[row.object, _way(row)] = sums[row.object, _way(row)].plus(amount)
+            key = row.object, _way(row, objects[row.object])
+            sums[key] = sums[key].plus(amount)
     page_bytes = _PAGE_BYTES[capture.manifest.engine]
     for (name, way), amount in sums.items():
         one = objects[name]
@@ -138,7 +139,7 @@ def _shares(
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
         if row.operation != "sync" and row.object in objects:
-            way = _way(row)
+            way = _way(row, objects[row.object])
             key = objects[row.object].volume, "write" if way == "background" else way
             asked[key] = asked[key].plus(Amount(row.requests, row.bytes))
     reached: dict[tuple[str, str], Amount] = defaultdict(Amount)
@@ -170,42 +171,44 @@ def _share(reached: Amount, asked: Amount) -> Share:
     return Share(reached.requests / asked.requests, reached.bytes / asked.bytes if asked.bytes else 1.0)
 
 
-def _waited_s(rows: Iterable[IoRow], ended: float) -> float | None:
+def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
     """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know.
 
     A commit waits for the log write that holds it and, if several commits share writes, on average for half of one before.
     """
-    own_s = flushed_s = 0.0
-    flushes = 0
-    known = False
-    for row in rows:
-        if row.seconds is None:
-            continue
-        known = True
-        if row.by == "session":
-            own_s += row.seconds
-        elif row.by == "log":
-            flushed_s += row.seconds
-            flushes += row.requests if row.operation == "write" else 0
-    if not known:
+    if all(row.seconds is None for row in capture.io):
         return None
+    log = _log_rows(capture, objects)
+    own_s = sum(row.seconds or 0.0 for row in capture.io if row.by == "session" and not _of_log(row, objects))
+    flushes = sum(row.requests for row in log if row.operation == "write")
+    if not flushes:
+        return own_s / ended
     per_transaction = flushes / ended
-    shared = 1.5 if 0 < per_transaction < 1 else 1.0
-    commit_s = flushed_s / flushes * max(1.0, per_transaction) * shared if flushes else 0.0
-    return own_s / ended + commit_s
+    shared = 1.5 if per_transaction < 1 else 1.0
+    flush_s = sum(row.seconds or 0.0 for row in log) / flushes
+    return own_s / ended + flush_s * max(1.0, per_transaction) * shared
 
 
-def _commits(capture: Capture, ended: float) -> float:
+def _commits(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float:
     """While the log is idle, each commit has a write of its own. While it is busy all the time, commits share writes, up to
     one commit for each transaction and each session.
     """
-    rows = [row for row in capture.io if row.by == "log" and row.operation != "read"]
-    writes = sum(row.requests for row in rows if row.operation == "write") / ended
-    busy = min(1.0, sum(row.seconds or 0.0 for row in rows) / capture.manifest.seconds)
+    log = _log_rows(capture, objects)
+    writes = sum(row.requests for row in log if row.operation == "write") / ended
+    busy = min(1.0, sum(row.seconds or 0.0 for row in log) / capture.manifest.seconds)
     if not 0 < writes < 1:
         return writes
     most = min(1.0, writes * max(1.0, capture.manifest.connections or 1.0))
     return writes + busy * (most - writes)
+
+
+def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
+    """What is written to the log, with the waiting until it is on the device."""
+    return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
+
+
+def _of_log(row: IoRow, objects: Mapping[str, CapturedObject]) -> bool:
+    return row.object in objects and objects[row.object].kind == "log"
 
 
 def grown(covered: float | None, times: float) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -21,7 +20,9 @@ _CONFIDENCES = (0.95, 0.9, 0.8)
 
 @dataclass(frozen=True)
 class Errors:
-    """Absolute logarithms of measured over predicted rates, one for each case: the largest of its layouts."""
+    """Absolute logarithms of measured over predicted ratios to the captured layout, one for each case: the largest of its
+    layouts. So a case counts once, however many layouts it has.
+    """
 
     logs: tuple[float, ...]
 
@@ -51,10 +52,7 @@ class Errors:
 def errors() -> Errors:
     """Those that come with storagelab."""
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
-    return Errors(tuple(_of_cases(tomllib.loads(text)["case"])))
-
-
-def _of_cases(cases: Sequence[dict[str, list[dict[str, float]]]]) -> list[float]:
-    return [
-        max(abs(math.log(one["measured_per_s"] / one["predicted_per_s"])) for one in case["layout"]) for case in cases
-    ]
+    cases: list[dict[str, list[dict[str, float]]]] = tomllib.loads(text).get("case", [])
+    return Errors(
+        tuple(max(abs(math.log(one["measured"] / one["predicted"])) for one in case["layout"]) for case in cases)
+    )
