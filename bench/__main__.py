@@ -222,13 +222,17 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
     parser.add_argument(
-        "--write", action="store_true", help="write the tables of --only statistics or races into their page, the errors of predictions into the package"
+        "--write",
+        action="store_true",
+        help="write the tables of --only statistics or races, or the errors of predictions",
     )
     on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine, or predictions in all")
     parser.add_argument(
-        "--kept", type=Path, help="a file with what was judged so far, of known answers, predictions or faults: it is not made again"
+        "--kept",
+        type=Path,
+        help="a file with what was judged so far, of known answers, predictions or faults: it is not made again",
     )
     faults.add_options(parser)
     options = parser.parse_args()

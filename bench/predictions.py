@@ -214,7 +214,9 @@ def _dsn(process: Any) -> str:
     if not hasattr(process, "conninfo"):
         return f"mysql://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
     with psycopg.connect(process.conninfo) as connection:
-        names = connection.execute("SELECT datname FROM pg_database WHERE NOT datistemplate ORDER BY oid DESC").fetchall()
+        names = connection.execute(
+            "SELECT datname FROM pg_database WHERE NOT datistemplate ORDER BY oid DESC"
+        ).fetchall()
     return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
 
 

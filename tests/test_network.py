@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from storagelab.predicting.network import Station, bound, solve
 
 PER_S = st.floats(1.0, 1e5)
-STATIONS = st.lists(st.tuples(st.floats(0.01, 20.0), st.lists(PER_S, min_size=1, max_size=4)), min_size=1, max_size=4).map(
-    lambda drawn: [
-        Station(str(number), visits, tuple(sorted(speeds))) for number, (visits, speeds) in enumerate(drawn)
-    ]
+STATIONS = st.lists(
+    st.tuples(st.floats(0.01, 20.0), st.lists(PER_S, min_size=1, max_size=4)), min_size=1, max_size=4
+).map(
+    lambda drawn: [Station(str(number), visits, tuple(sorted(speeds))) for number, (visits, speeds) in enumerate(drawn)]
 )
 THINK_S = st.floats(0.0, 0.5)
 
