@@ -96,6 +96,14 @@ def test_ratios_are_left_and_levels_lose_their_names():
     assert all(one.low is not None and one.ratio is not None and 1 < one.low < one.ratio for one in slower)
 
 
+def test_the_name_of_a_users_table_is_left_out_of_the_factor_that_places_it():
+    experiment = make_experiment({f"layout.objects.{MARK}": ["a", "b"]}, repetitions=5)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    [factor] = entry_of(experiment, plan, runs, analyse(experiment, plan, runs)).factors
+    assert factor.model_dump() == {"name": "layout.objects", "levels": ("volume 1", "volume 2")}
+
+
 def test_nothing_is_written_if_a_name_is_left():
     with pytest.raises(StoreError, match="which may be a name"):
         refuse_names('{"level": "db1.example"}', names_in(Experiment(name="x", source="db1.example"), ()))

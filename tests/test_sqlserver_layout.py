@@ -29,7 +29,7 @@ def test_data_files_go_round_robin_over_the_volumes_and_the_log_has_its_own():
 
 
 def test_a_table_that_is_placed_takes_its_filegroup_along_and_nothing_else():
-    made = layout(layout={"data": ["a"], "data_files": 2, "objects": {"dbo.my_big_table": "b"}})
+    made = layout(layout={"data": ["a"], "data_files": 2, "objects": {"dbo.MyBigTable": "b"}})
     assert [file.path for file in made.data_files] == [f"/data/b/{PREFIX}_data_000{number}.ndf" for number in (1, 2)]
     assert (made.primary_file.volume, made.log_file.volume) == ("a", "a")
     assert made.bytes_on("b") == 2 * made.data_file_mb * 2**20

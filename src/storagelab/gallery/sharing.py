@@ -14,6 +14,7 @@ from storagelab.gallery.entry import Drive, Entry, Host, Layout, SharedFactor, V
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.measurement import Run
+from storagelab.model.objects import KEY
 from storagelab.model.plan import Experiment, Factor, Plan
 from storagelab.provisioning.cloud_disks import disks as cloud_disks
 from storagelab.version import __version__
@@ -30,7 +31,7 @@ _WORDS = {
 """Values of keys that say nothing of who measured."""
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)? ?([kKMGT]i?B?|B|us|ms|s|min|h|d)?")
 _SETTING = re.compile(r"target\.settings\.[a-z][a-z0-9_]{0,50}")
-_PLACES = re.compile(r"layout\.(data|log|tables|indexes|temp)")
+_PLACES = re.compile(r"layout\.(data|log|tables|indexes|temp|objects\..+)")
 _OF_VOLUME = re.compile(r"volumes\.[^.]+\.([a-z_.]+)")
 _SHORTEST_SECRET = 4
 """Shorter names occur in words by chance."""
@@ -95,6 +96,8 @@ def _factor(number: int, factor: Factor, config: Config) -> tuple[str, list[Any]
 def _name_of(path: str) -> str:
     if found := _OF_VOLUME.fullmatch(path):
         return f"volume.{found[1]}"
+    if path.startswith(f"{KEY}."):
+        return KEY  # what follows is the name of a user's table
     listed = path.startswith(("layout.", "workload.", "between_runs.", "target.engine", "target.bin_dir"))
     return path if listed or _SETTING.fullmatch(path) else ""
 

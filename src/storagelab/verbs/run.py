@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab import screen
-from storagelab.errors import PreflightError, SpecError, StoreError
+from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
@@ -203,9 +203,12 @@ class _Here(NamedTuple):
                 progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
             live = so_far.kept(store.folder, progress, before, stopping)
             with live, saying_what_is_stored(stopping, progress, before, most):
-                loop.run_all(
-                    plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
-                )
+                try:
+                    loop.run_all(
+                        plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
+                    )
+                except DataRefused as error:
+                    raise DataRefused(f"{self.experiment.source}: {error}") from error
 
 
 def _tell_of_round(progress: RunProgress, state: RaceState) -> None:

@@ -202,7 +202,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     def check_after(self, connection: Connection) -> list[Check]:
         """Checks whether tables have got new files since the run began, or are gone."""
-        files = [{name.partition("/")[2]: str(file.space) for name, file in found.items()}
-                 for found in (self._at_first, self.all_files(connection))]  # fmt: skip
+        first, last = (
+            {name.partition("/")[2]: str(file.space) for name, file in found.items()}
+            for found in (self._at_first, self.all_files(connection))
+        )
         placed = [name.partition("/")[2] for name, file in self._at_first.items() if f"{os.sep}on-" in str(file.path)]
-        return [*super().check_after(connection), *changed_files(*files, placed, _CATALOGUE)]
+        return [*super().check_after(connection), *changed_files(first, last, placed, _CATALOGUE)]

@@ -303,8 +303,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """Checks whether tables and indexes have got new files since the run began, or are gone."""
         before, now = self._at_first, self._relations(connection)
         placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
-        files = [{self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now)]
-        return [*super().check_after(connection), *changed_files(*files, placed, "pg_relation_filepath")]
+        first, last = ({self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now))
+        return [*super().check_after(connection), *changed_files(first, last, placed, "pg_relation_filepath")]
 
     def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
         if not self.partitions:

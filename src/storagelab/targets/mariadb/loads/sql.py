@@ -35,8 +35,9 @@ class Tables(MariaDBTables[Sql]):
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         program = programs.find(clients.beside)
         command = [str(program), *clients.options["mariadb"]]
+        dump = None if self.load.restore is None else site.place(self.load.restore, "workload.restore")
         for what, file in programs.files_of(self.load, site):
-            with changed(file, without_definers) as reads:
+            with changed(file, without_definers if file == dump else bytes) as reads:
                 output = clients.run(command, *installation(program), reads=reads)
             if output.returncode != 0:
                 raise failure(what, output, more=partial(_of_newer_server, own, file))
