@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from storagelab import cli
+from storagelab.capture.schema import capture_schema, capture_schema_text
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.gallery import pages
@@ -42,6 +43,7 @@ from storagelab.targets.sqlserver import events as sqlserver
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
+CAPTURE_SCHEMA = ROOT / "src" / "storagelab" / "capture" / "capture.schema.json"
 EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BEYOND_SAYING = 2**53
@@ -213,6 +215,12 @@ def fields_of(part: str) -> str:
     """The fields of one part of the export; "" is its top."""
     whole = document.json_schema()
     return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
+
+
+def fields_of_capture() -> str:
+    """The fields of a capture's manifest."""
+    whole = capture_schema()
+    return table(["field", "meaning"], _fields(whole, whole, ""))
 
 
 def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
@@ -399,6 +407,7 @@ GENERATED: dict[str, Callable[[], str]] = {
             "cause": "Cause",
         }.items()
     },
+    "capture: manifest": fields_of_capture,
     "cautions": cautions,
     "gallery": lambda: pages.page(pages.entries(DOCS / "gallery")),
     "waits of PostgreSQL": lambda: waits_of(postgres),
@@ -416,7 +425,8 @@ def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
     export = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
-    for file, text in ((EXPORT_SCHEMA, export), (SCHEMA, spec_schema_text())):
+    schemas = ((EXPORT_SCHEMA, export), (SCHEMA, spec_schema_text()), (CAPTURE_SCHEMA, capture_schema_text()))
+    for file, text in schemas:
         if text != file.read_text("utf-8"):
             file.write_text(text, "utf-8")
             changed.append(file)

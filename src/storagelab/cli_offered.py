@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -74,12 +74,17 @@ def _init(
         init.list_all()
 
 
-def _schema() -> None:
-    """Print the JSON schema of specs, for editors and programs."""
+def _schema(
+    of: Annotated[
+        Literal["spec", "capture"], typer.Argument(metavar="OF", help="spec, or capture: its manifest.")
+    ] = "spec",
+) -> None:
+    """Print the JSON schema of specs, or of captures, for editors and programs."""
+    from storagelab.capture.schema import capture_schema_text
     from storagelab.report import writing
     from storagelab.spec.schema import spec_schema_text
 
-    writing.deliver(spec_schema_text(), None)
+    writing.deliver(spec_schema_text() if of == "spec" else capture_schema_text(), None)
 
 
 _profiles_app = typer.Typer(

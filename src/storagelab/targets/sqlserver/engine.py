@@ -46,4 +46,5 @@ def durability(config: Config) -> Durability:
 ENGINE = Engine(
     check=_in("preflight", "check"), open=_in("target", "opened"), drop_leftovers=_in("target", "drop_leftovers"),
     abilities=abilities, durability=durability, probe=_in("target", "SqlServerProbe"),
+    watched=_in("captured", "watched"),
 )  # fmt: skip

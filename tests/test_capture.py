@@ -1,0 +1,186 @@
+"""Captures of real servers: what they show of a load that is known, what they keep, and how they end."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psycopg
+import pytest
+from real_mariadb import needs_mariadb
+from real_mariadb import running as running_mariadb
+from real_servers import connect, open_folder, running, until
+
+from storagelab.capture import folder, taking
+from storagelab.capture.tracefs import NoTracing, open_tracefs
+from storagelab.errors import PreflightError
+from storagelab.targets.contract import target_of
+from storagelab.targets.mariadb.captured import watched as watched_mariadb
+from storagelab.targets.postgres.captured import watched as watched_postgres
+
+MARKER = "zebra-in-the-tables-4711"
+
+
+def _traceable():
+    try:
+        os.close(open_tracefs())
+    except NoTracing:
+        return False
+    return True
+
+
+traced = pytest.mark.skipif(not _traceable(), reason="the kernel's trace points are for root")
+
+
+@contextlib.contextmanager
+def at_work(work):
+    """A session that works until the end."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def sums(capture):
+    found = {}
+    for row in capture.io:
+        key = row.object, row.operation
+        requests, size = found.get(key, (0, 0))
+        found[key] = requests + row.requests, size + row.bytes
+    return found
+
+
+def taken(watched, out, seconds, **wanted):
+    try:
+        taking.take(watched, out, taking.Wanted(seconds, **wanted))
+    finally:
+        watched.close()
+    return folder.read(out)
+
+
+@traced
+@pytest.mark.slow
+def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
+    with open_folder() as place, running(place, shared_buffers="1MB") as server, connect(server) as session:
+        session.execute("CREATE TABLE big AS SELECT i, repeat('x', 400) AS filler FROM generate_series(1, 40000) i")
+        session.execute("CREATE UNIQUE INDEX big_key ON big (i)")
+        session.execute("CREATE TABLE short (i int)")
+        session.execute("CREATE TABLE history (t text)")
+        session.execute("CHECKPOINT")
+
+        def work(ended):
+            with connect(server) as own:
+                for turn in range(100_000):
+                    if ended.is_set():
+                        return
+                    own.execute("UPDATE big SET i = i WHERE i = %s", [turn * 7919 % 40000 + 1])
+                    own.execute("INSERT INTO history VALUES (repeat(%s, 20))", [MARKER])
+                    if turn == 100:
+                        own.execute("VACUUM FULL big")
+                        own.execute("DROP TABLE short")
+
+        with at_work(work):
+            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 3, requests=True)
+    found, manifest = sums(capture), capture.manifest
+    assert manifest.complete
+    assert manifest.sources.trace
+    assert manifest.transactions > 100
+    assert found["public.big", "read"][1] > 2**20
+    assert found["public.big_key", "read"][0] > 20
+    assert found["log", "sync"][0] > 0.5 * manifest.transactions / 2
+    assert any("track_io_timing" in note for note in manifest.notes)
+    changes = " ".join(change.what for change in manifest.changes)
+    assert "public.big was rewritten" in changes
+    assert "public.short was dropped" in changes
+    kept = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert kept.keys() == {"manifest.json", "io.csv", "devices.csv", "requests.iolog"}
+    assert not any(MARKER in text or "UPDATE" in text for text in kept.values())
+    lines = [line.split() for line in kept["requests.iolog"].splitlines()[1:]]
+    asked = [line for line in lines if line[2] in ("read", "write")]
+    # `merged` rows and the log are of the same requests, but for those before the first interval's end.
+    assert len(asked) == sum(row.requests for row in capture.io if row.operation != "sync")
+    assert not any("/" in line[1] for line in lines)
+
+
+@pytest.mark.slow
+def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
+    with open_folder() as place, running(place, shared_buffers="1MB") as server, connect(server) as session:
+        session.execute("CREATE TABLE big AS SELECT i, repeat('x', 400) AS filler FROM generate_series(1, 40000) i")
+
+        def work(ended):
+            with connect(server) as own:
+                while not ended.is_set():
+                    own.execute("SELECT count(*) FROM big")
+
+        with at_work(work):
+            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 3, trace=False)
+        session.execute("CREATE ROLE clerk LOGIN PASSWORD 'x'")
+        with pytest.raises(PreflightError, match="lacks the role pg_monitor"):
+            watched_postgres(target_of(psycopg.conninfo.make_conninfo(server.conninfo, user="clerk", password="x")))
+    assert sums(capture)["public.big", "read"][1] > 2**20
+    assert capture.manifest.sources.trace is None
+    assert any("writes are not known by table" in note for note in capture.manifest.notes)
+
+
+@pytest.mark.slow
+def test_a_capture_that_is_stopped_keeps_what_it_has_and_one_that_is_killed_says_so(tmp_path):
+    with open_folder() as place, running(place) as server:
+
+        def started(out):
+            command = [sys.executable, "-m", "storagelab", "capture", server.conninfo, "--for", "10min", "-o", str(out)]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        killed, stopped = started(tmp_path / "killed"), started(tmp_path / "stopped")
+        for process, name in ((killed, "killed"), (stopped, "stopped")):
+            until(lambda of=tmp_path / name, it=process: (of / folder.IO).exists() or it.poll() is not None, 120)
+        time.sleep(1.5)
+        killed.kill()
+        killed.communicate()
+        stopped.send_signal(signal.SIGINT)
+        said, told = stopped.communicate()
+        assert stopped.returncode == 0, told
+    assert not folder.read(tmp_path / "killed").manifest.complete
+    left = folder.read(tmp_path / "stopped").manifest
+    assert left.complete
+    assert 1 <= left.seconds < 60
+    assert "ended early" in " ".join(left.notes)
+    assert "idle" in " ".join(said.split())
+
+
+@traced
+@needs_mariadb
+@pytest.mark.slow
+def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
+    read = (
+        "SELECT count_read, sum_number_of_bytes_read FROM performance_schema.file_summary_by_instance"
+        " WHERE file_name LIKE '%/d/big.ibd'"
+    )
+    with open_folder() as place, running_mariadb(place, "--innodb-buffer-pool-size=6M") as server:
+        server.said(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.big (i int PRIMARY KEY, filler char(250)) ENGINE=InnoDB",
+            "INSERT INTO d.big SELECT seq, repeat('x', 200) FROM d.seq_1_to_60000",
+        )
+
+        def work(ended):
+            while not ended.is_set():
+                server.said("SELECT sum(length(filler)) FROM d.big")
+
+        target = target_of(server.socket_dsn)
+        watched = watched_mariadb(target)
+        before = server.said(read)[0]
+        with at_work(work):
+            capture = taken(watched, tmp_path, 2)
+            after = server.said(read)[0]
+    requests, size = sums(capture)["d.big", "read"]
+    assert size > 2**20
+    # The server was read a moment before the window and a moment after it.
+    assert requests <= after[0] - before[0]
+    assert size > 0.6 * (after[1] - before[1])
