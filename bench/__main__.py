@@ -26,6 +26,7 @@ from bench import (
     many_runs,
     mariadb_load,
     page,
+    predictions,
     races,
     raw_io,
     simulator,
@@ -40,7 +41,7 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
 FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
-LIMITS, CARRIED_OVER, TOPOLOGIES = "limits", "carried-over", "topologies"
+LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS = "limits", "carried-over", "topologies", "predictions"
 """Measured only on request: these take long, and show no cost."""
 
 
@@ -86,6 +87,9 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
         yield from carried_over.figures(folder, 1 if options.quick else 3)
     if TOPOLOGIES in parts:
         yield from topologies.figures(folder, 25 if options.quick else topologies.COUNT, options.kept)
+    if PREDICTIONS in parts:
+        cases = 2 if options.quick else options.campaigns
+        yield from predictions.figures(folder, cases, options.seed, options.kept, write=options.write)
     if CLUSTER_FAULTS in parts:
         from bench import cluster_faults  # of the extra
 
@@ -218,13 +222,17 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
     parser.add_argument(
-        "--write", action="store_true", help="write the tables of --only statistics or races into their page"
+        "--write",
+        action="store_true",
+        help="write the tables of --only statistics or races, or the errors of predictions",
     )
-    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES)
+    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
-    parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
+    parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine, or predictions in all")
     parser.add_argument(
-        "--kept", type=Path, help="a file with the known answers, faults or topologies so far: they are not made again"
+        "--kept",
+        type=Path,
+        help="a file with the known answers, predictions, faults or topologies so far: they are not made again",
     )
     faults.add_options(parser)
     options = parser.parse_args()

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import cli_capture, cli_drives, cli_elsewhere, cli_offered, screen
+from storagelab import cli_capture, cli_drives, cli_elsewhere, cli_offered, cli_predict, screen
 from storagelab.cli_offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
@@ -423,7 +423,7 @@ def validate_(
     )  # fmt: skip
 
 
-for verbs in (cli_offered, cli_elsewhere, cli_drives, cli_capture):
+for verbs in (cli_offered, cli_elsewhere, cli_drives, cli_capture, cli_predict):
     verbs.add_to(app)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from storagelab import screen
@@ -11,6 +11,7 @@ from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import Basis, basis_of, ratio_of
+from storagelab.findings.beside import Beside
 from storagelab.findings.campaigns import (
     Campaign,
     Compare,
@@ -24,8 +25,9 @@ from storagelab.findings.campaigns import (
 from storagelab.findings.reasons import case_between
 from storagelab.model.plan import Plan
 from storagelab.model.values import share_of
+from storagelab.predicting import prediction
 from storagelab.report import writing
-from storagelab.report.export.comparisons import campaigns_json, pair_json
+from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.terminal import print_paper
 from storagelab.report.words.campaigns import (
@@ -41,11 +43,15 @@ from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
+from storagelab.verbs import beside
 from storagelab.words.names import cell_entry, cell_text, factor_labels
 
 HTML_FILE = "comparison.html"
 
-_TWO_THINGS = "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL"
+_TWO_THINGS = (
+    "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL; a campaign and a prediction: "
+    "compare NAME prediction.json"
+)
 
 
 def show(
@@ -55,6 +61,9 @@ def show(
     or "not slower".
     """
     margin = None if fail_if_slower is None else _margin(fail_if_slower)
+    if len(names) == 2 and prediction.is_prediction(Path(names[1])):
+        _show_prediction(names[0], Path(names[1]), results, format_, output, fit)
+        return Gate.NOT_SLOWER
     are_results = [_place(name, results) is not None for name in names]
     if len(names) == 3 and are_results[0] and not any(are_results[1:]):
         return _show_cells(names[0], names[1], names[2], results, format_, output, fit, margin)
@@ -160,8 +169,28 @@ def _show_campaigns(
     as_json = ""
     if format_ == "json":
         as_json = campaigns_json(found, paper, None if margin is None else result.text)
-    _deliver(paper, as_json, format_, output)
+    # Only two are put beside each other: a chart of several predictions would not say which is whose.
+    pair = beside.of_campaigns(found[0], read[0].plan, read[1].plan) if len(found) == 1 else None
+    if pair is None:
+        _deliver(paper, as_json, format_, output)
+        return result
+    names_of_both = [first.name, found[0].second.name]
+    if first.findings.provenance == "simulated":
+        names_of_both.reverse()
+    measured, predicted = names_of_both
+    paper = beside.with_beside(paper, *pair, predicted, measured)
+    _deliver(paper, as_json, format_, output, pair)
     return result
+
+
+def _show_prediction(name: str, file: Path, results: Path, format_: str, output: Path | None, fit: FitKind) -> None:
+    read = _read(name, results)
+    known = prediction.read(file)
+    basis = basis_of(read.experiment, read.plan, read.runs, fit)
+    found, names, alone = beside.of_prediction(known, file, read.experiment.name, basis, read.plan)
+    paper = beside.prediction_paper(found, names, known, read.experiment.name, alone)
+    as_json = beside_json(found, names, paper) if format_ == "json" else ""
+    _deliver(paper, as_json, format_, output, (found, names))
 
 
 def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
@@ -197,14 +226,18 @@ def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _deliver(paper: Paper, as_json: str, format_: str, output: Path | None) -> None:
+def _deliver(
+    paper: Paper, as_json: str, format_: str, output: Path | None, pair: tuple[Beside, Mapping[str, str]] | None = None
+) -> None:
     if format_ == "text" and output is None:
         print_paper(screen.out(), paper)
     elif format_ == "html":
-        from storagelab.report.page.html import page_of  # here, because only this format needs templates
+        from storagelab.report.page import beside as page_beside  # here, because only this format needs templates
+        from storagelab.report.page import html
 
         file = output or Path(HTML_FILE)
-        if writing.write(file, page_of(paper)):
+        page = html.page_of(paper) if pair is None else page_beside.beside_page(paper, *pair)
+        if writing.write(file, page):
             writing.tell(file)
     else:
         writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)

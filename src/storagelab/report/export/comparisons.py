@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from storagelab.findings.beside import Beside
 from storagelab.findings.campaigns import Campaign, Compare
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, reasons
@@ -75,6 +76,28 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
                 {"caption": part.caption, "rows": part.table.rows}
                 for part in paper.parts if part.caption.startswith("What differs")
             ],
+        }
+    )  # fmt: skip
+
+
+def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:
+    """A measured campaign and a prediction."""
+    return _text(
+        {
+            "schema": SCHEMA,
+            "verdict": paper.verdict,
+            "base": names[found.base],
+            "layouts": [
+                {
+                    "name": names[row.name], "measured": _estimate(row.measured), "predicted": _estimate(row.predicted),
+                    "error": row.error, "missed": row.missed,
+                }
+                for row in found.rows
+            ],
+            "apart": [
+                {"slower": names[slow], "faster": names[fast], "right": right} for slow, fast, right in found.apart
+            ],
+            "median_error": found.median_error,
         }
     )  # fmt: skip
 

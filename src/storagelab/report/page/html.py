@@ -99,13 +99,15 @@ def page(
     )  # fmt: skip
 
 
-def page_of(paper: Paper, drawings: Sequence[Markup] = (), label: str = "", style: str = "") -> str:
-    """A short report as a page without a script, with the same appearance. `drawings` are one chart in its widths, which
-    `label` describes; `style` colours it in the dark.
+def page_of(
+    paper: Paper, drawings: Sequence[Markup] = (), label: str = "", style: str = "", heading: str = "Over time"
+) -> str:
+    """A short report as a page without a script, with the same appearance. `drawings` are one chart in its widths below
+    `heading`, which `label` describes; `style` colours it in the dark.
     """
     tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
     return templates().get_template("paper.html").render(
-        paper=paper, tables=tables, drawings=drawings, label=label, style=asset("page.css") + Markup(style)  # noqa: S704 - colours of our palette
+        paper=paper, tables=tables, drawings=drawings, label=label, heading=heading, style=asset("page.css") + Markup(style)  # noqa: S704 - colours of our palette
     )  # fmt: skip
 
 

@@ -88,12 +88,8 @@ class WatchedMariaDB:
 
     def folders(self) -> Mapping[str, Path]:
         found = {"data": self._data, "log": self._log, "temporary": self._temporary}
-        with contextlib.suppress(pymysql.MySQLError):
-            paths = self._rows("SELECT path FROM information_schema.innodb_sys_datafiles WHERE path LIKE '/%'")
-            others = sorted(
-                {str(Path(path).parent.parent) for (path,) in paths if not path.startswith(str(self._data))}
-            )
-            found |= {f"tables{number}": Path(folder) for number, folder in enumerate(others, 1)}
+        apart = (folder.parent for _, folder in self._places() if not folder.is_relative_to(self._data))
+        found |= {f"tables{number}": folder for number, folder in enumerate(sorted(set(apart)), 1)}
         return found
 
     def things(self) -> dict[str, Thing]:
@@ -112,10 +108,14 @@ class WatchedMariaDB:
 
     def _places(self) -> Iterator[tuple[int, Path]]:
         """The folder of each tablespace that is not in the data folder."""
-        with contextlib.suppress(pymysql.MySQLError):
-            for space, path in self._rows("SELECT space, path FROM information_schema.innodb_sys_datafiles"):
-                if str(path).startswith("/"):
-                    yield int(space), Path(path).parent
+        for files in ("filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
+                      "path FROM information_schema.innodb_sys_datafiles"):  # fmt: skip
+            with contextlib.suppress(pymysql.MySQLError):
+                yield from (
+                    (int(space), Path(path).parent)
+                    for space, path in self._rows(f"SELECT space, {files}") if str(path).startswith("/")
+                )  # fmt: skip
+                return
 
     def _named(self, name: str, folder: Path) -> Thing | None:
         """The table of the tablespace `database/table`."""

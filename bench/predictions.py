@@ -1,0 +1,387 @@
+"""`--only predictions`: drawn cases of a server on unequal volumes of known rates, predicted from a capture and measured.
+
+A case has two to four volumes that the spec's own keys limit, tables that are used unequally, and three layouts. One layout
+is captured while its load runs. The others are predicted from that capture and the limits alone. Then a campaign measures
+all three. Judged are the order of each pair of layouts that the campaign tells apart, and the ratio of each predicted
+layout to the captured one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from bench.figures import Figure
+from bench.known_answers import why_not
+from storagelab.capture import folder as captures
+from storagelab.capture.taking import Wanted, take
+from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import basis_of, ratio_of
+from storagelab.model.engines import ENGINES
+from storagelab.predicting.prediction import Prediction
+from storagelab.predicting.reckoning import predict
+from storagelab.run import stored
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import load
+from storagelab.targets import Site, contract, open_block
+from storagelab.targets.engines import engine_in
+from storagelab.targets.states import Carried
+
+ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
+PRESENT = "present"
+_VOLUME_BYTES = 2**30
+_MEMORY = Path("/dev/shm")
+_SECONDS, _CAPTURED_S = 3, 5
+"""Of a run, and of a capture."""
+LOADED = ("postgres", "mariadb")
+_ROWS = {"postgres": 20_000, "mariadb": 40_000}
+_SETTINGS = {
+    # Buffers far smaller than the tables, and no page cache: requests reach the volumes.
+    "postgres": 'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB", track_io_timing = "on", '
+    'track_wal_io_timing = "on", autovacuum = "off"',
+    "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "8M", innodb_log_file_size = "96M"',
+}
+
+KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.toml"
+
+Place = Mapping[str, str]
+"""Objects, and `log`, by their volumes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was drawn."""
+
+    engine: str
+    seed: int
+    limits: dict[str, dict[str, int]]
+    weights: dict[str, tuple[int, int]]
+    """How often each table is read and updated, compared with the others."""
+    connections: int
+    layouts: dict[str, dict[str, str]]
+
+
+def drawn(engine: str, seed: int) -> Case:
+    """The case of this seed."""
+    dice = random.Random(f"predictions {engine} {seed}")
+    volumes = "abcd"[: dice.randint(2, 4)]
+    limits = {
+        name: {key: round(math.exp(dice.uniform(math.log(80), math.log(600)))) for key in ("read_iops", "write_iops")}
+        for name in volumes
+    }
+    tables = [f"t{number}" for number in range(1, dice.randint(2, 4) + 1)]
+    updated = dice.choice((0.1, 0.3, 0.6))
+    weights = {}
+    for rank, name in enumerate(tables, 1):
+        weight = 100 / rank ** dice.uniform(0.5, 1.5)
+        weights[name] = (max(1, round(weight * (1 - updated))), max(1, round(weight * updated)))
+    layouts: dict[str, dict[str, str]] = {}
+    while len(layouts) < 3:
+        place = _place(engine, tables, volumes, dice)
+        if place not in layouts.values():
+            layouts[(PRESENT, "second", "third")[len(layouts)]] = place
+    return Case(engine, seed, limits, weights, dice.choice((4, 8, 16)), layouts)
+
+
+def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
+    """A volume for each table, for the log, and on PostgreSQL for each index, now and then apart from its table."""
+    place = {name: dice.choice(volumes) for name in (*tables, "log")}
+    if engine == "postgres":
+        place |= {f"{name}_pkey": dice.choice(volumes) if dice.random() < 0.3 else place[name] for name in tables}
+    return place
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The spec of a case
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def write_spec(case: Case, place: Path) -> Path:
+    """Writes the spec and its files of SQL into a folder."""
+    place.mkdir(parents=True)
+    (place / "schema.sql").write_text("".join(_schema(case)), encoding="utf-8")
+    rows = _ROWS[case.engine]
+    transactions = []
+    for name, of_kinds in case.weights.items():
+        for what, weight in zip(("read", "update"), of_kinds, strict=True):
+            statement = (
+                f"SELECT n, pad FROM {name} WHERE id = :id;\n"
+                if what == "read"
+                else f"UPDATE {name} SET n = n + 1 WHERE id = :id;\n"
+            )
+            file = f"{what}-{name}.sql"
+            (place / file).write_text(f"\\set id random(1, {rows})\n{statement}", encoding="utf-8")
+            transactions.append(f'{{ file = "{file}", weight = {weight} }}')
+    made = f'path = "{_memory(place)}", file_bytes = {_VOLUME_BYTES}, mount_options = "noatime"'
+    volumes = ", ".join(f"{name} = {{ {made}, limit = {_table(limit)} }}" for name, limit in case.limits.items())
+    levels = ",\n".join(_level(label, layout) for label, layout in case.layouts.items())
+    first = next(iter(case.limits))
+    spec = place / "predicted.toml"
+    spec.write_text(
+        f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 2\nseed = {case.seed}\n'
+        f'target = {{ engine = "{case.engine}", settings = {{ {_SETTINGS[case.engine]} }} }}\n'
+        f"volumes = {{ {volumes} }}\n"
+        f'layout = {{ data = ["{first}"] }}\n'
+        f'workload = {{ kind = "sql", setup = ["schema.sql"], transactions = [{", ".join(transactions)}], '
+        f"connections = {case.connections}, duration_s = {_SECONDS}, warm_up_s = 1 }}\n"
+        f"[factors]\nplace = [\n{levels}\n]\n",
+        encoding="utf-8",
+    )
+    return spec
+
+
+def _memory(place: Path) -> Path:
+    return _MEMORY if _MEMORY.is_dir() else place
+
+
+def _table(values: Mapping[str, object]) -> str:
+    return f"{{ {', '.join(f'{json.dumps(key)} = {json.dumps(value)}' for key, value in values.items())} }}"
+
+
+def _level(label: str, layout: Place) -> str:
+    objects = ", ".join(f'"layout.objects.{name}" = "{volume}"' for name, volume in layout.items() if name != "log")
+    return f'{{ label = "{label}", {objects}, "layout.log" = "{layout["log"]}" }}'
+
+
+def _schema(case: Case) -> Iterator[str]:
+    rows = _ROWS[case.engine]
+    for name in case.weights:
+        if case.engine == "postgres":
+            yield (
+                f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer, pad char(200)) WITH (fillfactor = 80);\n"
+                f"INSERT INTO {name} SELECT id, 0, 'x' FROM generate_series(1, {rows}) id;\n"
+            )
+        else:
+            yield (
+                f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer, pad char(200)) ENGINE = InnoDB;\n"
+                f"INSERT INTO {name} SELECT seq, 0, 'x' FROM seq_1_to_{rows};\n"
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Capture, predict, measure
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def capture(spec: Path, to: Path) -> dict[str, str]:
+    """Runs the captured layout once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
+    plan = expand(load(spec))
+    block = plan.blocks[0]
+    cell = next(one for one in plan.cells if one.levels["place"] == PRESENT)
+    longer = cell.config.workload.model_copy(update={"duration_s": _CAPTURED_S + 6.0})
+    cell = cell.model_copy(update={"config": cell.config.model_copy(update={"workload": longer})})
+    planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
+    block.cells[cell.cell_id] = cell
+    said: list[str] = []
+    site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
+    with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
+        server = target._target.server  # type: ignore[attr-defined]  # noqa: SLF001 - below the volumes that were made
+        watching = threading.Thread(target=lambda: said.append(_captured(_dsn(server.process), to)))
+
+        def begun(amount: int) -> None:
+            if amount and watching.ident is None:
+                watching.start()
+
+        target.run(cell, 1, 1, begun)
+        places = {name: str(path) for name, path in server.volumes().items()}
+        watching.join()
+    if said != [""]:
+        raise SystemExit(f"bench: the capture failed:\n{''.join(said)}")
+    found: dict[str, str] = {}
+    for volume in captures.read(to).manifest.volumes:
+        near = [name for name, path in places.items() if Path(volume.path).is_relative_to(path)]
+        found[volume.name] = near[0] if near else volume.name
+    return found
+
+
+def _dsn(process: Any) -> str:
+    """Of the private server, and on PostgreSQL of the database that holds the tables."""
+    if not hasattr(process, "conninfo"):
+        return f"mysql://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
+    with psycopg.connect(process.conninfo) as connection:
+        names = connection.execute(
+            "SELECT datname FROM pg_database WHERE NOT datistemplate ORDER BY oid DESC"
+        ).fetchall()
+    return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
+
+
+def _captured(dsn: str, to: Path) -> str:
+    """What went wrong; "" if nothing did. In this process, as a verb takes seconds to load on a busy machine."""
+    try:
+        server = contract.target_of(dsn)
+        watched_of = engine_in(ENGINES[server.engine].folder).watched
+        assert watched_of is not None, "its engine can be captured"
+        with contextlib.closing(watched_of(server)) as watched:
+            take(watched, to, Wanted(_CAPTURED_S))
+    except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it
+        return repr(error)
+    return ""
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
+    """The file that a prediction is asked for: the limits that the spec has, and the layouts but the captured one."""
+    lines = []
+    for name, limit in case.limits.items():
+        captured = [old for old, new in names.items() if new == name]
+        lines.append(f"[volumes.{name}]\nlimit = {_table(limit)}\ncaptured = {json.dumps(captured)}\n")
+    for label, layout in case.layouts.items():
+        if label != PRESENT:
+            objects = {name: volume for name, volume in layout.items() if name != "log"}
+            lines.append(f'[layouts.{label}]\nobjects = {_table(objects)}\nlog = "{layout["log"]}"\n')
+    lines.append(f"[server]\ncpus = {os.cpu_count()}\n")
+    file.write_text("".join(lines), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case and what came of it. `pairs`: pairs that the campaign tells apart, and how many of them were predicted in the
+    right order. Rates by layout; only `measured_per_s` has the captured layout.
+    """
+
+    case: dict[str, Any]
+    captured_per_s: float
+    predicted_per_s: dict[str, float]
+    predicted_times: dict[str, float]
+    limited_by: dict[str, str]
+    measured_per_s: dict[str, float]
+    measured_times: dict[str, float]
+    pairs: int
+    right: int
+
+    @property
+    def errors(self) -> list[float]:
+        """Measured over predicted ratio to the captured layout, as logarithms."""
+        return [math.log(self.measured_times[name] / times) for name, times in self.predicted_times.items()]
+
+
+def judged(case: Case, place: Path) -> Judged:
+    """Captures, predicts, measures and judges a case."""
+    spec = write_spec(case, place)
+    names = capture(spec, place / "capture")
+    file = place / "volumes.toml"
+    write_volumes(case, names, file)
+    found = predict(place / "capture", file)
+    words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(place)]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, env=_environment())
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {case.engine}, seed {case.seed} failed:\n{done.stderr}")
+    return _judge(case, found, stored.read("predicted", place))
+
+
+def _judge(case: Case, found: Prediction, measured: stored.Stored) -> Judged:
+    findings = analyse(measured.experiment, measured.plan, measured.runs)
+    basis = basis_of(measured.experiment, measured.plan, measured.runs)
+    ids = {str(cell.levels["place"]): cell.cell_id for cell in findings.cells}
+    rates = {
+        label: sample.mean.value
+        for label, name in ids.items()
+        if (sample := findings.cell(name).rows_per_s) is not None
+    }
+    predicted = {one.name: one.per_s.value for one in found.layouts if one.per_s is not None}
+    times = {name: per_s / predicted[PRESENT] for name, per_s in predicted.items() if name != PRESENT}
+    pairs = right = 0
+    for one, other in combinations(ids, 2):
+        ratio = ratio_of(basis, measured.plan, ids[one], ids[other])
+        if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+            continue
+        pairs += 1
+        right += (predicted[other] < predicted[one]) == (ratio.value > 1)
+    return Judged(
+        asdict(case), found.captured_per_s or math.nan, predicted, times,
+        {one.name: one.limited_by for one in found.layouts}, rates,
+        {name: rates[name] / rates[PRESENT] for name in times}, pairs, right,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All of them
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
+    """This many cases, in turns of the engines; those in the file `kept` are not made again. `write` puts their errors into
+    the package, where intervals come from.
+    """
+    if reason := why_not():
+        print(f"predictions are left out: {reason}")
+        return
+    engines = [name for name in LOADED if name != "mariadb" or shutil.which("mariadbd")]
+    known = _read(kept)
+    made = []
+    for number in range(cases):
+        engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
+        one = next((one for one in known if (one.case["engine"], one.case["seed"]) == (engine, seed)), None)
+        if one is None:
+            one = judged(drawn(engine, seed), folder / f"{engine}-{seed}")
+            if kept is not None:
+                with kept.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(one)) + "\n")
+        made.append(one)
+        yield from _figures(one)
+    yield from _totals(made)
+    if write:
+        KNOWN.write_text(known_answers(made), encoding="utf-8")
+
+
+def known_answers(made: Sequence[Judged]) -> str:
+    """The file of errors: what was predicted and measured of each case, as ratios to the captured layout."""
+    lines = [
+        "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the captured",
+        "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
+        '# Made by: make bench ARGS="--only predictions --kept FILE --write"',
+    ]
+    for one in made:
+        lines += ["", "[[case]]", f'engine = "{one.case["engine"]}"', f"seed = {one.case['seed']}", "layout = ["]
+        lines += [
+            f'  {{ name = "{name}", predicted = {times:.4f}, measured = {one.measured_times[name]:.4f} }},'
+            for name, times in one.predicted_times.items()
+        ]
+        lines.append("]")
+    return "\n".join(lines) + "\n"
+
+
+def _read(kept: Path | None) -> list[Judged]:
+    if kept is None or not kept.exists():
+        return []
+    return [Judged(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
+
+
+def _figures(one: Judged) -> Iterator[Figure]:
+    what = f"{one.case['engine']}, seed {one.case['seed']}"
+    for name, times in one.predicted_times.items():
+        measured = one.measured_times[name]
+        yield Figure(
+            f"{what}, {name}: predicted rate over the captured layout's", times, "", f"{measured:.3f}", None,
+            remark=f"limited by {one.limited_by[name]}; {one.right} of {one.pairs} pairs in order",
+        )  # fmt: skip
+
+
+def _totals(made: Sequence[Judged]) -> Iterator[Figure]:
+    pairs, right = sum(one.pairs for one in made), sum(one.right for one in made)
+    yield Figure(
+        "pairs that measurement tells apart, in the right order", right, f"of {pairs}", "at least 90 %",
+        right >= ORDER_GOAL * pairs,
+    )  # fmt: skip
+    middle = median(abs(math.expm1(error)) for one in made for error in one.errors)
+    yield Figure(
+        f"ratio of layouts, median error in {len(made)} cases", 100 * middle, "%", "at most 15 %", middle <= RATIO_GOAL
+    )

@@ -1,0 +1,83 @@
+"""Predicted beside measured: order, ratios and misses of the layouts that a measured campaign and a prediction share. Pure.
+
+A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by the speed of each layout over
+that of one layout, the base, so that only ratios count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+from storagelab.model.values import Estimate
+
+Ratio = Callable[[str, str], Estimate | None]
+"""The speed of the second of two layouts over the first's; None if it can't be tested."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layout. Speeds are times the base's."""
+
+    name: str
+    measured: Estimate
+    predicted: Estimate
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted.value / self.measured.value - 1
+
+    @property
+    def missed(self) -> bool | None:
+        """Whether the two intervals are apart; None if one is missing."""
+        ends = (self.measured.low, self.measured.high, self.predicted.low, self.predicted.high)
+        low, high, least, most = ends
+        if low is None or high is None or least is None or most is None:
+            return None
+        return high < least or most < low
+
+
+@dataclass(frozen=True)
+class Beside:
+    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that measurement tells apart, the slower first, and
+    whether the prediction has the same order.
+    """
+
+    base: str
+    rows: tuple[Row, ...]
+    apart: tuple[tuple[str, str, bool], ...]
+
+    @property
+    def right(self) -> int:
+        return sum(right for *_, right in self.apart)
+
+    @property
+    def missed(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.missed)
+
+    @property
+    def median_error(self) -> float | None:
+        """The median error of ratios, without its sign; None without other layouts than the base."""
+        errors = [abs(row.error) for row in self.rows if row.name != self.base]
+        return median(errors) if errors else None
+
+
+def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Beside:
+    """`predicted`: the speed of each layout over the base's. Layouts whose measurement can't be tested have no row."""
+    rows = []
+    for name, times in predicted.items():
+        found = Estimate(value=1.0) if name == base else measured(base, name)
+        if found is not None and math.isfinite(found.value):
+            rows.append(Row(name, found, times))
+    apart = []
+    for one, other in combinations([row.name for row in rows], 2):
+        ratio = measured(one, other)
+        if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+            continue
+        slow, fast = (one, other) if ratio.value > 1 else (other, one)
+        apart.append((slow, fast, predicted[slow].value < predicted[fast].value))
+    return Beside(base, tuple(rows), tuple(apart))

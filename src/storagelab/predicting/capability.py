@@ -1,0 +1,176 @@
+"""What a volume can do with the part of a layout that lies on it: by limits, or by a measured drive.
+
+A limit lets requests through at once until those of a tenth of a second are used up. So it delays nobody who stays below
+it, and sessions that arrive together don't queue as at a drive. `allowance` is what it lets through at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storagelab.drives.measured import MeasuredDrive, OutsideMeasured
+from storagelab.model.limits import LIMITS
+from storagelab.predicting.demands import Amount
+from storagelab.predicting.network import Station
+
+ALLOWANCE_S = 0.1
+"""The length of a slice in which the kernel's control groups count."""
+_LEFT_LEAST = 0.05
+"""The least share of a volume that background writes leave to sessions: they then fall behind, and so wait for them."""
+
+
+class Asked(NamedTuple):
+    """What a volume is asked: of one transaction, and each second by nobody's session."""
+
+    read: Amount = Amount()
+    write: Amount = Amount()
+    log: Amount = Amount()
+    background_per_s: Amount = Amount()
+    commits: float = 0.0
+    """Commits that wait for the log, which share its writes."""
+
+    @property
+    def of_transaction(self) -> Amount:
+        return self.read.plus(self.write).plus(self.log)
+
+
+class Offered(NamedTuple):
+    """The stations of a volume. `allowances`: the requests that each station which is a limit lets through at once.
+    `delay_s`: the time of a transaction at it that no queue makes longer.
+    """
+
+    stations: tuple[Station, ...]
+    allowances: Mapping[str, float] = {}
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A volume of known limits, by the names of `LIMITS`."""
+
+    name: str
+    rates: Mapping[str, int]
+    shared: bool
+    latency_s: float = 0.0
+    relative_error: float = field(default=0.0, init=False)
+
+    def offers(self, asked: Asked, _sessions: float, _per_s: float) -> Offered:
+        """What it offers at `per_s` transactions a second, which a limit doesn't depend on."""
+        stations, allowances = [], {}
+        for name, reads, path, background in self._parts(asked):
+            if path.requests <= 0:
+                continue
+            per_s = min(
+                [
+                    max(limit - _amount(key, background), limit * _LEFT_LEAST) / _amount(key, path)
+                    for key, limit in self.rates.items()
+                    if key.startswith("read") == reads and _amount(key, path) > 0
+                ],
+                default=math.inf,
+            )
+            if math.isfinite(per_s):
+                stations.append(Station(name, path.requests, (per_s * path.requests,)))
+                allowances[name] = per_s * path.requests * ALLOWANCE_S
+        return Offered(tuple(stations), allowances, asked.of_transaction.requests * self.latency_s)
+
+    def used_share(self, asked: Asked, per_s: float, _sessions: float) -> float | None:
+        """What is asked at this many transactions a second, as a share of the tightest limit."""
+        return max(
+            (
+                (per_s * _amount(key, path) + _amount(key, background)) / limit
+                for _, reads, path, background in self._parts(asked)
+                for key, limit in self.rates.items()
+                if key.startswith("read") == reads
+            ),
+            default=None,
+        )
+
+    def _parts(self, asked: Asked) -> list[tuple[str, bool, Amount, Amount]]:
+        """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
+        writes = asked.write.plus(asked.log)
+        if self.shared:
+            return [(self.name, True, asked.read.plus(writes), asked.background_per_s)]
+        return [
+            (f"reads of {self.name}", True, asked.read, Amount()),
+            (f"writes of {self.name}", False, writes, asked.background_per_s),
+        ]
+
+
+def _amount(key: str, amount: Amount) -> float:
+    return amount.bytes if "bytes" in key else amount.requests
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more of them does one serve."""
+
+    name: str
+    drive: MeasuredDrive
+
+    @property
+    def relative_error(self) -> float:
+        return self.drive.relative_error
+
+    def offers(self, asked: Asked, sessions: float, per_s: float) -> Offered:
+        """What it offers beside the log writes and background writes of `per_s` transactions a second. Raises
+        OutsideMeasured if not even one request of this kind was measured.
+        """
+        stations = []
+        path = asked.read.plus(asked.write)
+        if path.requests > 0:
+            others = asked.background_per_s.requests + per_s * asked.log.requests
+            speeds = self._speeds(asked.read, path, sessions)
+            stations.append(
+                Station(self.name, path.requests, tuple(max(one - others, one * _LEFT_LEAST) for one in speeds))
+            )
+        if asked.log.requests > 0:
+            alone = self._speeds(Amount(), asked.log, 1)[0]
+            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the log,
+            # half share the write that is going on, and half the next one.
+            sharing = range(1, max(1, math.ceil(sessions)) + 1) if asked.commits > asked.log.requests else (1,)
+            visits = max(asked.commits, asked.log.requests)
+            stations.append(Station(f"log on {self.name}", visits, tuple(alone * (n + 1) / 2 for n in sharing)))
+        return Offered(tuple(stations))
+
+    def used_share(self, asked: Asked, per_s: float, sessions: float) -> float | None:
+        whole = asked.of_transaction
+        requests_per_s = per_s * whole.requests + asked.background_per_s.requests
+        if requests_per_s <= 0:
+            return 0.0
+        try:
+            most = max(self._speeds(asked.read, whole, sessions)) if whole.requests > 0 else math.inf
+        except OutsideMeasured:
+            return None
+        return requests_per_s / most
+
+    def deepest(self) -> float:
+        """The most requests in progress that were measured."""
+        return max(point.depth for point in self.drive.measured.points)
+
+    def _speeds(self, reads: Amount, whole: Amount, sessions: float) -> tuple[float, ...]:
+        most = min(max(1, math.ceil(sessions)), int(self.deepest()))
+        return tuple(
+            self.drive.expected(
+                block_bytes=whole.bytes / whole.requests, read_share=min(1.0, reads.requests / whole.requests), depth=n,
+                sequential_share=min(1.0, whole.in_order / whole.requests),
+            ).requests_per_s
+            for n in range(1, most + 1)
+        )  # fmt: skip
+
+
+Volume = Limited | Fitted
+
+
+def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:
+    """The limits that count; reads and writes that share a limit have only that of reads, the smaller of both."""
+    if not shared:
+        return {key: rates[key] for key in LIMITS if key in rates}
+    found: dict[str, int] = {}
+    for key in ("iops", "bytes_per_s"):
+        known = [rates[one] for one in (f"read_{key}", f"write_{key}") if one in rates]
+        if known:
+            found[f"read_{key}"] = min(known)
+    return found

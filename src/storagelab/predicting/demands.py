@@ -1,0 +1,224 @@
+"""What a transaction of the captured load needs from volumes: requests and bytes, by object and by who waits for them.
+
+Requests of a capture leave the server for the operating system. A part of them reaches the device: the page cache answers
+reads, and writes become fewer and larger on their way. The kernel's own counts of the devices say which part. It is assumed
+to stay the same in other layouts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from storagelab.capture.model import Capture, CapturedObject, IoRow
+from storagelab.errors import StoreError
+
+Way = Literal["read", "write", "log", "background"]
+"""Reads and writes that a session waits for, log writes that commits share, and writes that no session waits for."""
+_LEAST_REQUESTS_PER_S = 1.0
+_LEAST_TRANSACTIONS = 20
+_PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
+
+
+class Amount(NamedTuple):
+    """Requests that reach the device, their bytes, and how many of them follow the last one."""
+
+    requests: float = 0.0
+    bytes: float = 0.0
+    in_order: float = 0.0
+
+    def times(self, requests: float, bytes_: float | None = None) -> Amount:
+        return Amount(
+            self.requests * requests, self.bytes * (requests if bytes_ is None else bytes_), self.in_order * requests
+        )
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(self.requests + other.requests, self.bytes + other.bytes, self.in_order + other.in_order)
+
+
+class Need(NamedTuple):
+    """What one object asks from its volume. `amount` is of one transaction, or for the way `background` of one second at the
+    captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
+    """
+
+    object: CapturedObject
+    way: Way
+    amount: Amount
+    covered: float | None = None
+
+
+class Share(NamedTuple):
+    """The part of a volume's requests and of their bytes that reached the device."""
+
+    requests: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Demands:
+    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the time of a transaction
+    that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
+    """
+
+    needs: tuple[Need, ...]
+    counted: bool
+    per_s: float
+    sessions: float
+    cpu_s: float
+    elsewhere_s: float | None
+    commits: float
+    """Commits of a transaction that wait for the log: as many as its log writes, or more, which then share them."""
+    shares: Mapping[tuple[str, str], Share]
+    """By volume, and `read`, `write` or `log`."""
+    without_device: tuple[str, ...]
+    """The volumes whose devices were not counted, so that all requests are taken to reach them."""
+
+
+def demands_of(capture: Capture, name: str) -> Demands:
+    """Raises StoreError, which begins with `name`, if the capture shows no load that could be predicted."""
+    manifest = capture.manifest
+    asked = sum(row.requests for row in capture.io if row.operation != "sync")
+    transactions = manifest.transactions
+    idle = transactions is not None and transactions < _LEAST_TRANSACTIONS
+    if manifest.seconds <= 0 or idle or asked < _LEAST_REQUESTS_PER_S * manifest.seconds:
+        done = "" if transactions is None else f" and ended {transactions} transactions"
+        raise StoreError(
+            f"{name}: can't say: the server was idle: in {manifest.seconds:g} s it made {asked} requests{done}\n"
+            "  Capture again while the load runs that you want to predict."
+        )
+    ended = float(transactions) if transactions is not None else manifest.seconds
+    per_s = ended / manifest.seconds
+    sessions = manifest.connections or 1.0
+    cpu_s = (manifest.cpu_seconds or 0.0) / ended
+    objects = {one.id: one for one in manifest.objects}
+    shares, without = _shares(capture, objects)
+    known_s = _waited_s(capture, objects, ended)
+    elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
+    return Demands(
+        tuple(_needs(capture, objects, shares, ended)), transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
+        _commits(capture, objects, ended), shares, without,
+    )  # fmt: skip
+
+
+def _way(row: IoRow, one: CapturedObject) -> Way:
+    if row.operation == "read":
+        return "read"
+    if one.kind == "log":
+        return "log"  # whoever writes it: a session that commits does so itself, or waits for who does
+    return "write" if row.by == "session" else "background"
+
+
+def _needs(
+    capture: Capture, objects: Mapping[str, CapturedObject], shares: Mapping[tuple[str, str], Share], ended: float
+) -> Iterable[Need]:
+    sums: dict[tuple[str, Way], Amount] = defaultdict(Amount)
+    for row in capture.io:
+        if row.operation != "sync" and row.object in objects:
+            amount = Amount(row.requests, row.bytes, row.sequential_requests or 0)
+            key = row.object, _way(row, objects[row.object])
+            sums[key] = sums[key].plus(amount)
+    page_bytes = _PAGE_BYTES[capture.manifest.engine]
+    for (name, way), amount in sums.items():
+        one = objects[name]
+        share = shares[one.volume, "write" if way == "background" else way]
+        divisor = capture.manifest.seconds if way == "background" else ended
+        size = one.bytes_at_end or one.bytes_at_start
+        covered = amount.bytes / max(size, page_bytes) if size and way == "background" else None
+        yield Need(one, way, amount.times(share.requests / divisor, share.bytes / divisor), covered)
+
+
+def _shares(
+    capture: Capture, objects: Mapping[str, CapturedObject]
+) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
+    """What reached the devices of each volume. A log write that is alone on its volume has a share of its own. Beside other
+    writes it reaches the device as it is, because its session waits until it has; the others have the rest.
+    """
+    asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
+    for row in capture.io:
+        if row.operation != "sync" and row.object in objects:
+            way = _way(row, objects[row.object])
+            key = objects[row.object].volume, "write" if way == "background" else way
+            asked[key] = asked[key].plus(Amount(row.requests, row.bytes))
+    reached: dict[tuple[str, str], Amount] = defaultdict(Amount)
+    for one in capture.devices:
+        if one.operation != "sync":
+            reached[one.volume, one.operation] = reached[one.volume, one.operation].plus(
+                Amount(one.requests, one.bytes)
+            )
+    counted = {volume for volume, _ in reached}
+    shares: dict[tuple[str, str], Share] = {}
+    volumes = dict.fromkeys(one.volume for one in objects.values())
+    for volume in volumes:
+        log, write = asked[volume, "log"], asked[volume, "write"]
+        if volume not in counted:
+            shares |= {(volume, way): Share(1.0, 1.0) for way in ("read", "write", "log")}
+            continue
+        written = reached[volume, "write"]
+        shares[volume, "read"] = _share(reached[volume, "read"], asked[volume, "read"])
+        alone = write.requests == 0 or written.requests < log.requests
+        shares[volume, "log"] = _share(written, log.plus(write)) if alone else Share(1.0, 1.0)
+        rest = Amount(max(0.0, written.requests - log.requests), max(0.0, written.bytes - log.bytes))
+        shares[volume, "write"] = shares[volume, "log"] if alone else _share(rest, write)
+    return shares, tuple(volume for volume in volumes if volume not in counted)
+
+
+def _share(reached: Amount, asked: Amount) -> Share:
+    if asked.requests <= 0:
+        return Share(1.0, 1.0)
+    return Share(reached.requests / asked.requests, reached.bytes / asked.bytes if asked.bytes else 1.0)
+
+
+def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
+    """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know.
+
+    A commit waits for the log write that holds it and, if several commits share writes, on average for half of one before.
+    """
+    if all(row.seconds is None for row in capture.io):
+        return None
+    log = _log_rows(capture, objects)
+    own_s = sum(row.seconds or 0.0 for row in capture.io if row.by == "session" and not _of_log(row, objects))
+    flushes = sum(row.requests for row in log if row.operation == "write")
+    if not flushes:
+        return own_s / ended
+    per_transaction = flushes / ended
+    shared = 1.5 if per_transaction < 1 else 1.0
+    flush_s = sum(row.seconds or 0.0 for row in log) / flushes
+    return own_s / ended + flush_s * max(1.0, per_transaction) * shared
+
+
+def _commits(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float:
+    """While the log is idle, each commit has a write of its own. While it is busy all the time, commits share writes, up to
+    one commit for each transaction and each session.
+    """
+    log = _log_rows(capture, objects)
+    writes = sum(row.requests for row in log if row.operation == "write") / ended
+    busy = min(1.0, sum(row.seconds or 0.0 for row in log) / capture.manifest.seconds)
+    if not 0 < writes < 1:
+        return writes
+    most = min(1.0, writes * max(1.0, capture.manifest.connections or 1.0))
+    return writes + busy * (most - writes)
+
+
+def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
+    """What is written to the log, with the waiting until it is on the device."""
+    return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
+
+
+def _of_log(row: IoRow, objects: Mapping[str, CapturedObject]) -> bool:
+    return row.object in objects and objects[row.object].kind == "log"
+
+
+def grown(covered: float | None, times: float) -> float:
+    """How many times as many pages are written in the background when transactions are `times` as many a second.
+
+    Pages that are changed again before they are written are written once. If changes fall on all pages alike, a share
+    `covered` of the pages is written where 1 - exp(-changes per page) = `covered`. Without that share: as many as changes.
+    """
+    if covered is None or covered <= 0:
+        return times
+    if covered >= 1:
+        return 1.0 if times > 0 else 0.0
+    return (1 - math.exp(math.log1p(-covered) * times)) / covered

@@ -1,0 +1,222 @@
+"""Capture + volumes + layouts -> Prediction: operational analysis of a closed network.
+
+A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the client's
+own). The capture's sessions go round this network. Log writes are shared by commits. What is written in the background
+takes a volume's capacity, and nobody waits for it: its rate follows from how many of the pages change again before they are
+written. Rates are scaled so that the captured layout has the captured rate: the model says ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from storagelab.drives.measured import OutsideMeasured
+from storagelab.model.values import Estimate
+from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
+from storagelab.predicting.demands import Demands, grown
+from storagelab.predicting.known import Errors
+from storagelab.predicting.network import Solved, Station, bound, solve
+from storagelab.predicting.placing import Layout
+from storagelab.predicting.prediction import LayoutPrediction, VolumeLoad
+
+CPU, SESSIONS = "the CPUs", "the sessions"
+_ROUNDS = 40
+_BUSY = 0.9
+"""A station that is used less than this limits nothing."""
+_ALLOWANCE_MOST = 200.0
+
+
+class Expected(NamedTuple):
+    """What the model says of a layout, before it is scaled."""
+
+    per_s: float
+    at_most_per_s: float
+    limited_by: str
+    asked: Mapping[str, Asked]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The captured load on volumes: `cpus` is None if their number is unknown."""
+
+    demands: Demands
+    volumes: Mapping[str, Volume]
+    cpus: int | None = None
+
+    def expected(self, layout: Layout) -> Expected:
+        """Raises OutsideMeasured if a volume is asked what was not measured."""
+        # More transactions a second leave less of a volume to each, so there is one rate that agrees with itself.
+        low, high = 0.0, self._at(layout, 0.0).per_s
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._at(layout, middle).per_s > middle else (low, middle)
+        found = self._at(layout, high)
+        return found._replace(per_s=min(high, found.at_most_per_s))
+
+    def _at(self, layout: Layout, per_s: float) -> Expected:
+        """What layout and volumes allow beside the background writes of this many transactions a second."""
+        demands = self.demands
+        asked = self.asked(layout, per_s)
+        offers = [self.volumes[name].offers(one, demands.sessions, per_s) for name, one in asked.items()]
+        stations = [station for one in offers for station in one.stations]
+        delay_s = (demands.elsewhere_s or 0.0) + sum(one.delay_s for one in offers)
+        if demands.cpu_s > 0 and self.cpus is not None:
+            stations.append(Station(CPU, 1.0, tuple(n / demands.cpu_s for n in range(1, self.cpus + 1))))
+        else:
+            delay_s += demands.cpu_s
+        if not stations and delay_s <= 0:
+            raise OutsideMeasured("nothing is known that takes time: no volume that the load uses has a limit")
+        found, most = _solved(stations, offers, delay_s, demands.sessions)
+        self._check(found)
+        return Expected(found.per_s, most, _limited_by(stations, found), asked)
+
+    def _check(self, found: Solved) -> None:
+        for name, volume in self.volumes.items():
+            deep = min(found.at.get(name, 0.0), self.demands.sessions)
+            if isinstance(volume, Fitted) and deep > volume.deepest():
+                raise OutsideMeasured(
+                    f"{name}: {deep:.0f} requests would be in progress, and at most {volume.deepest():g} were measured"
+                )
+
+    def asked(self, layout: Layout, per_s: float) -> dict[str, Asked]:
+        """What each volume is asked at this many transactions a second."""
+        found: dict[str, Asked] = defaultdict(Asked)
+        times = per_s / self.demands.per_s
+        for need in self.demands.needs:
+            name = layout.volume_of(need.object)
+            one = found[name]
+            field = "background_per_s" if need.way == "background" else need.way
+            amount = need.amount.times(grown(need.covered, times)) if need.way == "background" else need.amount
+            found[name] = one._replace(**{field: getattr(one, field).plus(amount)})
+            if need.way == "log":
+                found[name] = found[name]._replace(commits=self.demands.commits)
+        return dict(found)
+
+
+def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sessions: float) -> tuple[Solved, float]:
+    """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is used up
+    without anyone's waiting; no session does more than it would without limits.
+    """
+    allowances = {name: most for one in offers for name, most in one.allowances.items()}
+    unlimited = [one for one in stations if one.name not in allowances]
+    most = bound(unlimited, delay_s, sessions)
+    takes_time = unlimited or delay_s > 0
+    alone = solve(unlimited, delay_s, sessions) if takes_time else Solved(math.inf, {})
+    if not allowances:
+        return alone, most
+    tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)
+    # From some 200 sessions on, more hardly change the rate.
+    together = solve(stations, delay_s, math.ceil(sessions + min(allowances[tight.name], _ALLOWANCE_MOST)))
+    limits = min(one.capacity for one in stations if one.name in allowances)
+    return (together if together.per_s < alone.per_s else alone), min(most, limits)
+
+
+def _limited_by(stations: list[Station], found: Solved) -> str:
+    """The station that is used most; the sessions, if none is busy."""
+    if not stations:
+        return SESSIONS
+    used = {one.name: found.per_s / one.capacity for one in stations}
+    name = max(used, key=lambda one: used[one])
+    return name if used[name] >= _BUSY else SESSIONS
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Layouts as predictions
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], errors: Errors) -> list[LayoutPrediction]:
+    """The captured layout first, with the captured rate, then the others."""
+    server = _calibrated(server, present)
+    try:
+        base = server.expected(present)
+    except OutsideMeasured as error:
+        return [_cant_say(name, str(error)) for name in layouts]
+    return [
+        _predicted(name, server, layout, base, errors, captured=layout is present) for name, layout in layouts.items()
+    ]
+
+
+def captured_over_modelled(server: Server, present: Layout) -> float | None:
+    """The captured rate over that of the model for the captured layout; None if nothing can be said of it."""
+    try:
+        return server.demands.per_s / _calibrated(server, present).expected(present).per_s
+    except OutsideMeasured:
+        return None
+
+
+def _calibrated(server: Server, present: Layout) -> Server:
+    """The time elsewhere, if the capture has no times of requests: as much as explains the captured rate."""
+    if server.demands.elsewhere_s is not None:
+        return server
+    low, high = 0.0, server.demands.sessions / server.demands.per_s
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        try:
+            slow = _with(server, middle).expected(present).per_s < server.demands.per_s
+        except OutsideMeasured:
+            return server
+        low, high = (low, middle) if slow else (middle, high)
+    return _with(server, low)
+
+
+def _with(server: Server, elsewhere_s: float) -> Server:
+    return replace(server, demands=replace(server.demands, elsewhere_s=elsewhere_s))
+
+
+def _cant_say(name: str, why: str) -> LayoutPrediction:
+    return LayoutPrediction(
+        name=name, per_s=None, latency_s=None, times_present=None, at_most_per_s=None, limited_by="", volumes=(),
+        cant_say=why,
+    )  # fmt: skip
+
+
+def _predicted(
+    name: str, server: Server, layout: Layout, base: Expected, errors: Errors, *, captured: bool
+) -> LayoutPrediction:
+    try:
+        found = server.expected(layout)
+    except OutsideMeasured as error:
+        return _cant_say(name, str(error))
+    demands = server.demands
+    times = found.per_s / base.per_s
+    per_s = demands.per_s * times
+    of_drives = max((server.volumes[one].relative_error for one in found.asked), default=0.0)
+    rate, ratio = (
+        (Estimate(value=per_s), Estimate(value=1.0))
+        if captured
+        else (errors.around(per_s, of_drives), errors.around(times, of_drives))
+    )
+    latency = rate.inverse
+    latency_s = latency.model_copy(
+        update={end: None if (value := getattr(latency, end)) is None else demands.sessions * value for end in _ENDS}
+    )
+    return LayoutPrediction(
+        name=name, per_s=rate, latency_s=latency_s, times_present=ratio, at_most_per_s=found.at_most_per_s,
+        limited_by=found.limited_by, volumes=tuple(_loads(server, layout, per_s)),
+    )  # fmt: skip
+
+
+_ENDS = ("value", "low", "high")
+
+
+def _loads(server: Server, layout: Layout, per_s: float) -> list[VolumeLoad]:
+    loads = []
+    asked = server.asked(layout, per_s)
+    for name, volume in server.volumes.items():
+        one = asked.get(name, Asked())
+        path = one.of_transaction.times(per_s)
+        whole = path.plus(one.background_per_s)
+        reads = one.read.requests * per_s
+        loads.append(
+            VolumeLoad(
+                volume=name, requests_per_s=whole.requests, bytes_per_s=whole.bytes,
+                read_share=reads / whole.requests if whole.requests else None,
+                used_share=volume.used_share(one, per_s, server.demands.sessions),
+            )
+        )  # fmt: skip
+    return loads

@@ -1,0 +1,86 @@
+"""A prediction as a value, and its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from storagelab.errors import StoreError
+from storagelab.model.values import Described, Estimate
+
+SCHEMA: Literal["storagelab.prediction/1"] = "storagelab.prediction/1"
+PRESENT = "present"
+"""The name of the captured layout."""
+
+
+class VolumeLoad(Described):
+    """What a layout does to one volume at the predicted rate."""
+
+    volume: str
+    requests_per_s: float
+    bytes_per_s: float
+    read_share: float | None
+    """The share of reads among its requests; none without requests."""
+    used_share: float | None
+    """Its load as a share of what it can take; none if that can't be said."""
+
+
+class LayoutPrediction(Described):
+    """What to expect of one layout."""
+
+    name: str
+    per_s: Estimate | None
+    """Transactions a second with their prediction interval; none if it can't be said."""
+    latency_s: Estimate | None
+    """The mean time of a transaction."""
+    times_present: Estimate | None
+    """Its rate over that of the captured layout."""
+    at_most_per_s: float | None
+    """No queue can make it faster than this."""
+    limited_by: str
+    """What it waits for most: a volume's reads or writes, the CPUs, or the sessions."""
+    volumes: tuple[VolumeLoad, ...]
+    cant_say: str = ""
+    """Why nothing can be said; empty if something can."""
+
+
+class Prediction(Described):
+    """All layouts of one prediction. Without counted transactions, rates are multiples of the captured one."""
+
+    schema_: Literal["storagelab.prediction/1"] = Field(default=SCHEMA, alias="schema")
+    """The form of the file."""
+    capture: str
+    engine: str
+    captured_per_s: float | None
+    sessions: float
+    layouts: tuple[LayoutPrediction, ...]
+    notes: tuple[str, ...]
+
+
+def as_text(prediction: Prediction) -> str:
+    return json.dumps(prediction.model_dump(by_alias=True, mode="json"), indent=1, ensure_ascii=False) + "\n"
+
+
+def is_prediction(path: Path) -> bool:
+    """Whether a file looks like a prediction's."""
+    return path.suffix == ".json" and path.is_file()
+
+
+def read(path: Path) -> Prediction:
+    """Raises StoreError that names the file, what is wrong, and the way out."""
+    hint = "Write it with `storagelab predict CAPTURE --volumes FILE --format json -o prediction.json`."
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        schema = found.get("schema") if isinstance(found, dict) else None
+        if schema != SCHEMA:
+            raise StoreError(f"{path}: schema: is {schema!r}, and this storagelab reads {SCHEMA}\n  {hint}")
+        return Prediction.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{path}: {key}: {first['msg']}\n  {hint}") from None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: can't be read: {error}\n  {hint}") from None

@@ -1,0 +1,119 @@
+"""A capture's folder and a file of volumes -> Prediction: what belongs to which, and what is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from storagelab.capture import folder
+from storagelab.capture.model import Capture
+from storagelab.drives.measured import MeasuredDrive
+from storagelab.errors import PreflightError, SpecError
+from storagelab.predicting import known, model, placing, volumes_file
+from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
+from storagelab.predicting.demands import Demands, demands_of
+from storagelab.predicting.prediction import PRESENT, Prediction
+from storagelab.predicting.volumes_file import Asked, VolumeFigures
+from storagelab.provisioning import cloud_disks
+
+_SIZE_BYTES = 100 * 2**30
+_MODEL_FAR = 1.25
+
+
+def predict(captured: Path, file: Path) -> Prediction:
+    """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
+    asked = volumes_file.load(file)
+    capture = _renamed(folder.read(captured), asked)
+    volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
+    _check(capture, captured, asked, file)
+    demands = demands_of(capture, str(captured))
+    layouts = {PRESENT: placing.present(capture)}
+    for name, one in asked.layouts.items():
+        layouts[name] = placing.placed(capture, one, volumes, str(file), f"layouts.{name}")
+    server = model.Server(demands, volumes, asked.server.cpus)
+    errors = known.errors()
+    found = model.predicted(server, layouts[PRESENT], layouts, errors)
+    return Prediction(
+        capture=str(captured), engine=capture.manifest.engine,
+        captured_per_s=demands.per_s if demands.counted else None, sessions=demands.sessions, layouts=tuple(found),
+        notes=tuple(_notes(capture, demands, server, layouts, errors)),
+    )  # fmt: skip
+
+
+def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
+    if one.profile is not None:
+        return Fitted(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
+    assert one.limit is not None
+    try:
+        limit = cloud_disks.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
+    except PreflightError as error:
+        raise error.of(file) from None
+    rates = cloud_disks.rates(limit)
+    if not rates:
+        hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."
+        raise SpecError("limits nothing", file=file, key=f"volumes.{name}.limit", hint=hint)
+    shared = one.shared if one.shared is not None else one.limit.like is not None
+    return Limited(name, tightest(rates, shared=shared), shared, one.latency_s)
+
+
+def _renamed(capture: Capture, asked: Asked) -> Capture:
+    """The capture with the names of its volumes that the file gives them."""
+    names = {old: name for name, one in asked.volumes.items() for old in one.captured}
+    manifest = capture.manifest
+    objects = tuple(one.model_copy(update={"volume": names.get(one.volume, one.volume)}) for one in manifest.objects)
+    devices = tuple(one._replace(volume=names.get(one.volume, one.volume)) for one in capture.devices)
+    return Capture(manifest.model_copy(update={"objects": objects}), capture.io, devices)
+
+
+def _check(capture: Capture, captured: Path, asked: Asked, file: Path) -> None:
+    used = dict.fromkeys(one.volume for one in capture.manifest.objects)
+    for name in used:
+        if name not in asked.volumes:
+            hint = (
+                f"{captured} was made on {', '.join(used)}: add [volumes.{name}] with a limit or a profile; "
+                "or name it in `captured` of one."
+            )
+            raise SpecError("a volume of the capture has no figures", file=file, key=f"volumes.{name}", hint=hint)
+
+
+def _notes(
+    capture: Capture,
+    demands: Demands,
+    server: model.Server,
+    layouts: Mapping[str, placing.Layout],
+    errors: known.Errors,
+) -> Iterator[str]:
+    """What was found out about the capture, and what is assumed."""
+    if not capture.manifest.complete:
+        yield "The capture was cut off: the prediction is of what it holds."
+    for change in capture.manifest.changes:
+        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
+    if not demands.counted:
+        yield "The capture counts no transactions: rates are multiples of the captured one."
+    if demands.without_device:
+        names = ", ".join(demands.without_device)
+        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    if demands.elsewhere_s is None:
+        yield (
+            "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the captured rate "
+            "is taken to be time elsewhere, so a gain may be larger than predicted."
+        )
+    if server.cpus is None:
+        yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
+    far = model.captured_over_modelled(server, layouts[PRESENT])
+    if far is not None and not 1 / _MODEL_FAR < far < _MODEL_FAR:
+        yield (
+            f"The captured rate is {far:.2g} times what these volumes explain for the captured layout: "
+            "check their figures. Predictions are scaled by that."
+        )
+    yield (
+        "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
+        "transactions do what they did."
+    )
+    count = len(errors.logs)
+    if errors.confidence is None:
+        yield f"No intervals: {count} known answers are too few."
+    else:
+        yield (
+            f"The intervals come from {count} drawn cases on volumes limited to known rates, predicted and then measured."
+        )

@@ -1,0 +1,76 @@
+"""The file of volumes and layouts that a prediction is asked for: its keys and their meaning."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from storagelab.errors import SpecError
+from storagelab.model.limits import LimitConfig
+from storagelab.model.values import Described, LeftOut
+from storagelab.spec import keys, small_files
+
+_HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
+
+
+class VolumeFigures(Described):
+    """What a volume can do: by its limits, or by a profile that `storagelab drives fit` measured."""
+
+    limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
+    """The most that it does in a second: the keys of a spec's limit, or a cloud disk's name in `like`."""
+    profile: Annotated[str | None, LeftOut("none")] = None
+    """The file of a measured drive's profile; relative paths begin at the folder of this file."""
+    captured: tuple[str, ...] = ()
+    """The volumes of the capture that it is, by their names there, if it has another name here."""
+    size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
+    """Its size, for cloud disks whose limits grow with it."""
+    latency_s: float = Field(0.0, ge=0, le=60)
+    """With a limit: the time of a request that the limit doesn't hold back."""
+    shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
+    """With a limit: whether reads and writes share it."""
+
+
+class LayoutAsked(Described):
+    """A layout to predict. What it doesn't name stays where it was captured."""
+
+    objects: dict[str, str] = Field(default_factory=dict)
+    """Tables and indexes by name or pattern, and the words `tables`, `indexes` and `temp`, each with its volume, as in
+    `layout.objects` of a spec."""
+    log: Annotated[str | None, LeftOut("where it was captured")] = None
+    """The volume of the log."""
+
+
+class ServerFigures(Described):
+    """What is known of the server besides its volumes."""
+
+    cpus: Annotated[int | None, LeftOut("never a limit")] = Field(None, ge=1, le=65536)
+    """The CPUs that the server has."""
+
+
+class Asked(Described):
+    """The whole file."""
+
+    volumes: dict[str, VolumeFigures] = Field(min_length=1)
+    layouts: dict[str, LayoutAsked] = Field(default_factory=dict)
+    server: ServerFigures = ServerFigures()
+
+
+def load(file: Path) -> Asked:
+    """Reads the file. Raises SpecError that names file, key and way out."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(small_files.text_of(file))
+    except FileNotFoundError:
+        raise SpecError("there is no such file", file=file, hint=_HINT) from None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"can't be read: {error}", file=file, hint=_HINT) from None
+    try:
+        asked = keys.checked(Asked, keys.with_unit_read(tables))
+    except SpecError as error:
+        raise SpecError(error.problem, file=file, key=error.key, hint=error.hint) from None
+    for name, one in asked.volumes.items():
+        if (one.limit is None) == (one.profile is None):
+            raise SpecError("needs either a limit or a profile", file=file, key=f"volumes.{name}", hint=_HINT)
+    return asked

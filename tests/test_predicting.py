@@ -1,0 +1,133 @@
+"""What a captured server would do on other volumes: arithmetic that can be checked by hand, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from storagelab.capture import folder
+from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
+from storagelab.errors import PreflightError, SpecError, StoreError
+from storagelab.predicting.demands import demands_of, grown
+from storagelab.predicting.known import Errors
+from storagelab.predicting.prediction import PRESENT
+from storagelab.predicting.reckoning import predict
+
+LIMITS = """
+volumes.a.limit = { read_iops = 300, write_iops = 300 }
+volumes.b.limit = { read_iops = 300, write_iops = 300 }
+"""
+
+
+def thing(name, kind, size=80_000_000, volume="a"):
+    return CapturedObject(
+        id=name, schema="public" if kind in ("table", "index") else None, name=name.rpartition(".")[2], kind=kind,
+        volume=volume, bytes_at_start=size, bytes_at_end=size,
+    )  # fmt: skip
+
+
+def shop(**changes):
+    """10 s of 8 sessions: 200 transactions a second, each with a read of the table, half a read of its index, and half a
+    write of the log; half of the table's reads are answered by the page cache.
+    """
+    facts = {
+        "storagelab": "0.2.0", "engine": "postgres", "server_version": "17.1", "started_at": "2026-11-24T20:00:00Z",
+        "seconds": 10.0, "interval_seconds": 10.0, "connections": 8.0, "transactions": 2000, "cpu_seconds": 1.0,
+        "volumes": (Volume(name="a", path="/a"),),
+        "objects": (thing("public.orders", "table"), thing("public.orders_pkey", "index"), thing("log", "log", 2**24)),
+    } | changes  # fmt: skip
+    io = (
+        IoRow(0, "public.orders", "read", "session", 4000, 4000 * 8192, 0, 52.0),
+        IoRow(0, "public.orders_pkey", "read", "session", 2000, 2000 * 8192, 0, 26.0),
+        IoRow(0, "log", "write", "log", 1000, 1000 * 8192, 1000, 1.0),
+    )
+    devices = (DeviceRow(0, "a", "read", 3000, 3000 * 8192), DeviceRow(0, "a", "write", 1000, 1000 * 8192))
+    return Capture(Manifest(**facts), io, devices)
+
+
+@pytest.fixture
+def predicted(tmp_path):
+    def of(asked, capture=None):
+        folder.write(tmp_path / "shop", capture or shop())
+        (tmp_path / "volumes.toml").write_text(asked, encoding="utf-8")
+        return {one.name: one for one in predict(tmp_path / "shop", tmp_path / "volumes.toml").layouts}
+
+    return of
+
+
+def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
+    # A transaction has 1 read of the table and 0.5 of the index that reach the device: 300 / 1.5 = 200 a second.
+    found = predicted(LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n[layouts.log-apart]\nlog = "b"\n')
+    assert found[PRESENT].per_s.value == 200
+    assert found["apart"].times_present.value == pytest.approx(1.5)
+    assert found["apart"].limited_by == "reads of a"
+    assert found["log-apart"].times_present.value == pytest.approx(1.0)
+    loads = {one.volume: one for one in found["apart"].volumes}
+    assert (loads["a"].requests_per_s, loads["b"].requests_per_s) == pytest.approx((300 + 150, 150))
+    assert (loads["a"].used_share, loads["b"].used_share) == pytest.approx((1.0, 0.5))
+
+
+def test_without_limits_that_hold_back_the_time_elsewhere_decides(predicted):
+    # Of 40 ms, 39 were waited for reads, 0.5 were CPU time, and (1 ms of flush) x 1.5 a commit that may share it.
+    found = predicted(LIMITS.replace("300", "100_000") + "[server]\ncpus = 4\n")
+    assert found[PRESENT].at_most_per_s == pytest.approx(4 / 0.0005)
+    demands = demands_of(shop(), "shop")
+    assert demands.elsewhere_s == pytest.approx(0.0)
+    assert demands.cpu_s == pytest.approx(0.0005)
+
+
+def test_a_cloud_disk_has_one_limit_for_reads_and_writes(predicted):
+    found = predicted(
+        LIMITS + '[volumes.c]\nlimit = { like = "gp3" }\n[layouts.c]\nobjects = { "*" = "c" }\nlog = "c"\n'
+    )
+    assert found["c"].per_s.value == pytest.approx(3000 / 2.0, rel=0.01)  # 1.5 reads and 0.5 writes of the log
+
+
+def test_a_faster_layout_writes_fewer_pages_in_the_background_for_each_transaction():
+    assert grown(None, 3.0) == 3.0
+    assert grown(0.001, 3.0) == pytest.approx(3.0, rel=0.01)
+    assert grown(1.0, 3.0) == 1.0
+    # Half of the pages changed: twice as many changes leave a quarter unchanged.
+    assert grown(0.5, 2.0) == pytest.approx(0.75 / 0.5)
+
+
+def test_an_interval_is_as_wide_as_the_errors_of_known_cases():
+    assert Errors(tuple(0.01 * n for n in range(3))).around(100.0).low is None
+    errors = Errors(tuple(0.01 * n for n in range(1, 20)))
+    assert errors.confidence == 0.95
+    assert errors.around(100.0).high == pytest.approx(100 * math.exp(0.19))
+    assert Errors(errors.logs[:9]).confidence == 0.9
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("volumes.b.limit = { read_iops = 1 }", "volumes.a: a volume of the capture has no figures"),
+        ("volumes.a = {}", "volumes.a: needs either a limit or a profile"),
+        ("volumes.a.limit = { like = 'gp4' }", "no cloud disk is named"),
+        ("volumes.a.limit = { read_iop = 1 }", "read_iop"),
+        ("volumes.a.profile = 'none.toml'", "none.toml"),
+        (LIMITS + '[layouts.x]\nobjects = { "nothing" = "b" }', "matches no table and no index"),
+        (LIMITS + '[layouts.x]\nlog = "z"', "layouts.x.log: no volume is named 'z'"),
+        ("volumes =", "can't be read"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_of_volumes_gets_one_message_with_its_key(predicted, asked, words):
+    with pytest.raises((SpecError, PreflightError)) as refused:
+        predicted(asked)
+    assert words in str(refused.value)
+    assert ".toml" in str(refused.value)
+
+
+def test_an_idle_server_another_version_and_half_a_line_are_refused_or_said(tmp_path, predicted):
+    with pytest.raises(StoreError, match="can't say: the server was idle"):
+        predicted(LIMITS, shop(transactions=3))
+    manifest = Path(tmp_path / "shop" / folder.MANIFEST)
+    manifest.write_text(manifest.read_text().replace("capture/1", "capture/9"))
+    with pytest.raises(StoreError, match="another version"):
+        predict(tmp_path / "shop", tmp_path / "volumes.toml")
+    folder.write(tmp_path / "shop", shop(complete=False))
+    notes = predict(tmp_path / "shop", tmp_path / "volumes.toml").notes
+    assert any("cut off" in note for note in notes)
