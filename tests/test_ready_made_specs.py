@@ -31,7 +31,10 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
 GENERATED = ("pgbench", "sql", "sysbench")
-OF_A_KIND_WITH_ANOTHER = ("a-a", "files-and-log-place", "mariadb-durability", "quickstart-engines", "wal-volume")
+OF_A_KIND_WITH_ANOTHER = (
+    "a-a", "files-and-log-place", "mariadb-durability", "quickstart-engines",
+    "sequential-inserts-many-files", "wal-volume",
+)  # fmt: skip
 """Slow ones whose engine and load another spec has too: `make validate` runs these."""
 
 

@@ -15,7 +15,8 @@ from storagelab.model.values import Frozen, JsonValue
 Quantity = Literal[
     "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",
     "memory_phase_cpu_per_row_s", "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain",
-    "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95", "elapsed_spread_s",
+    "mean_elapsed_s", "mean_elapsed_ratio", "counter_ratio", "falling_steps", "best_level", "order", "gone_from_top_95",
+    "elapsed_spread_s",
 ]  # fmt: skip
 """The quantities that are read from the runs; `quantities` defines how."""
 Use = Literal["calibration", "judged", "fact"]
@@ -45,7 +46,7 @@ class Published(Frozen):
     cell: Levels = Field(default_factory=dict)
     against: Levels = Field(default_factory=dict)
     everywhere: bool = False
-    """All cells of the spec, whatever the article's own `cell` says."""
+    """All cells of the spec that have the figure's `cell`, whatever the article's own `cell` says."""
     along: str | None = None
     levels: tuple[JsonValue, ...] | None = None
     """Levels of the factor `along`; default: all."""
@@ -65,8 +66,9 @@ class Published(Frozen):
     def _whole(self) -> Self:
         if sum(one is not None for one in (self.value, self.between, self.order)) != 1:
             raise ValueError(f"{self.id}: takes one of value, between and order")
-        if self.quantity in _TAKES and getattr(self, _TAKES[self.quantity]) in (None, {}):
-            raise ValueError(f"{self.id}: {self.quantity} takes {_TAKES[self.quantity]}")
+        for taken in _TAKES.get(self.quantity, "").split():
+            if getattr(self, taken) in (None, {}):
+                raise ValueError(f"{self.id}: {self.quantity} takes {taken}")
         return self
 
 
@@ -74,6 +76,7 @@ _TAKES = {
     "wait_s": "wait_type", "resource_s": "wait_type", "signal_s": "wait_type", "wait_count": "wait_type",
     "wait_share": "wait_type", "gone_from_top_95": "wait_type", "falling_steps": "along", "best_level": "along",
     "order": "along", "counter": "counter", "elapsed_ratio": "against", "gain": "against", "elapsed_spread_s": "along",
+    "mean_elapsed_ratio": "against", "counter_ratio": "counter against",
 }  # fmt: skip
 
 
@@ -145,7 +148,7 @@ class Article(Frozen):
 
     def levels_of(self, figure: Published) -> Levels:
         """The levels that the figure's cell, or cells, must have."""
-        return {} if figure.everywhere else {**self.cell, **figure.cell}
+        return dict(figure.cell) if figure.everywhere else {**self.cell, **figure.cell}
 
 
 def _number(figure: Published) -> int:

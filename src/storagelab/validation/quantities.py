@@ -61,6 +61,8 @@ def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[lis
             raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, but each level takes one")
         return [found]
     parts = [levels, {**levels, **figure.against}] if figure.against else [levels]
+    if figure.quantity == "mean_elapsed_ratio":
+        return [_some(cells, part) for part in parts]
     return [[_one(cells, part)] for part in parts]
 
 
@@ -97,6 +99,9 @@ def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
         return _OF_LEVELS[figure.quantity](figure, groups[0])
     if figure.quantity == "mean_elapsed_s":
         return Simulated(values=_means([made.runs for made in groups[0]]))
+    if figure.quantity == "mean_elapsed_ratio":
+        means, others = (_means([made.runs for made in group]) for group in groups)
+        return Simulated(values=tuple(mean / other for mean, other in zip(means, others, strict=False)))
     if figure.quantity in _OF_TWO:
         return Simulated(values=_compared(figure, groups[0][0].runs, groups[1][0].runs))
     return Simulated(values=tuple(_OF_RUN[figure.quantity](figure, run) for run in groups[0][0].runs))
@@ -193,12 +198,15 @@ _OF_RUN: dict[str, Callable[[Published, Measurement], float]] = {
 
 # --- several cells ---------------------------------------------------------------------------------------------------
 
-_OF_TWO = ("elapsed_ratio", "gain")
+_OF_TWO = ("elapsed_ratio", "gain", "counter_ratio")
 
 
 def _compared(figure: Published, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
     """The comparison, repetition by repetition."""
-    ratios = [run.elapsed_s / other.elapsed_s for run, other in zip(runs, others, strict=False)]
+    pairs = list(zip(runs, others, strict=False))
+    if figure.quantity == "counter_ratio":
+        return tuple(_counter(figure, run) / _counter(figure, other) for run, other in pairs)
+    ratios = [run.elapsed_s / other.elapsed_s for run, other in pairs]
     return tuple(1 - ratio for ratio in ratios) if figure.quantity == "gain" else tuple(ratios)
 
 
