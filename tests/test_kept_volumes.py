@@ -175,6 +175,18 @@ def test_run_asks_at_a_terminal_and_does_not_go_on_before_the_volume_is_as_asked
     os.close(ours)
 
 
+@needs_fio
+@pytest.mark.timeout(600)
+def test_a_volume_prepared_by_hand_is_used_on_after_the_power_failed(quick_guest, tmp_path):
+    drive = tmp_path / "drive"
+    with drive.open("wb") as file:
+        file.truncate(2**26)
+    first, second = (quick_guest("reboots", 0, 8, arguments=[boot], kept=drive, limit_s=250) for boot in "12")
+    assert (first.exit_code, second.exit_code) == (None, 0), second.output
+    assert "block 2 of 2" in second.output
+    assert "all runs are there" in second.output
+
+
 def _until(terminal: int, words: str) -> str:
     """What is shown until these words are."""
     shown, ends_at = "", time.monotonic() + 60

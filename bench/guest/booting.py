@@ -114,7 +114,7 @@ def _text(file: Path) -> str:
 
 def _command(drives: Sequence[Drive], folder: Path, memory_mib: int) -> list[str | Path]:
     # The emulated processor is the only kind: a guest on the real one never boots inside of some virtual machines.
-    kernel = "console=ttyS0 quiet mitigations=off random.trust_cpu=on panic=-1"
+    kernel = "console=ttyS0 quiet no_timer_check mitigations=off random.trust_cpu=on panic=-1"
     share = "security_model=none,multidevs=remap"
     return [
         "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", f"{memory_mib}", "-smp", "1",

@@ -6,7 +6,6 @@ kills that at a random moment, gives the drives back, and compares every byte of
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import glob
 import hashlib
@@ -271,9 +270,11 @@ def topology(seed: int) -> dict[str, Any]:
     os.sync()
     said("udevadm", "settle")
 
-    claimed = (
-        own if (results / "drives.jsonl").exists() and '"claimed"' in (results / "drives.jsonl").read_text() else set()
-    )
+    journal = results / "drives.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    # A kill may come before the last of the drives is claimed.
+    taken = {event["device"] for event in events if event["event"] == "claimed"}
+    claimed = {letter for letter in own if LINKS[letter] in taken}
     changed = {letter: differing(before[letter], content_of(letter)) for letter in LINKS if letter not in claimed}
     left = [f"{letter}: {held}" for letter in claimed for held in stacks.holders(Path(node(letter)).name)]
     left += [mount.mount_point for mount in mounts_here() if mount.mount_point.startswith(str(PLACE))]
@@ -285,8 +286,7 @@ def topology(seed: int) -> dict[str, Any]:
     keys = volume.model_dump(
         include={"raid_level", "encryption", "capacity", "sector_bytes", "wipe"}, exclude_none=True
     )
-    with contextlib.suppress(FileNotFoundError):
-        keys["journal_lines"] = len((results / "drives.jsonl").read_text().splitlines())
+    keys["journal_lines"] = len(events)
     return {
         "seed": seed, "contents": {letter: fill.__name__ for letter, fill in contents.items()}, "own": sorted(own),
         "keys": keys, "told": told, "undone": undone, "claimed": bool(claimed), "left": left,

@@ -30,15 +30,19 @@ def absent() -> str:
 
 
 def run(
-    script: Path, drives: int, drive_mib: int, folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0
-) -> Finished:
-    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS."""
+    script: Path, drives: int, drive_mib: int, folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0,
+    kept: Path | None = None,
+) -> Finished:  # fmt: skip
+    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS. The file `kept`
+    is one more drive, /dev/ubda, whose content outlives the guest.
+    """
     memory_mib = 512 + drives * drive_mib
     words = [
         str(packages.USER_MODE / "usr/bin/linux.uml"), f"mem={memory_mib}M", "con=null", "con0=null,fd:1", "con1=null",
         "quiet", "panic=-1", f"initrd={packages.USER_MODE_INITRAMFS}", f"unpacked={packages.ROOT}",
         f"kernel={packages.USER_MODE}", f"results={folder.resolve()}",
-        f"drives=per_host_store=1,add_host={drives},dev_size_mb={drive_mib},lbpu=1,delay=0",
+        *([f"drives=per_host_store=1,add_host={drives},dev_size_mb={drive_mib},lbpu=1,delay=0"] if drives else []),
+        *([f"ubd0={kept}"] if kept is not None else []),
     ]  # fmt: skip
     # On one processor: it changes between the guest's processes and the kernel at each system call, which is slow across two.
     pinned = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0))))]

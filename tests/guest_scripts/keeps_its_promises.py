@@ -11,10 +11,10 @@ import sys
 import traceback
 from pathlib import Path
 
+from guest_scripts.commands import storagelab
 from guest_scripts.kills import killed_at
 
 from bench.guest import user_mode
-from storagelab import cli
 from storagelab.errors import StoragelabError
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import drives, layers, preparing, queues, volumes
@@ -202,30 +202,6 @@ def runs_a_spec() -> None:
     assert exported.count('"status":"ok"') == 2, exported
     expect("no drive is in use", storagelab("volumes"))
     expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
-
-
-def storagelab(*words: str) -> str:
-    """What a command says, in a process of its own."""
-    said = Path("/mnt/said")
-    with said.open("w") as output:
-        child = os.fork()
-        if child == 0:
-            for stream in (1, 2):
-                os.dup2(output.fileno(), stream)
-            sys.argv = ["storagelab", *words]
-            try:
-                cli.main()
-                code = 0
-            except SystemExit as ended:
-                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-            except BaseException:  # noqa: BLE001
-                traceback.print_exc()
-                code = 99
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-        _, status = os.waitpid(child, 0)
-    return f"exit {os.waitstatus_to_exitcode(status)}: {said.read_text()}"
 
 
 if __name__ == "__main__":
