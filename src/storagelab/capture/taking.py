@@ -154,12 +154,10 @@ class _Taking:
         self.unknown += found.unknown
         self.attributed += len(found.requests)
         if self.iolog is not None:
-            self.iolog.add(found.requests, found.files)
+            self.iolog.add(found.requests, [found.files[place] for place in found.which])
         if self.files.stale or (self.attribution.waiting and self.files.may_renew):
             self._note_changes(self.files.renew(), self.files.things)
-        for file in found.files if len(found.files) < 1000 else {file.path: file for file in found.files}.values():
-            if file.thing is not None:
-                self.ever.setdefault(file.thing.id, file.thing)
+        self.ever = found.things | self.ever
         return [*found.rows, *self.attribution.known_by_now()]
 
     def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
