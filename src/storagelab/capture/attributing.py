@@ -126,13 +126,19 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
 
 
 class Requested(NamedTuple):
-    """Requests of the server's own files: rows to keep, and for an iolog the file of each request."""
+    """Requests to the server's own files: rows to keep; and each request with the place of its file among `files`."""
 
     rows: list[IoRow]
     requests: Records
-    files: list[File]
+    which: Column
+    files: list[File | None]
     unknown: int
     """Requests to files that could not be found any more."""
+
+    @property
+    def things(self) -> dict[str, Thing]:
+        """The objects of these files, by id."""
+        return {file.thing.id: file.thing for file in self.files if file is not None and file.thing is not None}
 
 
 class Attribution:
@@ -147,7 +153,7 @@ class Attribution:
 
     def of(self, requests: Records) -> Requested:
         if not len(requests):
-            return Requested([], requests, [], 0)
+            return Requested([], requests, np.empty(0, int), [], 0)
         keys = np.stack([requests["device"], requests["inode"]], axis=1)
         inodes, which = np.unique(keys, axis=0, return_inverse=True)
         which = which.reshape(-1)
@@ -160,7 +166,7 @@ class Attribution:
         requests, which = requests[ours], which[ours]
         in_order = self._in_order(requests, which, inodes)
         rows = list(self._rows(requests, which, in_order, found))
-        return Requested(rows, requests, [file for file in (found[number] for number in which) if file], unknown)
+        return Requested(rows, requests, which, found, unknown)
 
     def _in_order(self, requests: Records, which: Column, inodes: Column) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further
