@@ -124,6 +124,7 @@ runs_of(Path({str(scratch)!r}), SPEC.replace('"1s"', '"30s"'))
 
 
 REPLAY = """
+order = "as-listed"
 target = { engine = "raw-io" }
 repetitions = 1
 [volumes.a]
