@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -48,6 +49,7 @@ _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
 _SECONDS, _CAPTURED_S = 3, 5
 """Of a run, and of a capture."""
+_LOOK_S, _LOOKS = 0.2, 300
 LOADED = ("postgres", "mariadb")
 _ROWS = {"postgres": 20_000, "mariadb": 40_000}
 _SETTINGS = {
@@ -191,13 +193,10 @@ def capture(spec: Path, to: Path) -> dict[str, str]:
     site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
     with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
         server = target._target.server  # type: ignore[attr-defined]  # noqa: SLF001 - below the volumes that were made
-        watching = threading.Thread(target=lambda: said.append(_captured(_dsn(server.process), to)))
-
-        def begun(amount: int) -> None:
-            if amount and watching.ident is None:
-                watching.start()
-
-        target.run(cell, 1, 1, begun)
+        dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
+        watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, to)))
+        watching.start()
+        target.run(cell, 1, 1, lambda _: None)
         places = {name: str(path) for name, path in server.volumes().items()}
         watching.join()
     if said != [""]:
@@ -220,17 +219,23 @@ def _dsn(process: Any) -> str:
     return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
 
 
-def _captured(dsn: str, to: Path) -> str:
-    """What went wrong; "" if nothing did. In this process, as a verb takes seconds to load on a busy machine."""
+def _captured(dsn: str, sessions: int, to: Path) -> str:
+    """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb takes
+    seconds to load on a busy machine.
+    """
     try:
         server = contract.target_of(dsn)
         watched_of = engine_in(ENGINES[server.engine].folder).watched
         assert watched_of is not None, "its engine can be captured"
         with contextlib.closing(watched_of(server)) as watched:
-            take(watched, to, Wanted(_CAPTURED_S))
+            for _ in range(_LOOKS):
+                if watched.counters(objects=False).working >= sessions / 2:
+                    take(watched, to, Wanted(_CAPTURED_S))
+                    return ""
+                time.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it
         return repr(error)
-    return ""
+    return "no session worked"
 
 
 def _environment() -> dict[str, str]:

@@ -28,9 +28,14 @@ class Asked(NamedTuple):
     read: Amount = Amount()
     write: Amount = Amount()
     log: Amount = Amount()
-    background_per_s: Amount = Amount()
+    background_reads: Amount = Amount()
+    background_writes: Amount = Amount()
     commits: float = 0.0
     """Commits that wait for the log, which share its writes."""
+
+    @property
+    def background(self) -> Amount:
+        return self.background_reads.plus(self.background_writes)
 
     @property
     def of_transaction(self) -> Amount:
@@ -92,10 +97,10 @@ class Limited:
         """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
         writes = asked.write.plus(asked.log)
         if self.shared:
-            return [(self.name, True, asked.read.plus(writes), asked.background_per_s)]
+            return [(self.name, True, asked.read.plus(writes), asked.background)]
         return [
-            (f"reads of {self.name}", True, asked.read, Amount()),
-            (f"writes of {self.name}", False, writes, asked.background_per_s),
+            (f"reads of {self.name}", True, asked.read, asked.background_reads),
+            (f"writes of {self.name}", False, writes, asked.background_writes),
         ]
 
 
@@ -121,7 +126,7 @@ class Fitted:
         stations = []
         path = asked.read.plus(asked.write)
         if path.requests > 0:
-            others = asked.background_per_s.requests + per_s * asked.log.requests
+            others = asked.background.requests + per_s * asked.log.requests
             speeds = self._speeds(asked.read, path, sessions)
             stations.append(
                 Station(self.name, path.requests, tuple(max(one - others, one * _LEFT_LEAST) for one in speeds))
@@ -137,7 +142,7 @@ class Fitted:
 
     def used_share(self, asked: Asked, per_s: float, sessions: float) -> float | None:
         whole = asked.of_transaction
-        requests_per_s = per_s * whole.requests + asked.background_per_s.requests
+        requests_per_s = per_s * whole.requests + asked.background.requests
         if requests_per_s <= 0:
             return 0.0
         try:

@@ -16,8 +16,10 @@ from typing import Literal, NamedTuple
 from storagelab.capture.model import Capture, CapturedObject, IoRow
 from storagelab.errors import StoreError
 
-Way = Literal["read", "write", "log", "background"]
-"""Reads and writes that a session waits for, log writes that commits share, and writes that no session waits for."""
+Way = Literal["read", "write", "log", "background_reads", "background_writes"]
+"""Reads and writes that a session waits for, log writes that commits share, and what no session waits for."""
+SHARE_OF: dict[Way, str] = {"background_reads": "read", "background_writes": "write"}
+"""The ways whose share that reaches the device is that of another."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
@@ -40,8 +42,8 @@ class Amount(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one object asks from its volume. `amount` is of one transaction, or for the way `background` of one second at the
-    captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
+    """What one object asks from its volume. `amount` is of one transaction, or in the background of one second at the captured
+    rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
     """
 
     object: CapturedObject
@@ -105,10 +107,10 @@ def demands_of(capture: Capture, name: str) -> Demands:
 
 def _way(row: IoRow, one: CapturedObject) -> Way:
     if row.operation == "read":
-        return "read"
+        return "read" if row.by == "session" else "background_reads"
     if one.kind == "log":
         return "log"  # whoever writes it: a session that commits does so itself, or waits for who does
-    return "write" if row.by == "session" else "background"
+    return "write" if row.by == "session" else "background_writes"
 
 
 def _needs(
@@ -123,10 +125,10 @@ def _needs(
     page_bytes = _PAGE_BYTES[capture.manifest.engine]
     for (name, way), amount in sums.items():
         one = objects[name]
-        share = shares[one.volume, "write" if way == "background" else way]
-        divisor = capture.manifest.seconds if way == "background" else ended
+        share = shares[one.volume, SHARE_OF.get(way, way)]
+        divisor = capture.manifest.seconds if way in SHARE_OF else ended
         size = one.bytes_at_end or one.bytes_at_start
-        covered = amount.bytes / max(size, page_bytes) if size and way == "background" else None
+        covered = amount.bytes / max(size, page_bytes) if size and way == "background_writes" else None
         yield Need(one, way, amount.times(share.requests / divisor, share.bytes / divisor), covered)
 
 
@@ -140,7 +142,7 @@ def _shares(
     for row in capture.io:
         if row.operation != "sync" and row.object in objects:
             way = _way(row, objects[row.object])
-            key = objects[row.object].volume, "write" if way == "background" else way
+            key = objects[row.object].volume, SHARE_OF.get(way, way)
             asked[key] = asked[key].plus(Amount(row.requests, row.bytes))
     reached: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for one in capture.devices:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
 from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
-from storagelab.predicting.demands import Demands, grown
+from storagelab.predicting.demands import SHARE_OF, Demands, grown
 from storagelab.predicting.known import Errors
 from storagelab.predicting.network import Solved, Station, bound, solve
 from storagelab.predicting.placing import Layout
@@ -89,9 +89,8 @@ class Server:
         for need in self.demands.needs:
             name = layout.volume_of(need.object)
             one = found[name]
-            field = "background_per_s" if need.way == "background" else need.way
-            amount = need.amount.times(grown(need.covered, times)) if need.way == "background" else need.amount
-            found[name] = one._replace(**{field: getattr(one, field).plus(amount)})
+            amount = need.amount.times(grown(need.covered, times)) if need.way in SHARE_OF else need.amount
+            found[name] = one._replace(**{need.way: getattr(one, need.way).plus(amount)})
             if need.way == "log":
                 found[name] = found[name]._replace(commits=self.demands.commits)
         return dict(found)
@@ -210,8 +209,8 @@ def _loads(server: Server, layout: Layout, per_s: float) -> list[VolumeLoad]:
     for name, volume in server.volumes.items():
         one = asked.get(name, Asked())
         path = one.of_transaction.times(per_s)
-        whole = path.plus(one.background_per_s)
-        reads = one.read.requests * per_s
+        whole = path.plus(one.background)
+        reads = one.read.requests * per_s + one.background_reads.requests
         loads.append(
             VolumeLoad(
                 volume=name, requests_per_s=whole.requests, bytes_per_s=whole.bytes,
