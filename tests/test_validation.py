@@ -182,6 +182,19 @@ def test_two_cells_are_compared_repetition_by_repetition():
     assert read(figure("gain", against=against), *groups).values == pytest.approx((0.4, 0.1))
 
 
+def test_counters_of_two_cells_and_means_of_two_sets_of_cells_are_compared():
+    slow, fast = (run_of(1.0, {}, counters={"raw-io": {"ios_per_s": rate}}) for rate in (300.0, 400.0))
+    against = {"layout.data_files": 1}
+    rates = figure("counter_ratio", counter="raw-io.ios_per_s", against=against)
+    assert read(rates, [(CELLS[1], [slow])], [(CELLS[0], [fast])]).values == (0.75,)
+    means = figure("mean_elapsed_ratio", against=against)
+    both = [(CELLS[1], [run_of(6.0, {})]), (CELLS[2], [run_of(8.0, {})])]
+    assert read(means, both, [(CELLS[0], [run_of(10.0, {})])]).values == (0.7,)
+    assert [len(group) for group in needed(means, {}, CELLS)] == [3, 1]
+    with pytest.raises(ValidationError, match="counter_ratio takes against"):
+        figure("counter_ratio", counter="raw-io.ios_per_s")
+
+
 def layouts(*runs: Measurement) -> list[tuple[Cell, list[Measurement]]]:
     return [(cell, [run]) for cell, run in zip(CELLS, runs, strict=True)]
 
