@@ -22,8 +22,8 @@ from storagelab.findings.campaigns import (
     of_one_kind,
     varied_by_one,
 )
+from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
-from storagelab.model.plan import Plan
 from storagelab.model.values import share_of
 from storagelab.predicting import prediction
 from storagelab.report import writing
@@ -44,7 +44,7 @@ from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
 from storagelab.verbs import beside
-from storagelab.words.names import cell_entry, cell_text, factor_labels
+from storagelab.words.names import cell_entry, factor_labels
 
 HTML_FILE = "comparison.html"
 
@@ -123,23 +123,24 @@ def _show_cells(
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
-        paper = paper.opened_by(gate_sentence(result, margin), _dots(basis, plan, before, after))
+        paper = paper.opened_by(gate_sentence(result, margin), _dots(basis, findings, before, after))
     of_gate = None if result is None else result.text
     as_json = pair_json(findings, before, after, ratio, case, paper, of_gate) if format_ == "json" else ""
     _deliver(paper, as_json, format_, output)
     return Gate.NOT_SLOWER if result is None else result
 
 
-def _dots(basis: Basis, plan: Plan, before: str, after: str) -> Sequence[str]:
+def _dots(basis: Basis, findings: Findings, before: str, after: str) -> Sequence[str]:
     """The runs of two cells, each against the mean of the first."""
-    cells = [(place, cell) for name in (before, after) for place, cell in enumerate(plan.cells) if cell.cell_id == name]
+    cells = [
+        (place, cell) for name in (before, after) for place, cell in enumerate(findings.cells) if cell.cell_id == name
+    ]
     logs = {cell.cell_id: [float(one) for one in basis.kept[place] if math.isfinite(one)] for place, cell in cells}
     if not logs[before]:
         return ()
     mean = math.fsum(logs[before]) / len(logs[before])
     return dots([
-        (cell_entry(cell.cell_id, cell_text(cell.levels)), [math.exp(one - mean) for one in logs[cell.cell_id]])
-        for _, cell in cells
+        (cell_entry(cell.cell_id, cell.text), [math.exp(one - mean) for one in logs[cell.cell_id]]) for _, cell in cells
     ])  # fmt: skip
 
 
