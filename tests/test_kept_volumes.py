@@ -184,7 +184,7 @@ def test_a_volume_prepared_by_hand_is_used_on_after_the_power_failed(quick_guest
     first, second = (quick_guest("reboots", 0, 8, arguments=[boot], kept=drive, limit_s=250) for boot in "12")
     assert (first.exit_code, second.exit_code) == (None, 0), second.output
     assert "block 2 of 2" in second.output
-    assert "all runs are there" in second.output
+    assert "the block is whole" in second.output
 
 
 def _until(terminal: int, words: str) -> str:

@@ -35,9 +35,9 @@ PATH="$PATH:/usr/sbin" command -v mkfs.xfs >/dev/null || wanted="${wanted:+$want
 PATH="$PATH:/usr/sbin" command -v mkfs.btrfs >/dev/null || wanted="${wanted:+$wanted }btrfs-progs"
 command -v qemu-system-x86_64 >/dev/null || wanted="${wanted:+$wanted }qemu-system-x86"
 
-# The guest's kernel and what it needs for RAID, LVM and encryption are unpacked into build/guest, not installed.
+# The guests' kernels and what they need for RAID, LVM and encryption are unpacked into build/guest, not installed.
 unpack_the_guest() {
-    ! command -v qemu-system-x86_64 >/dev/null || .venv/bin/python -m bench.guest
+    ! command -v apt-get >/dev/null || .venv/bin/python -m bench.guest
     exit 0
 }
 [ -n "$wanted" ] || unpack_the_guest

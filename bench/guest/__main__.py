@@ -1,8 +1,10 @@
-"""`python -m bench.guest` prepares what the guest boots from; a second call does nothing. It never fails a build."""
+"""`python -m bench.guest` prepares what guests boot from; a second call does nothing. It never fails a build."""
 
 from __future__ import annotations
 
+from bench.guest import user_mode
 from bench.guest.booting import absent
 
-if reason := absent():
-    print(f"note: no guest with throw-away drives: {reason}. The tests that need it will be skipped.")
+for kind, reason in (("emulated", absent()), ("quick", user_mode.absent())):
+    if reason:
+        print(f"note: no {kind} guest with throw-away drives: {reason}. The tests that need it will be skipped.")

@@ -7,6 +7,7 @@ kills that at a random moment, gives the drives back, and compares every byte of
 from __future__ import annotations
 
 import fcntl
+import functools
 import glob
 import hashlib
 import itertools
@@ -27,6 +28,7 @@ from typing import Any
 from bench.guest import user_mode
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import mounts_here, node_of, read_text
+from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import drives, stacks, volumes
 from storagelab.provisioning.journal import REGISTRY
@@ -138,6 +140,15 @@ CONTENTS: tuple[Callable[[str], None], ...] = (
 IN_USE = (mounted, swapped, raid_member)
 
 
+def reread(opened: int) -> bool:
+    """Lets the kernel read the partition table again, which it does not while somebody looks at a partition, such as udev."""
+    try:
+        fcntl.ioctl(opened, BLKRRPART)
+    except OSError:
+        return False
+    return True
+
+
 def emptied() -> None:
     """Takes away what an earlier topology left, of whomever."""
     for mount in reversed(mounts_here()):
@@ -147,11 +158,12 @@ def emptied() -> None:
         said("swapoff", line.split()[0])
     for letter in LINKS:
         device = node(letter)
-        stacks.take_down(Path(device).name)
+        for name in (*drives.partitions_of(Path(device).name), Path(device).name):
+            stacks.take_down(name)
         opened = os.open(device, os.O_RDWR)
         try:
             fcntl.ioctl(opened, BLKDISCARD, struct.pack("QQ", 0, os.lseek(opened, 0, os.SEEK_END)))
-            fcntl.ioctl(opened, BLKRRPART)
+            assert until(functools.partial(reread, opened), 30, pause_s=0.2), f"{device} is busy"
         finally:
             os.close(opened)
     said("udevadm", "settle")

@@ -5,10 +5,12 @@ levels; all without.
 import contextlib
 import glob
 import json
+import mmap
 import os
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,7 +21,7 @@ from storagelab.provisioning import file_systems, layers, stacks
 DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))
 WANTED = [
     {"raid_level": "raid0", "raid_chunk_size_bytes": 65536, "filesystem": "xfs"},
-    {"raid_level": "raid1", "filesystem": "ext4"},
+    {"raid_level": "raid1", "filesystem": "ext4", "added_latency_ms": 50},
     {"raid_level": "raid5", "raid_chunk_size_bytes": 131072, "filesystem": "btrfs"},
     {
         "raid_level": "raid10", "raid_chunk_size_bytes": 32768, "encryption": "luks2", "encryption_sector_bytes": 4096,
@@ -63,6 +65,17 @@ def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -
     return stack
 
 
+def read_s(device: str) -> float:
+    """How long one read past all caches takes."""
+    opened = os.open(f"/dev/{device}", os.O_RDONLY | os.O_DIRECT)
+    with mmap.mmap(-1, 4096) as block:
+        began = time.monotonic()
+        os.readv(opened, [block])
+        took = time.monotonic() - began
+    os.close(opened)
+    return took
+
+
 for keys in WANTED:
     if sys.argv[1:] and keys["raid_level"] not in sys.argv[1:]:
         continue
@@ -74,6 +87,7 @@ for keys in WANTED:
             "keys": keys, "steps": list(layers.steps(volume)), "facts": stack.facts,
             "refused": [check.name for check in stack.read_back() if not check.ok],
             "checked": [f"{check.name}: {check.got}" for check in stack.read_back()],
+            "a_read_takes_s": read_s(stack.device),
             "size": int(Path(f"/sys/class/block/{stack.device}/size").read_text()) * 512,
         }  # fmt: skip
     print(json.dumps({**told, "left": left(devices), "signatures": signatures(devices)}))

@@ -78,12 +78,7 @@ def second_boot() -> None:
     print(goes_on)
     expect("block 2 of 2", goes_on)
     assert runs_stored() == 2
-    sh("umount", str(PLACE))
-    sh("mkfs.ext4", "-q", "-F", DRIVE)
-    sh("mount", DRIVE, str(PLACE))
-    expect("exit 0", storagelab(*RUN, "--prepared", "a"))
-    assert runs_stored() == 4
-    print("all runs are there")
+    print("the block is whole")
 
 
 if __name__ == "__main__":

@@ -152,9 +152,9 @@ PRICE = "price_per_month"
 DRIVE_KEYS = frozenset({"capacity", "raid_level", "raid_chunk_size_bytes", "wipe"})
 """The keys of volumes that are made of whole drives, and of nothing else."""
 MADE_KEYS = DRIVE_KEYS | {
-    "file_bytes", "devices", "sector_bytes", "encryption", "encryption_sector_bytes", "encryption_flags", "filesystem",
-    "mkfs_options", "mount_options", "trim", "read_ahead_bytes", "scheduler", "limit", "prepare", "prepare_text", "check",
-    "variables", "made_for", "size_bytes",
+    "file_bytes", "devices", "sector_bytes", "encryption", "encryption_sector_bytes", "encryption_flags",
+    "added_latency_ms", "filesystem", "mkfs_options", "mount_options", "trim", "read_ahead_bytes", "scheduler", "limit",
+    "prepare", "prepare_text", "check", "variables", "made_for", "size_bytes",
 }  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
 RaidLevel = Literal["raid0", "raid1", "raid5", "raid10", "striped"]
@@ -224,6 +224,9 @@ class VolumeConfig(Described):
     ] = ()
     """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
     "no-write-workqueue"]`."""
+    added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
+    """Volumes that storagelab makes: every read and write takes so much longer, by the kernel's dm-delay, as if the drive
+    were at the other end of a network."""
     size_bytes: Annotated[int | None, LeftOut("any")] = Field(None, ge=2**24, lt=2**63)
     """Volumes prepared by hand: the size of the drive or partition, checked to 1 %."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None

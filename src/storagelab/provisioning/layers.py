@@ -1,4 +1,4 @@
-"""What lies between drives and the file system: RAID, striped logical volumes, encryption."""
+"""What lies between drives and the file system: RAID, striped logical volumes, encryption, added latency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.provisioning import arrays, encryption, logical_volumes, programs, stacks
+from storagelab.provisioning import arrays, delays, encryption, logical_volumes, programs, stacks
 
 _STRIPED = "striped"
 
@@ -35,7 +35,7 @@ class Stacked:
 def check(volume: VolumeConfig, key: str) -> None:
     """Raises PreflightError if this machine lacks what the layers need."""
     level = volume.raid_level
-    if level is None and volume.encryption is None:
+    if level is None and volume.encryption is None and volume.added_latency_ms is None:
         return
     needed = [*stacks.PROGRAMS, "wipefs"]
     if level == _STRIPED:
@@ -47,6 +47,9 @@ def check(volume: VolumeConfig, key: str) -> None:
     if volume.encryption is not None:
         encryption.check(f"{key}.encryption")
         needed += encryption.PROGRAMS
+    if volume.added_latency_ms is not None:
+        delays.check(f"{key}.added_latency_ms")
+        needed += delays.PROGRAMS
     programs.check(needed, key)
 
 
@@ -59,6 +62,8 @@ def steps(volume: VolumeConfig) -> Iterator[str]:
         yield arrays.step(volume.raid_level, count, chunk_bytes)
     if volume.encryption is not None:
         yield encryption.step(volume.encryption_sector_bytes, volume.encryption_flags)
+    if volume.added_latency_ms is not None:
+        yield delays.step(volume.added_latency_ms)
 
 
 @contextlib.contextmanager
@@ -76,6 +81,10 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
         if volume.encryption is not None:
             is_lowest = stack.device == devices[0]
             _encrypt(undo, stack, name, volume, f"{own}-luks", uuids[0] if is_lowest else uuid4())
+        if volume.added_latency_ms is not None:
+            own, delay_ms = f"{own}-delay", volume.added_latency_ms
+            stack.device = undo.enter_context(delays.added(stack.device, delay_ms, own))
+            stack.looks.append(partial(delays.checks, name, own, delay_ms))
         yield stack
 
 

@@ -269,7 +269,7 @@ def _on_own_drive(
         undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
     base.announce(file_systems.maker(filesystem))
     written = loop_devices.written_bytes(device)
-    is_lowest = device == base.devices[0]
+    is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
     file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note_made()
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
