@@ -33,7 +33,7 @@ from storagelab.targets.captured import (
 from storagelab.version import __version__
 from storagelab.words import numbers
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _MANIFEST_S = 10.0
 _UNKNOWN = "unknown files"
