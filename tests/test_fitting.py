@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from storagelab import _sim, profiles
+from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Result, fit
 from storagelab.drives.law import Law
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
 from storagelab.drives.points import planned
-from storagelab.drives.written import as_toml
 
 TRUTHS = {
     "a fast drive": Law(70e3, 25e3, 60e3, 20e3, 2e9, 1.5e9, 12.0, 6.0, 2.0, 2, {"ios_per_s": 9e4}),

@@ -42,7 +42,7 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         (
             'label = "assumed"',
             'label = "guessed"',
-            "timing.jitter_per_mille.label: must be published, derived, fitted or assumed",
+            "timing.jitter_per_mille.label: must be published, measured, derived, fitted or assumed",
         ),
         ("[geometry.dies]", "[geometry.dice]", "geometry.dies: is missing"),
         ("source = ", 'note = "x"\nsource = ', "geometry.raw_bytes.note: is not a figure"),
@@ -97,7 +97,7 @@ def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, wo
     [
         ("[arm.full_stroke_ns]", "[arm.longest_ns]", "arm.full_stroke_ns: is missing"),
         ("[trim_of_none]", "[trim]\nvalue = true\n", "trim: is not a figure"),
-        ('label = "assumed"', 'label = "guessed"', "label: must be published, derived, fitted or assumed"),
+        ('label = "assumed"', 'label = "guessed"', "label: must be published, measured, derived, fitted or assumed"),
         ("value = 6_500_000", "value = true", "arm.full_stroke_ns must be a whole number"),
         ('value = "elevator"', 'value = "lift"', "electronics.order must be fifo or elevator or shortest, not 'lift'"),
     ],

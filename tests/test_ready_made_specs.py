@@ -84,9 +84,8 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
     zfs = pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS")
     needed = {
-        "engines": needs_mariadb, "mariadb": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio, "replay": needs_fio,
-        "zfs": zfs,
-        "file-systems": makes_drives, "cloud-disks": makes_drives,
+        "engines": needs_mariadb, "mariadb": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio,
+        "replay": needs_fio, "zfs": zfs, "file-systems": makes_drives, "cloud-disks": makes_drives,
     }  # fmt: skip
     later = [pytest.mark.campaign] if file.stem in OF_A_KIND_WITH_ANOTHER else []
     return [*later, *(mark for part, mark in needed.items() if part in file.stem)]

@@ -216,7 +216,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(text: str, key: str, hin
         (
             "workload",
             "kind = 7",
-            'must be one of "random-insert", "sequential-insert", "mixed", "pgbench", "sysbench", "sql", "replay", "raw-io", not 7',
+            'must be one of "random-insert", "sequential-insert", "mixed", "pgbench", "sysbench", "sql", "replay", '
+            '"raw-io", not 7',
         ),
         ("between_runs", "checkpoint = 1", "must be true or false, not 1"),
         ("between_runs", "pause_s = -1", "must be a number from 0 to 3600, not -1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storagelab import profiles, screen
+from storagelab.errors import PreflightError
 from storagelab.provisioning import cloud_disks
 from storagelab.report import writing
 from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
@@ -12,7 +13,13 @@ from storagelab.targets.simulated.sizing import sizing
 
 
 def list_all() -> None:
-    print_profiles(screen.out(), [profiles.load(name, Path()) for name in (*profiles.ready_made(), *profiles.own())])
+    found = [profiles.load(name, Path()) for name in profiles.ready_made()]
+    for name in profiles.own():
+        try:
+            found.append(profiles.load(name, Path()))
+        except PreflightError as error:  # the others are listed
+            screen.say(str(error))
+    print_profiles(screen.out(), found)
     print_cloud_disks(screen.out(), cloud_disks.disks())
 
 
