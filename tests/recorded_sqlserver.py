@@ -289,6 +289,18 @@ class RecordedSqlServer:
         names = ["name", "a", "b", "c", "d", "e", "f"]
         return Answer(names, [(file[0], 0, 0, 0, ticks, ticks * 8192, ticks // 2) for file in database.files])
 
+    def _all_file_stats(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+        names = ["d", "f", "t", "p", "r", "rb", "rs", "w", "wb", "ws", "size"]
+        ticks = int(time.monotonic() * 100)
+        files = (("shop", "shop_data", "ROWS"), ("shop", "shop_log", "LOG"), ("tempdb", "tempdev", "ROWS"))
+        grown = [(ticks, ticks * 8192, ticks // 2), (0, 0, 0), (5, 40960, 1)]
+        written = [(7, 57344, 3), (ticks, ticks * 4096, ticks), (0, 0, 0)]
+        rows = [
+            (*file, f"D:\\data\\{file[1]}.mdf", *reads, *writes, 2**20)
+            for file, reads, writes in zip(files, grown, written, strict=True)
+        ]
+        return Answer(names, rows)
+
     def _rates(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         return Answer(["", ""], [("Page Splits/sec", int(time.monotonic() * 10)), ("Lazy writes/sec", 7)])
 
@@ -328,6 +340,9 @@ class RecordedSqlServer:
         (r"SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID\(N'(.*)'\)", _file_names),
         (r"SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID\(N'(.*)'\)", _file_ids),
         (r"dm_io_virtual_file_stats\(DB_ID\(N'(.*?)'\)", _file_stats),
+        (r"dm_io_virtual_file_stats\(NULL, NULL\)", _all_file_stats),
+        (r"N'Transactions/sec' AND RTRIM", lambda *_: Answer([""], [(int(time.monotonic() * 50),)])),
+        (r"FROM sys.dm_exec_requests WHERE session_id > 50", lambda *_: Answer([""], [(2,)])),
         (r"dm_os_volume_stats", _volumes),
         (r"FROM sys.database_files", _files),
         (r"FROM sys.databases WHERE name = N'(.*)'", _sys_databases),

@@ -13,6 +13,7 @@ TARGETS = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "targe
 MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
 MODULES = {
+    "captured": {"watched"},
     "connecting": {"ServerFacts", "connect", "words_of", "read_facts", "check_rights"},
     "engine": {"ENGINE", "abilities"},
     "events": {"LISTED", "event_of"},

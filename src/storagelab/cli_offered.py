@@ -79,7 +79,7 @@ def _schema(
         Literal["spec", "capture"], typer.Argument(metavar="OF", help="spec, or capture: its manifest.")
     ] = "spec",
 ) -> None:
-    """Print the JSON schema of specs, or of captures, for editors and programs."""
+    """Print the JSON schema of specs, or of captures."""
     from storagelab.capture.schema import capture_schema_text
     from storagelab.report import writing
     from storagelab.spec.schema import spec_schema_text

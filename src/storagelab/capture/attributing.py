@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,15 +69,15 @@ class Files:
     def may_renew(self) -> bool:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
-    def get(self, inode: _Inode, threads: Column) -> File | None:
-        """The file; None for one that is not the server's. A new file is found by who has it open."""
+    def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
+        """The file; None for one that is not the server's. A new file is found by the threads that asked for it."""
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
             return known
         if inode in self._foreign:
             return None
-        for thread in threads:
+        for thread in threads():
             if (path := _open_file(int(thread), inode)) is not None:
                 thing = self._watched.thing_of(path)
                 if thing is None and not self._is_inside(path):
@@ -93,6 +94,11 @@ class Files:
 
     def _is_inside(self, path: str) -> bool:
         return any(path.startswith(f"{os.path.realpath(folder)}/") for folder in self._watched.folders().values())
+
+
+def _threads(requests: Records, which: Column, number: int) -> Column:
+    """The threads that asked for one of the files."""
+    return np.asarray(np.unique(requests["pid"][which == number]))
 
 
 def kernel_device(number: int) -> int:
@@ -126,13 +132,19 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
 
 
 class Requested(NamedTuple):
-    """Requests of the server's own files: rows to keep, and for an iolog the file of each request."""
+    """Requests to the server's own files: rows to keep; and each request with the place of its file among `files`."""
 
     rows: list[IoRow]
     requests: Records
-    files: list[File]
+    which: Column
+    files: list[File | None]
     unknown: int
     """Requests to files that could not be found any more."""
+
+    @property
+    def things(self) -> dict[str, Thing]:
+        """The objects of these files, by id."""
+        return {file.thing.id: file.thing for file in self.files if file is not None and file.thing is not None}
 
 
 class Attribution:
@@ -147,20 +159,20 @@ class Attribution:
 
     def of(self, requests: Records) -> Requested:
         if not len(requests):
-            return Requested([], requests, [], 0)
+            return Requested([], requests, np.empty(0, int), [], 0)
         keys = np.stack([requests["device"], requests["inode"]], axis=1)
         inodes, which = np.unique(keys, axis=0, return_inverse=True)
         which = which.reshape(-1)
         found = [
-            self._files.get((int(device), int(inode)), np.unique(requests["pid"][which == number]))
-            for number, (device, inode) in enumerate(inodes)
+            self._files.get((device, inode), partial(_threads, requests, which, number))
+            for number, (device, inode) in enumerate(inodes.tolist())
         ]
         ours = np.array([file is not None for file in found])[which]
         unknown = int(np.count_nonzero(~ours))
         requests, which = requests[ours], which[ours]
         in_order = self._in_order(requests, which, inodes)
         rows = list(self._rows(requests, which, in_order, found))
-        return Requested(rows, requests, [file for file in (found[number] for number in which) if file], unknown)
+        return Requested(rows, requests, which, found, unknown)
 
     def _in_order(self, requests: Records, which: Column, inodes: Column) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further

@@ -32,11 +32,12 @@ class Iolog:
         self._last_ms = 0
         file.write(HEADER)
 
-    def add(self, requests: Records, files: Sequence[File]) -> None:
+    def add(self, requests: Records, files: Sequence[File | None]) -> None:
         """Adds requests in their order, each with its file."""
         lines = []
         for request, file in zip(requests.tolist(), files, strict=True):
             time_ns, _, _, _, offset, size, operation, _ = request
+            assert file is not None, "only requests to known files are attributed"
             name, begin = self._name(file)
             self._last_ms = max(self._last_ms, (time_ns - self._begin_ns) // 1_000_000)
             if name not in self._opened:

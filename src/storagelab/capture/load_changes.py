@@ -16,7 +16,10 @@ _FEWEST = 20
 _AT_EACH_END = 5
 """Intervals on each side of a change."""
 _CERTAIN = 6.0
-"""Standard errors between the two sides. Of 1,000 drawn rates without a change, under 1 % come so far (a test draws some)."""
+"""Standard errors between the two sides. Of 1,000 drawn rates without a change (20 to 600 intervals, spread 10 or 30 %), at
+most 0.1 % come so far if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; with bursts of checkpoints none.
+A rate that doubles in the middle is found in 87 to 100 % with a spread of 10 %; with 30 % only in long captures.
+"""
 _MATTERS = 0.25
 """A change is at least this share of the larger side."""
 

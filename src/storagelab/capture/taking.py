@@ -22,6 +22,7 @@ from storagelab.targets.captured import (
     ALL_TABLES,
     LOG,
     OTHER_FILES,
+    SYSTEM_SCHEMAS,
     TEMPORARY,
     Count,
     Counters,
@@ -32,7 +33,7 @@ from storagelab.targets.captured import (
 from storagelab.version import __version__
 from storagelab.words import numbers
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _MANIFEST_S = 10.0
 _UNKNOWN = "unknown files"
@@ -153,12 +154,10 @@ class _Taking:
         self.unknown += found.unknown
         self.attributed += len(found.requests)
         if self.iolog is not None:
-            self.iolog.add(found.requests, found.files)
+            self.iolog.add(found.requests, [found.files[place] for place in found.which])
         if self.files.stale or (self.attribution.waiting and self.files.may_renew):
             self._note_changes(self.files.renew(), self.files.things)
-        for file in found.files if len(found.files) < 1000 else {file.path: file for file in found.files}.values():
-            if file.thing is not None:
-                self.ever.setdefault(file.thing.id, file.thing)
+        self.ever = found.things | self.ever
         return [*found.rows, *self.attribution.known_by_now()]
 
     def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
@@ -188,8 +187,13 @@ class _Taking:
         if new:
             folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
         asked = sum(row.requests for row in rows)
-        self.totals.append(sum(row.requests for row in rows if row.by in ("session", "log")))
+        self.totals.append(sum(row.requests for row in rows if row.by in ("session", "log") and self._of_load(row)))
         return asked / self.wanted.interval_s
+
+    def _of_load(self, row: IoRow) -> bool:
+        """Whether the load asked for it, and not this capture, which reads catalogs."""
+        thing = self.ever.get(row.object)
+        return row.object != OTHER_FILES and (thing is None or thing.schema not in SYSTEM_SCHEMAS)
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""
@@ -240,8 +244,8 @@ class _Taking:
             per_s = [numbers.round_figure(rate / self.wanted.interval_s) for rate in (change.before, change.after)]
             what = f"The load changed: {per_s[0]} requests/s before, {per_s[1]} requests/s after."
             self.changes.append(Change(second=begin, what=what))
-        if not sum(self.totals) and not (self.working and sum(self.working)):
-            self.notes.append("The server was idle: no session read or wrote anything.")
+        if not sum(self.totals):
+            self.notes.append("The server was idle: no session read or wrote a table or the log.")
         if self.tracer is not None:
             self._note_losses(self.tracer)
         manifest = self.manifest(seconds, complete=True)
@@ -275,7 +279,7 @@ class _Taking:
         for name, thing in sorted(self.ever.items()):
             before, after = self.things_at_start.get(name), now.get(name)
             if name in self.seen or (
-                before is not None and thing.kind in ("table", "index") and thing.schema != "pg_catalog"
+                before is not None and thing.kind in ("table", "index") and thing.schema not in SYSTEM_SCHEMAS
             ):
                 yield CapturedObject(
                     id=name, schema=thing.schema, name=thing.name, kind=thing.kind,  # type: ignore[arg-type]

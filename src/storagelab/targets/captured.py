@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 OTHER_FILES = "other files"
+SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys", "performance_schema")
+"""Schemas of the servers' own tables."""
 LOG, TEMPORARY = "log", "temporary"
 ALL_TABLES = "all tables"
 """The tables and indexes together, where the server does not count them singly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -26,7 +27,8 @@ def capture_page(capture: Capture, name: str) -> str:
     rows = over_time(capture)
     if not rows:
         return page_of(paper)
-    svgs = {f"capture-{form}": to_svg(over_time_spec(rows, sheet)) for form, sheet in _sheets().items()}
+    changes = sorted({change.second for change in capture.manifest.changes})
+    svgs = {f"capture-{form}": to_svg(over_time_spec(rows, sheet, changes)) for form, sheet in _sheets().items()}
     drawings = [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
     return page_of(paper, drawings, label=_label(rows), style=palette.dark_style(()))
 
@@ -61,8 +63,8 @@ def over_time(capture: Capture) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def over_time_spec(rows: list[dict[str, object]], sheet: Sheet) -> Spec:
-    """The chart as Vega-Lite: areas on one another."""
+def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequence[float] = ()) -> Spec:
+    """The chart as Vega-Lite: areas on one another, with a dashed line where something changed."""
     names = list(dict.fromkeys(str(row["object"]) for row in rows))
     panels = list(dict.fromkeys(str(row["panel"]) for row in rows))
     area: Spec = {
@@ -78,7 +80,12 @@ def over_time_spec(rows: list[dict[str, object]], sheet: Sheet) -> Spec:
             "order": {"field": "object", "type": "nominal", "sort": "descending"},
         },
     }  # fmt: skip
-    spec = finished(sheet, "", [area], rows, panels)
+    dashed: Spec = {
+        "data": {"values": [{"second": second} for second in changes]},
+        "mark": {"type": "rule", "color": palette.INK, "strokeDash": [4, 3]},
+        "encoding": {"x": {"field": "second", "type": "quantitative"}},
+    }
+    spec = finished(sheet, "", [area, dashed] if changes else [area], rows, panels)
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 
 

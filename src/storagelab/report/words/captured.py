@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.targets.captured import SYSTEM_SCHEMAS
 from storagelab.words import numbers
 
 MOST_OBJECTS = 20
 SYSTEM = "system tables"
-_SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys")
 _BY = {
     "session": "sessions", "checkpoint": "checkpoints", "log": "the log's writer", "background": "other processes",
 }  # fmt: skip
@@ -117,7 +117,7 @@ def _parts(capture: Capture) -> Iterator[Part]:
 
 
 def _is_system(one: CapturedObject | None) -> bool:
-    return one is not None and one.schema_ in _SYSTEM_SCHEMAS
+    return one is not None and one.schema_ in SYSTEM_SCHEMAS
 
 
 _RANKS = {"kind": 2, "read each": 4, "written each": 4, "syncs/s": 3}

@@ -45,7 +45,7 @@ class WatchedMariaDB:
 
     def _begin(self, target: TargetConfig) -> None:
         facts = connecting.read_facts(self._connection)
-        self.version, self._mysql, self._own = facts.version, facts.mysql, 0
+        self.version, self._mysql = facts.version, facts.mysql
         self._counts_files = facts.performance_schema
         self.notes: list[str] = []
         needs: list[tuple[str, str | None, str]] = [("PROCESS", None, "PROCESS ON *.*")]
@@ -73,7 +73,7 @@ class WatchedMariaDB:
         self.views: tuple[str, ...] = ("innodb_sys_tablespaces", "processlist", "global_status")
         self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
         self._kinds: dict[int, str] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}
+        self._commits: tuple[int, ...] = ()
         self.things()
 
     def _rows(self, statement: str) -> list[Any]:
@@ -186,7 +186,7 @@ class WatchedMariaDB:
 
     def counters(self, *, objects: bool) -> Counters:
         status = {str(name).lower(): int(value) for name, value in self._rows(
-            "SHOW GLOBAL STATUS WHERE variable_name IN ('Handler_commit', 'Innodb_os_log_written')"
+            "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_commit', 'Handler_commit', 'Innodb_os_log_written')"
         )}  # fmt: skip
         recent = "" if self._mysql else " OR time_ms < 100"
         working = self._rows(
@@ -203,7 +203,26 @@ class WatchedMariaDB:
                     (known.requests or 0) + (count.requests or 0), known.bytes + count.bytes,
                     (known.seconds or 0.0) + (count.seconds or 0.0),
                 )  # fmt: skip
-        return Counters(counts, status.get("handler_commit"), int(working))
+        return Counters(counts, self._transactions(status), int(working), self._times())
+
+    def _transactions(self, status: Mapping[str, int]) -> int:
+        """Transactions since the first look: those that sessions ended by COMMIT; if none did, all that ended by themselves.
+        The server counts each statement of a transaction among the latter, too.
+        """
+        now = tuple(status.get(name, 0) for name in ("com_commit", "handler_commit"))
+        self._commits = self._commits or now
+        by_commit, by_themselves = (count - before for count, before in zip(now, self._commits, strict=True))
+        return by_commit or by_themselves
+
+    def _times(self) -> dict[CountKey, tuple[int, float]]:
+        """The time of reads by sessions. Of a write, the server knows only when it was sent off."""
+        if not self._counts_files:
+            return {}
+        reads, read_ps = self._rows(
+            "SELECT COALESCE(SUM(count_read), 0), COALESCE(SUM(sum_timer_read), 0)"
+            " FROM performance_schema.file_summary_by_event_name WHERE event_name = 'wait/io/file/innodb/innodb_data_file'"
+        )[0]
+        return {("data", "read", "session"): (int(reads), int(read_ps) / _PS_PER_S)} if read_ps else {}
 
     def _by_file(self) -> Iterator[tuple[CountKey, Count]]:
         rows = self._rows(

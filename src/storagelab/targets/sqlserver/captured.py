@@ -21,7 +21,6 @@ _COMMITS = """
 SELECT SUM(cntr_value) FROM sys.dm_os_performance_counters
 WHERE RTRIM(counter_name) = N'Transactions/sec' AND RTRIM(instance_name) = N'_Total'"""
 _WORKING = "SELECT COUNT(*) FROM sys.dm_exec_requests WHERE session_id > 50 AND session_id <> @@SPID"
-_MAY = "SELECT HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE'), CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128))"
 _MS = 1e-3
 
 
@@ -34,11 +33,11 @@ class WatchedSqlServer:
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
         self._session = connecting.connect(target)
-        ((may, version),) = self._session.rows(_MAY)
-        self.version = str(version)
-        if not may:
+        facts = connecting.read_facts(self._session)
+        self.version = facts.version
+        if not facts.may_view_state:
             self.close()
-            right = f"VIEW SERVER {'PERFORMANCE ' if int(self.version.split('.')[0]) >= MAJOR_2022 else ''}STATE"
+            right = f"VIEW SERVER {'PERFORMANCE ' if facts.major >= MAJOR_2022 else ''}STATE"
             raise PreflightError(
                 f"the login lacks the right {right}, needed to read what the server reads and writes",
                 key=key_of(target), hint=f"as an administrator: GRANT {right} TO ...",
