@@ -386,7 +386,7 @@ def _totals(made: Sequence[Judged]) -> Iterator[Figure]:
         "pairs that measurement tells apart, in the right order", right, f"of {pairs}", "at least 90 %",
         right >= ORDER_GOAL * pairs,
     )  # fmt: skip
-    middle = median(abs(math.expm1(error)) for one in made for error in one.errors)
+    middle = median(abs(math.expm1(-error)) for one in made for error in one.errors)
     yield Figure(
         f"ratio of layouts, median error in {len(made)} cases", 100 * middle, "%", "at most 15 %", middle <= RATIO_GOAL
     )

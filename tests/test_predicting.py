@@ -101,6 +101,17 @@ def test_an_interval_is_as_wide_as_the_errors_of_known_cases():
     assert Errors(errors.logs[:9]).confidence == 0.9
 
 
+def test_a_real_capture_gives_what_its_counts_say(tmp_path):
+    """632 transactions, and 342 reads of the devices of one of its volumes."""
+    file = tmp_path / "volumes.toml"
+    file.write_text(
+        "volumes.data.limit = { read_iops = 100000 }\nvolumes.log.limit = { read_iops = 50 }\n", encoding="utf-8"
+    )
+    (found,) = predict(Path(__file__).parent / "golden" / "capture-postgres", file).layouts
+    assert found.at_most_per_s == pytest.approx(50 * 632 / 342)
+    assert found.per_s.value == pytest.approx(632 / 5.007151622)
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -42,8 +42,8 @@ class Amount(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one object asks from its volume. `amount` is of one transaction, or in the background of one second at the captured
-    rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
+    """What one object asks from its volume. `amount` is of one transaction, or in the background of one second at the
+    captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
     """
 
     object: CapturedObject

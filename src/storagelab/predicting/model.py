@@ -149,8 +149,15 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def _calibrated(server: Server, present: Layout) -> Server:
-    """The time elsewhere, if the capture has no times of requests: as much as explains the captured rate."""
+    """The time elsewhere, if the capture has no times of requests: as much as explains the captured rate; none if a volume
+    that is busy explains it already.
+    """
     if server.demands.elsewhere_s is not None:
+        return server
+    try:
+        if server.demands.per_s >= _BUSY * _with(server, 0.0).expected(present).per_s:
+            return _with(server, 0.0)
+    except OutsideMeasured:
         return server
     low, high = 0.0, server.demands.sessions / server.demands.per_s
     for _ in range(_ROUNDS):
