@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make the pictures of simulated reports in docs/pictures anew: tools/make-pictures.sh
-# Simulated runs depend on nothing but spec and version, so the same pictures come of it on any machine; half a minute.
+# Simulated runs depend on nothing but spec and version, so the same pictures come of it on any machine; some minutes.
 set -eu
 cd "$(dirname "$0")/.."
 results=$(mktemp -d)
@@ -18,3 +18,4 @@ picture() {
 
 picture reads-join-in waits reads-join-in-waits
 picture reads-join-in speed-up-1 reads-join-in-speed-up
+picture cores-and-data-files completion-time cores-and-data-files
