@@ -36,7 +36,7 @@ def test_a_drive_of_another_kind_stands_in_a_spec_as_any_other_and_tells_what_it
 
 def test_every_kind_has_a_ready_made_profile_whose_figures_are_those_that_its_core_declares():
     shipped = {profiles.load(name, Path()).kind for name in profiles.ready_made()}
-    assert shipped == set(kinds())
+    assert shipped == set(kinds()) - {"measured"}  # `drives fit` writes those
     for name in OTHERS:
         profile = profiles.load(name, Path())
         assert [path for path, _ in profile.figures()] == [one.path for one in figures_of(profile.kind)]

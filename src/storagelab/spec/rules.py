@@ -14,7 +14,6 @@ from storagelab.errors import SpecError
 from storagelab.model.config import DRIVE_KEYS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
-from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.workload import KINDS
 from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated, without_unit
 
@@ -405,9 +404,9 @@ def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
             f"{volume.device} may be another drive after the next start", key=f"{key}.device",
             hint=f"Name the drive by its identity: ls -l {_STABLE_NAMES}",
         )  # fmt: skip
-    if isinstance(config.workload, RawIo) and config.workload.operation != "read":
+    if config.workload.writes_drives:
         yield SpecError(
-            f"{config.workload.operation} would destroy what is on the device {volume.device}",
+            f"{config.raw_load.operation} would destroy what is on the device {volume.device}",
             key="workload.operation",
             hint="storagelab only reads whole devices; to write, name a folder on the drive's file system with path = ...",
         )

@@ -145,6 +145,16 @@ class Load(Described, ABC):
         """What distinguishes loads that insert rows: cells that differ in it do different work."""
         return None
 
+    @property
+    def writes_drives(self) -> bool:
+        """Whether it overwrites what is on a drive that it is given without a file system."""
+        return False
+
+    @property
+    def only_operation(self) -> str | None:
+        """What each request does, if all do the same and are of one size: read or write."""
+        return None
+
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         """Contradictions in a cell with this load."""
         yield from broken(config, self.rules)

@@ -53,6 +53,14 @@ class RawIo(Load):
     """Time at the beginning of a run that is not counted."""
 
     @property
+    def writes_drives(self) -> bool:
+        return self.operation != "read"
+
+    @property
+    def only_operation(self) -> str | None:
+        return None if self.operation == "mixed" else self.operation
+
+    @property
     def work(self) -> Work:
         """How long one run must last."""
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")

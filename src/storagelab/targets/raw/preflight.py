@@ -12,11 +12,12 @@ from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.loads.base import of_class
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.raw import fio
-from storagelab.targets.traces import Trace, read
+from storagelab.targets.traces import read
 from storagelab.targets.volumes import volume_needs
 
 _READ_AS_IT_IS = (
@@ -39,10 +40,7 @@ def check(plan: Plan, site: Site) -> Preflight:
         if not made:  # the drive is made for each run; it takes direct I/O
             check_direct(path, f"volumes.{name}.path")
         sector = (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path)
-        if isinstance(config.workload, Replay):
-            traces.append(trace_of(config, site.spec_folder, sector or 512).text)
-        else:
-            _check_block(config, sector, path)
+        traces += _CHECKS[type(config.workload)](config, site.spec_folder, sector, path)
     devices = dict.fromkeys(_devices(configs))
     for config in configs:
         if config.volumes[config.data_volumes[0]].device is not None:
@@ -76,12 +74,12 @@ def check_direct(path: Path, key: str) -> None:
             ) from error  # fmt: skip
 
 
-def trace_of(config: Config, folder: Path, sector: int) -> Trace:
-    """The trace of a cell that replays one, checked. Raises PreflightError."""
+def _check_trace(config: Config, folder: Path, sector: int | None, path: Path) -> list[str]:  # noqa: ARG001 - as of drawn requests
+    """What the trace holds, in words. Raises PreflightError."""
     file = folder / Path(of_class(config.workload, Replay).trace).expanduser()
     trace = read(file)
-    trace.check_fits(file, config.layout.data_size_bytes or 0, sector)
-    return trace
+    trace.check_fits(file, config.layout.data_size_bytes or 0, sector or 512)
+    return [trace.text]
 
 
 def _check_block(config: Config, sector: int | None, path: Path) -> None:
@@ -99,6 +97,15 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
             key="layout.data_size_bytes",
             hint="raise it; a file smaller than the caches on the way measures these",
         )
+
+
+def _check_drawn(config: Config, folder: Path, sector: int | None, path: Path) -> list[str]:  # noqa: ARG001 - as of a trace
+    """Nothing to say. Raises PreflightError."""
+    _check_block(config, sector, path)
+    return []
+
+
+_CHECKS = {RawIo: _check_drawn, Replay: _check_trace}
 
 
 def sector_bytes(path: Path) -> int | None:

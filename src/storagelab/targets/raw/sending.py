@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from storagelab.model.config import Config
-from storagelab.model.loads.base import of_class
+from storagelab.model.loads.base import Load, of_class
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
 from storagelab.targets import Site, temporary
@@ -44,9 +44,7 @@ class Sender(Protocol):
 
 def sender_of(config: Config, site: Site) -> Sender:
     """Raises PreflightError for a trace that can't be read."""
-    if isinstance(config.workload, Replay):
-        return Traced(config.workload, read(site.spec_folder / Path(config.workload.trace).expanduser()))
-    return Drawn(of_class(config.workload, RawIo))
+    return _SENDERS[type(config.workload)](config, site)
 
 
 class Drawn:
@@ -128,3 +126,15 @@ def _write(log: Path, name: str, requests: Iterable[Request]) -> None:
         for end, what, offset, length in requests:
             file.write(f"{end} {name} sync\n" if what == "s" else f"{end} {name} {_ACTIONS[what]} {offset} {length}\n")
         file.write(f"{end} {name} close\n")
+
+
+def _drawn(config: Config, site: Site) -> Sender:  # noqa: ARG001 - as of a trace
+    return Drawn(config.raw_load)
+
+
+def _traced(config: Config, site: Site) -> Sender:
+    load = of_class(config.workload, Replay)
+    return Traced(load, read(site.spec_folder / Path(load.trace).expanduser()))
+
+
+_SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {RawIo: _drawn, Replay: _traced}

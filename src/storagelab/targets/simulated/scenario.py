@@ -215,7 +215,9 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
     config = block.first_cell.config
-    of_cell = {cell_id: _test(cell.config, folder) for cell_id, cell in block.cells.items()}
+    of_cell = {
+        cell_id: _TESTS[type(cell.config.workload)](cell.config, folder) for cell_id, cell in block.cells.items()
+    }
     content: dict[str, object] = {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
@@ -227,12 +229,10 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     return content
 
 
-def _test(config: Config, folder: Shelf) -> dict[str, object]:
+def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
     """What all tests of a cell have in common."""
-    if isinstance(config.workload, Replay):
-        return _replay(config, config.workload, folder)
-    work = config.workload.model_dump(exclude={"kind", "read_fraction"})
-    drawn = of_class(config.workload, RawIo)
+    drawn = config.raw_load
+    work = drawn.model_dump(exclude={"kind", "read_fraction"})
     if drawn.operation == "mixed":
         fraction = drawn.read_fraction
         work["reads_per_mille"] = 500 if fraction is None else round(1000 * fraction)
@@ -244,7 +244,9 @@ def _test(config: Config, folder: Shelf) -> dict[str, object]:
     }
 
 
-def _replay(config: Config, load: Replay, folder: Shelf) -> dict[str, object]:
+def _replay(config: Config, folder: Shelf) -> dict[str, object]:
+    """The same, of a trace."""
+    load = of_class(config.workload, Replay)
     file, trace = _trace_of(load, folder)
     if (size := config.layout.data_size_bytes) is not None:
         trace.check_fits(file, size, 512)
@@ -258,6 +260,9 @@ def _replay(config: Config, load: Replay, folder: Shelf) -> dict[str, object]:
         },
         "file_bytes": config.layout.data_size_bytes,
     }
+
+
+_TESTS = {RawIo: _drawn, Replay: _replay}
 
 
 def _trace_of(load: Replay, folder: Shelf) -> tuple[Path, Trace]:
@@ -287,12 +292,12 @@ def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Co
     """The counted part, with the columns of a real run, and the state of flash drives."""
     load, rates = config.workload, [rate or 0.0 for rate in series["ios_per_s"]]
     of_one_kind: dict[str, Sequence[float | None]] = {}
-    if isinstance(load, RawIo) and load.operation != "mixed":
+    if (operation := load.only_operation) is not None:
         of_one_kind = {
-            f"volume.{config.data_volumes[0]}.{load.operation}_bytes_per_s": [
-                rate * load.block_bytes for rate in rates
+            f"volume.{config.data_volumes[0]}.{operation}_bytes_per_s": [
+                rate * config.raw_load.block_bytes for rate in rates
             ],
-            f"{load.operation}_latency_mean_s": [None if ns is None else ns * NS for ns in series["latency_mean_ns"]],
+            f"{operation}_latency_mean_s": [None if ns is None else ns * NS for ns in series["latency_mean_ns"]],
         }
     columns: dict[str, Sequence[float | None]] = {
         "requests_per_s": rates,
