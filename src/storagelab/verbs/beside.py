@@ -11,7 +11,7 @@ from storagelab.findings.basis import Basis, ratio_of
 from storagelab.findings.beside import Beside, Ratio, beside
 from storagelab.findings.campaigns import Compare
 from storagelab.model.plan import Plan
-from storagelab.model.values import Estimate
+from storagelab.model.values import Estimate, JsonValue
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.report.words.beside import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
@@ -76,14 +76,14 @@ def _over(one: Estimate, base: Estimate, *, same: bool) -> Estimate:
     return one.model_copy(update={"value": one.value / base.value, **ends})
 
 
-def _names(cell_id: str, levels: Mapping[str, object]) -> list[str]:
+def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
     """The names by which a prediction may mean a cell: its id, its levels, or the label of its only factor."""
-    alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []  # type: ignore[arg-type]
-    return [cell_id, cell_text(levels), *alone]  # type: ignore[arg-type]
+    alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []
+    return [cell_id, cell_text(levels), *alone]
 
 
-def _text(cell_id: str, levels: Mapping[str, object]) -> str:
-    return cell_entry(cell_id, cell_text(levels))  # type: ignore[arg-type]
+def _text(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
+    return cell_entry(cell_id, cell_text(levels))
 
 
 def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Paper:
