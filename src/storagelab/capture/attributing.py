@@ -90,7 +90,6 @@ class Files:
                     self._foreign.add(inode)
                     return None
                 return self._keep(inode, File(path, thing))
-        # Threads that have ended may have been those of another server, whose files are elsewhere.
         if inode[0] in self._devices and any(self._watched.has(int(thread)) for thread in threads()):
             return File(f"{UNKNOWN_FILES}/{inode[0]}/{inode[1]}", unknown_files(self._folders[0]))
         return None

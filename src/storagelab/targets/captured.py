@@ -93,7 +93,8 @@ class Watched(Protocol):
         ...
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of it, and not of another server; one that has ended is taken to be."""
+        """Whether this is a thread of it, and not of another server; one that has ended is if it asked for
+        other files of the server before."""
         ...
 
     def by(self, thread: int) -> str:

@@ -180,7 +180,9 @@ class WatchedMariaDB:
     # --- threads -----------------------------------------------------------------------------------------------------
 
     def has(self, thread: int) -> bool:
-        return Path(f"/proc/{self._pid}/task/{thread}").exists() or not Path(f"/proc/{thread}").exists()
+        return Path(f"/proc/{self._pid}/task/{thread}").exists() or (
+            thread in self._kinds and not Path(f"/proc/{thread}").exists()
+        )
 
     def by(self, thread: int) -> str:
         if thread not in self._kinds:

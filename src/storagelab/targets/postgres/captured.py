@@ -197,7 +197,7 @@ class WatchedPostgres:
         try:
             parent = Path(f"/proc/{thread}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[1]
         except OSError:
-            return True
+            return thread in self._known_threads
         return self._postmaster in (thread, int(parent))
 
     def by(self, thread: int) -> str:
