@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from real_mariadb import needs_mariadb
@@ -16,8 +18,10 @@ from real_servers import connect, open_folder, running, until
 from recorded_sqlserver import recorded
 
 from storagelab.capture import folder, taking
+from storagelab.capture.attributing import Files, kernel_device
 from storagelab.capture.tracefs import NoTracing, open_tracefs
 from storagelab.errors import PreflightError
+from storagelab.targets.captured import Thing
 from storagelab.targets.contract import target_of
 from storagelab.targets.mariadb.captured import watched as watched_mariadb
 from storagelab.targets.postgres.captured import watched as watched_postgres
@@ -100,6 +104,8 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     assert found["public.big_key", "read"][0] > 5
     assert found["log", "sync"][0] > 10
     assert any("track_io_timing" in note for note in manifest.notes)
+    # Each sync of the log is a write without data for the device.
+    assert all(volume.flush_writes > 10 for volume in manifest.volumes if volume.device)
     changes = " ".join(change.what for change in manifest.changes)
     assert "public.big was rewritten" in changes
     assert "public.short was dropped" in changes
@@ -134,15 +140,15 @@ def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_capture_that_is_stopped_keeps_what_it_has_and_one_that_is_killed_says_so(tmp_path):
+def test_a_capture_keeps_what_it_has_if_it_is_stopped_or_killed_or_if_its_server_ends(tmp_path):
     with open_folder() as place, running(place) as server:
 
         def started(out):
             command = [sys.executable, "-m", "storagelab", "capture", server.conninfo, "--for", "10min", "-o", str(out)]
             return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-        killed, stopped = started(tmp_path / "killed"), started(tmp_path / "stopped")
-        for process, name in ((killed, "killed"), (stopped, "stopped")):
+        killed, stopped, left_alone = (started(tmp_path / name) for name in ("killed", "stopped", "alone"))
+        for process, name in ((killed, "killed"), (stopped, "stopped"), (left_alone, "alone")):
             until(lambda of=tmp_path / name, it=process: (of / folder.IO).exists() or it.poll() is not None, 120)
         time.sleep(1.5)
         killed.kill()
@@ -150,12 +156,46 @@ def test_a_capture_that_is_stopped_keeps_what_it_has_and_one_that_is_killed_says
         stopped.send_signal(signal.SIGINT)
         said, told = stopped.communicate()
         assert stopped.returncode == 0, told
+    _, told = left_alone.communicate()
+    assert left_alone.returncode == 0, told
+    alone = folder.read(tmp_path / "alone").manifest
+    assert alone.complete
+    assert "The server was gone" in " ".join(alone.notes)
     assert not folder.read(tmp_path / "killed").manifest.complete
     left = folder.read(tmp_path / "stopped").manifest
     assert left.complete
     assert 1 <= left.seconds < 60
     assert "ended early" in " ".join(left.notes)
     assert "The server was idle" in " ".join(said.split())
+
+
+def test_requests_to_files_that_are_gone_count_unless_another_server_asked():
+    class Server:
+        def __init__(self, mine):
+            self.mine = mine
+
+        def things(self):
+            return {}
+
+        def folders(self):
+            return {"data": here}
+
+        def thing_of(self, _path):
+            return Thing("other files", None, "", "other", here)
+
+        def has(self, _thread):
+            return self.mine
+
+    here = Path(__file__).parent
+    device = kernel_device(here.stat().st_dev)
+    ended = 2**22  # no thread has this number
+
+    def file_of(server, device):
+        return Files(server).get((device, 2**40), lambda: np.array([ended]))
+
+    assert file_of(Server(mine=True), device).thing.id == "unknown files"
+    assert file_of(Server(mine=False), device) is None
+    assert file_of(Server(mine=True), device + 1) is None
 
 
 @traced

@@ -14,7 +14,7 @@ import numpy as np
 from storagelab.capture.model import IoRow
 from storagelab.capture.perf import Records
 from storagelab.capture.requests import SYNC, Column
-from storagelab.targets.captured import Thing, Watched
+from storagelab.targets.captured import UNKNOWN_FILES, Thing, Watched
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
@@ -39,6 +39,8 @@ class Files:
         self._known: dict[_Inode, File] = {}
         self._foreign: set[_Inode] = set()
         self._listed_at, self._listing_s = 0.0, 0.0
+        self._folders: list[str] = []
+        self._devices: set[int] = set()
         self.things = watched.things()
         self.renew()
 
@@ -47,13 +49,15 @@ class Files:
         began, before = time.monotonic(), self.things
         self.things = self._watched.things()
         self._known = {}
-        for folder in dict.fromkeys(os.path.realpath(folder) for folder in self._watched.folders().values()):
+        self._folders = list(dict.fromkeys(os.path.realpath(folder) for folder in self._watched.folders().values()))
+        for folder in self._folders:
             for entry in _files_below(folder):
                 try:
                     facts = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
                 inode = kernel_device(facts.st_dev), facts.st_ino
+                self._devices.add(inode[0])
                 self._keep(inode, File(entry.path, self._watched.thing_of(entry.path)))
         self._foreign.clear()
         self._listed_at = time.monotonic()
@@ -70,7 +74,9 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None for one that is not the server's. A new file is found by the threads that asked for it."""
+        """The file; None for one that is not the server's. A new file is found by the threads that asked for it. If it was
+        deleted meanwhile, it is one of the server's unknown files.
+        """
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
@@ -84,6 +90,8 @@ class Files:
                     self._foreign.add(inode)
                     return None
                 return self._keep(inode, File(path, thing))
+        if inode[0] in self._devices and any(self._watched.has(int(thread)) for thread in threads()):
+            return File(f"{UNKNOWN_FILES}/{inode[0]}/{inode[1]}", unknown_files(self._folders[0]))
         return None
 
     def _keep(self, inode: _Inode, file: File) -> File:
@@ -93,7 +101,12 @@ class Files:
         return file
 
     def _is_inside(self, path: str) -> bool:
-        return any(path.startswith(f"{os.path.realpath(folder)}/") for folder in self._watched.folders().values())
+        return any(path.startswith(f"{folder}/") for folder in self._folders)
+
+
+def unknown_files(folder: str | Path) -> Thing:
+    """The object of files that were gone before they could be named."""
+    return Thing(UNKNOWN_FILES, None, "files that were gone before they could be named", "other", Path(folder))
 
 
 def _threads(requests: Records, which: Column, number: int) -> Column:
@@ -138,8 +151,8 @@ class Requested(NamedTuple):
     requests: Records
     which: Column
     files: list[File | None]
-    unknown: int
-    """Requests to files that could not be found any more."""
+    foreign: int
+    """Requests to files of other servers."""
 
     @property
     def things(self) -> dict[str, Thing]:
@@ -168,11 +181,11 @@ class Attribution:
             for number, (device, inode) in enumerate(inodes.tolist())
         ]
         ours = np.array([file is not None for file in found])[which]
-        unknown = int(np.count_nonzero(~ours))
+        foreign = int(np.count_nonzero(~ours))
         requests, which = requests[ours], which[ours]
         in_order = self._in_order(requests, which, inodes)
         rows = list(self._rows(requests, which, in_order, found))
-        return Requested(rows, requests, which, found, unknown)
+        return Requested(rows, requests, which, found, foreign)
 
     def _in_order(self, requests: Records, which: Column, inodes: Column) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further

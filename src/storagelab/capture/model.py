@@ -28,6 +28,12 @@ class Volume(Described):
     """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
     filesystem: str | None = None
     """The kind of file system."""
+    own_writes: int | None = None
+    """Writes at the device that are the file system's own: journal and metadata; none if they were not traced."""
+    own_write_bytes: int | None = None
+    """Their bytes."""
+    flush_writes: int | None = None
+    """Flushes that the file system asked for. The kernel counts each as a write without bytes, too."""
 
 
 class CapturedObject(Described):

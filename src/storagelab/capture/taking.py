@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from storagelab.capture import folder
-from storagelab.capture.attributing import Attribution, Files
+from storagelab.capture.attributing import Attribution, Files, unknown_files
+from storagelab.capture.file_systems import FileSystems, OwnWrites, told
 from storagelab.capture.iolog import Iolog
 from storagelab.capture.load_changes import load_change
 from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
@@ -24,9 +25,11 @@ from storagelab.targets.captured import (
     OTHER_FILES,
     SYSTEM_SCHEMAS,
     TEMPORARY,
+    UNKNOWN_FILES,
     Count,
     Counters,
     CountKey,
+    ServerGone,
     Thing,
     Watched,
 )
@@ -36,7 +39,6 @@ from storagelab.words import numbers
 LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _MANIFEST_S = 10.0
-_UNKNOWN = "unknown files"
 UNNAMED = {ALL_TABLES, LOG, TEMPORARY, OTHER_FILES}
 _DEVICE_COUNTS = (("read", "reads", "read_bytes", "read_time_s"), ("write", "writes", "write_bytes", "write_time_s"))
 
@@ -113,14 +115,26 @@ class _Taking:
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as root "
                 "on the server's machine."
             )
+        self.file_systems = self._file_systems() if self.tracer is not None else None
         self.files = Files(watched) if self.tracer is not None else None
         self.things_at_start = self.files.things if self.files is not None else watched.things()
         self.ever: dict[str, Thing] = dict(self.things_at_start)
         self.changes: list[Change] = []
         self.working: list[int] = []
         self.totals: list[float] = []
-        self.unknown = self.attributed = 0
+        self.foreign = self.attributed = 0
         self.seen: set[str] = set()
+        self.rows: list[IoRow] = []
+        """What no interval has written yet."""
+        self.written: dict[str, int] = {}
+        self.own_writes: dict[str, OwnWrites] = {}
+
+    def _file_systems(self) -> FileSystems | None:
+        try:
+            return FileSystems({one.name: one.device for one in self.volumes if one.device is not None})
+        except NoTracing as error:
+            self.notes.append(f"What file systems write on their own account is not known: {error}.")
+            return None
 
     def begin(self) -> None:
         self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
@@ -130,6 +144,8 @@ class _Taking:
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self.tracer is not None:
             self.tracer.drain()
+        if self.file_systems is not None:
+            self.file_systems.begin()
         self.begin_ns = time.monotonic_ns()
         self.own_cpu_before = time.process_time()
         self.attribution, self.iolog = None, None
@@ -146,19 +162,19 @@ class _Taking:
     def _counters(self) -> Counters:
         return self.watched.counters(objects=self.tracer is None)
 
-    def look(self) -> list[IoRow]:
+    def look(self) -> None:
         """Takes what the rings hold."""
         if self.tracer is None or self.attribution is None or self.files is None:
-            return []
+            return
         found = self.attribution.of(self.tracer.drain())
-        self.unknown += found.unknown
+        self.foreign += found.foreign
         self.attributed += len(found.requests)
         if self.iolog is not None:
             self.iolog.add(found.requests, [found.files[place] for place in found.which])
         if self.files.stale or (self.attribution.waiting and self.files.may_renew):
             self._note_changes(self.files.renew(), self.files.things)
         self.ever = found.things | self.ever
-        return [*found.rows, *self.attribution.known_by_now()]
+        self.rows += [*found.rows, *self.attribution.known_by_now()]
 
     def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
         for name, thing in before.items():
@@ -170,17 +186,23 @@ class _Taking:
                 self.changes.append(Change(second=round(self.gone_s, 1), what=what))
         self.ever |= after
 
-    def interval(self, second: float, rows: list[IoRow]) -> float:
+    def interval(self, second: float) -> float:
         """Writes the rows of an interval; returns the requests per second in it."""
         counters = self._counters()
         self.working.append(counters.working)
         if self.tracer is None:
-            rows = self._counted(second, counters)
-        rows = [self._timed(row, counters) for row in merged(rows)]
+            self.rows = self._counted(second, counters)
+        rows, self.rows = [self._timed(row, counters) for row in merged(self.rows)], []
         self.last = counters
         now = self.devices.read()
         devices = list(_device_rows(second, self.volumes, difference(self.devices_before, now)))
         self.devices_before = now
+        for one in devices:
+            if one.operation == "write":
+                self.written[one.volume] = self.written.get(one.volume, 0) + one.requests
+        if self.file_systems is not None:
+            self.file_systems.drain()
+            self.own_writes = dict(self.file_systems.counts)
         new = {row.object for row in rows} - self.seen
         self.seen |= new
         folder.append(self.out, rows, devices)
@@ -223,18 +245,21 @@ class _Taking:
 
     def end(self) -> Manifest:
         seconds = self.gone_s
-        rows = self.look()
-        if self.files is not None and self.attribution is not None:
-            self._note_changes(self.files.renew(), self.files.things)
-            rows += self.attribution.known_by_now()
+        try:
+            self.look()
+            if self.files is None:
+                self._note_changes(self.things_at_start, self.watched.things())
+            else:
+                self._note_changes(self.files.renew(), self.files.things)
+        except ServerGone:
+            self.notes.append(f"The server was gone after {numbers.duration(seconds)}: the window ends there.")
+        if self.attribution is not None:
+            self.rows += self.attribution.known_by_now()
             # Tables that were made and dropped within the window.
-            rows += [row._replace(object=_UNKNOWN) for _, row in self.attribution.waiting]
-        else:
-            self._note_changes(self.things_at_start, self.watched.things())
-        rows = [row for row in rows if row.second < seconds]
-        if any(row.object == _UNKNOWN for row in rows):
-            self.ever[_UNKNOWN] = Thing(_UNKNOWN, None, "files of objects that were gone before they could be named", "other",
-                                        Path(self.volumes[0].path))  # fmt: skip
+            self.rows += [row._replace(object=UNKNOWN_FILES) for _, row in self.attribution.waiting]
+        rows = [row for row in self.rows if row.second < seconds]
+        if any(row.object == UNKNOWN_FILES for row in rows):
+            self.ever.setdefault(UNKNOWN_FILES, unknown_files(self.volumes[0].path))
         folder.append(self.out, merged(rows), ())
         self.seen |= {row.object for row in rows}
         if self.iolog is not None:
@@ -248,13 +273,15 @@ class _Taking:
             self.notes.append("The server was idle: no session read or wrote a table or the log.")
         if self.tracer is not None:
             self._note_losses(self.tracer)
+        self.notes += [told(name, own, self.written.get(name, 0)) for name, own in self.own_writes.items()
+                       if own.flushes or own.requests]  # fmt: skip
         manifest = self.manifest(seconds, complete=True)
         folder.write_manifest(self.out, manifest)
         return manifest
 
     def _note_losses(self, tracer: Tracer) -> None:
         if tracer.lost:
-            share = tracer.lost / (tracer.lost + self.attributed + self.unknown)
+            share = tracer.lost / (tracer.lost + self.attributed + self.foreign)
             self.notes.append(
                 f"{numbers.percent(share)} of the trace was lost, because this machine was too busy to read it."
             )
@@ -271,9 +298,18 @@ class _Taking:
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
             cpu_seconds=cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None,
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
-            volumes=self.volumes, objects=tuple(self._objects(now)), changes=tuple(self.changes), notes=tuple(self.notes),
+            volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
+            changes=tuple(self.changes), notes=tuple(self.notes),
             complete=complete,
         )  # fmt: skip
+
+    def _counted_volumes(self) -> Iterable[Volume]:
+        for volume in self.volumes:
+            if (own := self.own_writes.get(volume.name)) is None:
+                yield volume
+            else:
+                counts = {"own_writes": own.requests, "own_write_bytes": own.bytes, "flush_writes": own.flushes}
+                yield volume.model_copy(update=counts)
 
     def _objects(self, now: dict[str, Thing]) -> Iterable[CapturedObject]:
         for name, thing in sorted(self.ever.items()):
@@ -296,6 +332,8 @@ class _Taking:
     def close(self) -> None:
         if self.tracer is not None:
             self.tracer.close()
+        if self.file_systems is not None:
+            self.file_systems.close()
         if hasattr(self, "devices"):
             self.devices.close()
 
@@ -309,20 +347,21 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
             _watch(taking, wanted, progress)
         except KeyboardInterrupt:
             taking.notes.append("The window was ended early, by hand.")
+        except ServerGone:
+            pass  # what was seen is kept; the end says so
         return taking.end()
     finally:
         taking.close()
 
 
 def _watch(taking: _Taking, wanted: Wanted, progress: Progress) -> None:
-    number, rows = 0, list[IoRow]()
+    number = 0
     while number * wanted.interval_s < wanted.seconds - 1e-9:
         ends = min((number + 1) * wanted.interval_s, wanted.seconds)
         while (left := ends - taking.gone_s) > 0:
             time.sleep(min(left, LOOK_S))
-            rows += taking.look()
-        asked_per_s = taking.interval(number * wanted.interval_s, rows)
-        rows = []
+            taking.look()
+        asked_per_s = taking.interval(number * wanted.interval_s)
         number = max(number + 1, int(taking.gone_s / wanted.interval_s))
         progress(taking.gone_s, asked_per_s)
 

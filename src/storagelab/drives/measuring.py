@@ -124,12 +124,17 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
 
 
 def stretches(place: Place, engine: str, effort: Effort, kept: Kept, tell: Tell) -> None:
-    """Long stretches of writes and reads, first: they show the burst of a volume that has rested, and end it."""
+    """Long stretches of writes and reads, first: they show the burst of a volume that has rested, and end it. After an
+    interruption the volume has rested again: those that showed a burst come again.
+    """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):
         tell("long stretches", number, len(_STRETCHES))
-        if number >= len(kept.sustained):
-            outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
+        known = kept.sustained[number] if number < len(kept.sustained) else None
+        if known is not None and known.fell_after_s is None:
+            continue
+        outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
+        if known is None:
             kept.add(_sustained(job, outcome.per_s[job.operation]))  # type: ignore[index]
     tell("long stretches", len(_STRETCHES), len(_STRETCHES))
 

@@ -8,12 +8,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from storagelab.errors import StoragelabError
+
 OTHER_FILES = "other files"
 SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys", "performance_schema")
 """Schemas of the servers' own tables."""
 LOG, TEMPORARY = "log", "temporary"
+UNKNOWN_FILES = "unknown files"
+"""Files that were gone before they could be named."""
 ALL_TABLES = "all tables"
 """The tables and indexes together, where the server does not count them singly."""
+
+
+class ServerGone(StoragelabError):
+    """The server ended, or broke the connection."""
 
 
 class Thing(NamedTuple):
@@ -82,6 +90,11 @@ class Watched(Protocol):
 
     def folders(self) -> Mapping[str, Path]:
         """Its folders by names for volumes: data, log, tablespaces."""
+        ...
+
+    def has(self, thread: int) -> bool:
+        """Whether this is a thread of it, and not of another server; one that has ended is if it asked for
+        other files of the server before."""
         ...
 
     def by(self, thread: int) -> str:

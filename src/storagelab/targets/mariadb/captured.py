@@ -14,7 +14,17 @@ import pymysql
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets.attaching import key_of
-from storagelab.targets.captured import LOG, OTHER_FILES, TEMPORARY, Count, Counters, CountKey, Thing, cpu_seconds_of
+from storagelab.targets.captured import (
+    LOG,
+    OTHER_FILES,
+    TEMPORARY,
+    Count,
+    Counters,
+    CountKey,
+    ServerGone,
+    Thing,
+    cpu_seconds_of,
+)
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import ask
 
@@ -77,7 +87,12 @@ class WatchedMariaDB:
         self.things()
 
     def _rows(self, statement: str) -> list[Any]:
-        return ask(self._connection, statement)
+        try:
+            return ask(self._connection, statement)
+        except (pymysql.OperationalError, pymysql.InterfaceError) as error:
+            if not self._connection.open:
+                raise ServerGone("the server is gone: it broke the connection") from error
+            raise
 
     def _names(self) -> Iterator[str]:
         for thread in Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ():
@@ -163,6 +178,11 @@ class WatchedMariaDB:
         return "", 0
 
     # --- threads -----------------------------------------------------------------------------------------------------
+
+    def has(self, thread: int) -> bool:
+        return Path(f"/proc/{self._pid}/task/{thread}").exists() or (
+            thread in self._kinds and not Path(f"/proc/{thread}").exists()
+        )
 
     def by(self, thread: int) -> str:
         if thread not in self._kinds:

@@ -21,6 +21,7 @@ from storagelab.targets.captured import (
     Count,
     Counters,
     CountKey,
+    ServerGone,
     Thing,
     cpu_seconds_of,
 )
@@ -100,7 +101,12 @@ class WatchedPostgres:
 
     def _rows(self, statement: Any) -> list[Any]:
         self._own += 1
-        return self._connection.execute(statement).fetchall()
+        try:
+            return self._connection.execute(statement).fetchall()
+        except psycopg.OperationalError as error:
+            if not self._connection.broken:
+                raise
+            raise ServerGone(f"the server is gone: {connecting.words_of(error)}") from error
 
     # --- objects and files -------------------------------------------------------------------------------------------
 
@@ -186,6 +192,13 @@ class WatchedPostgres:
         return None
 
     # --- processes ---------------------------------------------------------------------------------------------------
+
+    def has(self, thread: int) -> bool:
+        try:
+            parent = Path(f"/proc/{thread}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[1]
+        except OSError:
+            return thread in self._known_threads
+        return self._postmaster in (thread, int(parent))
 
     def by(self, thread: int) -> str:
         known = self._known_threads.get(thread)

@@ -69,6 +69,9 @@ class WatchedSqlServer:
     def folders(self) -> Mapping[str, Path]:
         return {"data": next((thing.folder for thing in self._things.values()), Path("/"))}
 
+    def has(self, _thread: int) -> bool:
+        return False
+
     def by(self, _thread: int) -> str:
         return "session"
 
