@@ -198,8 +198,11 @@ def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], 
         planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
         site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
         with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
+            # Each layout has as much behind it when it is measured: tables grow while they are updated.
             if label == PRESENT:
                 names = capture(target, cell, to)
+            else:
+                target.run(cell, 0, 0, lambda _: None)
             rates[label] = [target.run(cell, number, number, lambda _: None).work_per_s or 0.0 for number in _RUNS]
     return rates, names
 
@@ -291,13 +294,14 @@ class Judged:
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, predicts, measures and judges a case."""
-    spec = write_spec(case, place)
-    rates, names = measured(spec, case, place / "capture")
-    file = place / "volumes.toml"
-    write_volumes(case, names, file)
-    found = predict(place / "capture", file)
-    return _judge(case, found, rates)
+    """Captures, measures, predicts and judges a case. A folder that holds its capture and its rates is not measured again."""
+    rates_file, file = place / "measured.json", place / "volumes.toml"
+    if not rates_file.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        rates, names = measured(write_spec(case, place), case, place / "capture")
+        write_volumes(case, names, file)
+        rates_file.write_text(json.dumps(rates), encoding="utf-8")
+    return _judge(case, predict(place / "capture", file), json.loads(rates_file.read_text("utf-8")))
 
 
 def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -> Judged:
@@ -323,23 +327,17 @@ def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """This many cases, in turns of the engines; those in the file `kept` are not made again. `write` puts their errors into
-    the package, where intervals come from.
+    """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again from
+    their captures. `write` puts their errors into the package, where intervals come from.
     """
     if reason := why_not():
         print(f"predictions are left out: {reason}")
         return
     engines = [name for name in LOADED if name != "mariadb" or shutil.which("mariadbd")]
-    known = _read(kept)
     made = []
     for number in range(cases):
         engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
-        one = next((one for one in known if (one.case["engine"], one.case["seed"]) == (engine, seed)), None)
-        if one is None:
-            one = judged(drawn(engine, seed), folder / f"{engine}-{seed}")
-            if kept is not None:
-                with kept.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(one)) + "\n")
+        one = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
         made.append(one)
         yield from _figures(one)
     yield from _totals(made)
@@ -352,7 +350,7 @@ def known_answers(made: Sequence[Judged]) -> str:
     lines = [
         "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the captured",
         "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
-        '# Made by: make bench ARGS="--only predictions --kept FILE --write"',
+        '# Made by: make bench ARGS="--only predictions --kept FOLDER --write"',
     ]
     for one in made:
         lines += ["", "[[case]]", f'engine = "{one.case["engine"]}"', f"seed = {one.case['seed']}", "layout = ["]
@@ -362,12 +360,6 @@ def known_answers(made: Sequence[Judged]) -> str:
         ]
         lines.append("]")
     return "\n".join(lines) + "\n"
-
-
-def _read(kept: Path | None) -> list[Judged]:
-    if kept is None or not kept.exists():
-        return []
-    return [Judged(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
 
 
 def _figures(one: Judged) -> Iterator[Figure]:
