@@ -14,15 +14,13 @@ import math
 import os
 import random
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import psycopg
@@ -31,12 +29,10 @@ from bench.figures import Figure
 from bench.known_answers import why_not
 from storagelab.capture import folder as captures
 from storagelab.capture.taking import Wanted, take
-from storagelab.findings.analysis import analyse
-from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.model.engines import ENGINES
+from storagelab.model.plan import Cell
 from storagelab.predicting.prediction import Prediction
 from storagelab.predicting.reckoning import predict
-from storagelab.run import stored
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load
 from storagelab.targets import Site, contract, open_block
@@ -47,16 +43,22 @@ ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"
 _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
-_SECONDS, _CAPTURED_S = 3, 5
-"""Of a run, and of a capture."""
+_SECONDS, _CAPTURED_S, _WARM_UP_S = 6, 5, 2
+"""Of a run, of a capture, and of what comes before: sessions that begin read the system's tables."""
+_RUNS = (1, 2)
+_APART = 1.05
+"""Layouts are told apart if each run of one is faster than each of the other, and their means by this factor."""
+LIMITED = ("read_iops", "write_iops")
+_SLOWEST, _FASTEST = 250, 2000
+"""Requests a second of the volumes."""
 _LOOK_S, _LOOKS = 0.2, 300
 LOADED = ("postgres", "mariadb")
-_ROWS = {"postgres": 20_000, "mariadb": 40_000}
+_ROWS = {"postgres": 15_000, "mariadb": 40_000}
 _SETTINGS = {
     # Buffers far smaller than the tables, and no page cache: requests reach the volumes.
-    "postgres": 'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB", track_io_timing = "on", '
-    'track_wal_io_timing = "on", autovacuum = "off"',
-    "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "8M", innodb_log_file_size = "96M"',
+    "postgres": 'debug_io_direct = "data,wal", shared_buffers = "4MB", wal_buffers = "1MB", max_wal_size = "256MB", '
+    'track_io_timing = "on", track_wal_io_timing = "on", autovacuum = "off"',
+    "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "16M", innodb_log_file_size = "96M"',
 }
 
 KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.toml"
@@ -83,7 +85,10 @@ def drawn(engine: str, seed: int) -> Case:
     dice = random.Random(f"predictions {engine} {seed}")
     volumes = "abcd"[: dice.randint(2, 4)]
     limits = {
-        name: {key: round(math.exp(dice.uniform(math.log(80), math.log(600)))) for key in ("read_iops", "write_iops")}
+        name: {
+            key: round(math.exp(dice.uniform(math.log(_SLOWEST), math.log(_FASTEST))))
+            for key in ("read_iops", "write_iops")
+        }
         for name in volumes
     }
     tables = [f"t{number}" for number in range(1, dice.randint(2, 4) + 1)]
@@ -135,12 +140,12 @@ def write_spec(case: Case, place: Path) -> Path:
     first = next(iter(case.limits))
     spec = place / "predicted.toml"
     spec.write_text(
-        f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 2\nseed = {case.seed}\n'
+        f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 1\nseed = {case.seed}\n'
         f'target = {{ engine = "{case.engine}", settings = {{ {_SETTINGS[case.engine]} }} }}\n'
         f"volumes = {{ {volumes} }}\n"
         f'layout = {{ data = ["{first}"] }}\n'
         f'workload = {{ kind = "sql", setup = ["schema.sql"], transactions = [{", ".join(transactions)}], '
-        f"connections = {case.connections}, duration_s = {_SECONDS}, warm_up_s = 1 }}\n"
+        f"connections = {case.connections}, duration_s = {_SECONDS}, warm_up_s = {_WARM_UP_S} }}\n"
         f"[factors]\nplace = [\n{levels}\n]\n",
         encoding="utf-8",
     )
@@ -180,25 +185,38 @@ def _schema(case: Case) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def capture(spec: Path, to: Path) -> dict[str, str]:
-    """Runs the captured layout once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
+def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Makes a server for each layout and runs the load on it, the captured layout first, and captures that before. Returns
+    each layout's transactions a second in each run, and the spec's volume for each of the capture's.
+    """
     plan = expand(load(spec))
     block = plan.blocks[0]
-    cell = next(one for one in plan.cells if one.levels["place"] == PRESENT)
-    longer = cell.config.workload.model_copy(update={"duration_s": _CAPTURED_S + 6.0})
-    cell = cell.model_copy(update={"config": cell.config.model_copy(update={"workload": longer})})
-    planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
-    block.cells[cell.cell_id] = cell
+    rates: dict[str, list[float]] = {}
+    names: dict[str, str] = {}
+    for label in case.layouts:
+        cell = next(one for one in plan.cells if one.levels["place"] == label)
+        planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
+        site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
+        with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
+            # Each layout has as much behind it when it is measured: tables grow while they are updated.
+            if label == PRESENT:
+                names = capture(target, cell, to)
+            else:
+                target.run(cell, 0, 0, lambda _: None)
+            rates[label] = [target.run(cell, number, number, lambda _: None).work_per_s or 0.0 for number in _RUNS]
+    return rates, names
+
+
+def capture(target: Any, cell: Cell, to: Path) -> dict[str, str]:
+    """Runs the load once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
+    server = target._target.server  # noqa: SLF001 - below the volumes that were made
+    dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
     said: list[str] = []
-    site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
-    with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
-        server = target._target.server  # type: ignore[attr-defined]  # noqa: SLF001 - below the volumes that were made
-        dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
-        watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, to)))
-        watching.start()
-        target.run(cell, 1, 1, lambda _: None)
-        places = {name: str(path) for name, path in server.volumes().items()}
-        watching.join()
+    watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, to)))
+    watching.start()
+    target.run(cell, 0, 0, lambda _: None)
+    places = {name: str(path) for name, path in server.volumes().items()}
+    watching.join()
     if said != [""]:
         raise SystemExit(f"bench: the capture failed:\n{''.join(said)}")
     found: dict[str, str] = {}
@@ -230,16 +248,13 @@ def _captured(dsn: str, sessions: int, to: Path) -> str:
         with contextlib.closing(watched_of(server)) as watched:
             for _ in range(_LOOKS):
                 if watched.counters(objects=False).working >= sessions / 2:
+                    time.sleep(_WARM_UP_S)
                     take(watched, to, Wanted(_CAPTURED_S))
                     return ""
                 time.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it
         return repr(error)
     return "no session worked"
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
@@ -258,8 +273,8 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and what came of it. `pairs`: pairs that the campaign tells apart, and how many of them were predicted in the
-    right order. Rates by layout; only `measured_per_s` has the captured layout.
+    """A case and what came of it. `pairs`: pairs that the runs tell apart, and how many of them were predicted in the right
+    order. Rates by layout, of each run those that were measured.
     """
 
     case: dict[str, Any]
@@ -267,7 +282,7 @@ class Judged:
     predicted_per_s: dict[str, float]
     predicted_times: dict[str, float]
     limited_by: dict[str, str]
-    measured_per_s: dict[str, float]
+    measured_per_s: dict[str, list[float]]
     measured_times: dict[str, float]
     pairs: int
     right: int
@@ -279,40 +294,29 @@ class Judged:
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, predicts, measures and judges a case."""
-    spec = write_spec(case, place)
-    names = capture(spec, place / "capture")
-    file = place / "volumes.toml"
-    write_volumes(case, names, file)
-    found = predict(place / "capture", file)
-    words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(place)]
-    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, env=_environment())
-    if done.returncode != 0:
-        raise SystemExit(f"bench: {case.engine}, seed {case.seed} failed:\n{done.stderr}")
-    return _judge(case, found, stored.read("predicted", place))
+    """Captures, measures, predicts and judges a case. A folder that holds its capture and its rates is not measured again."""
+    rates_file, file = place / "measured.json", place / "volumes.toml"
+    if not rates_file.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        rates, names = measured(write_spec(case, place), case, place / "capture")
+        write_volumes(case, names, file)
+        rates_file.write_text(json.dumps(rates), encoding="utf-8")
+    return _judge(case, predict(place / "capture", file), json.loads(rates_file.read_text("utf-8")))
 
 
-def _judge(case: Case, found: Prediction, measured: stored.Stored) -> Judged:
-    findings = analyse(measured.experiment, measured.plan, measured.runs)
-    basis = basis_of(measured.experiment, measured.plan, measured.runs)
-    ids = {str(cell.levels["place"]): cell.cell_id for cell in findings.cells}
-    rates = {
-        label: sample.mean.value
-        for label, name in ids.items()
-        if (sample := findings.cell(name).rows_per_s) is not None
-    }
+def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -> Judged:
+    rates = {label: fmean(of_runs) for label, of_runs in runs.items()}
     predicted = {one.name: one.per_s.value for one in found.layouts if one.per_s is not None}
     times = {name: per_s / predicted[PRESENT] for name, per_s in predicted.items() if name != PRESENT}
     pairs = right = 0
-    for one, other in combinations(ids, 2):
-        ratio = ratio_of(basis, measured.plan, ids[one], ids[other])
-        if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
-            continue
-        pairs += 1
-        right += (predicted[other] < predicted[one]) == (ratio.value > 1)
+    for one, other in combinations(runs, 2):
+        slower, faster = sorted((one, other), key=lambda name: rates[name])
+        if max(runs[slower]) < min(runs[faster]) and rates[faster] > _APART * rates[slower]:
+            pairs += 1
+            right += predicted[slower] < predicted[faster]
     return Judged(
         asdict(case), found.captured_per_s or math.nan, predicted, times,
-        {one.name: one.limited_by for one in found.layouts}, rates,
+        {one.name: one.limited_by for one in found.layouts}, {name: list(of_runs) for name, of_runs in runs.items()},
         {name: rates[name] / rates[PRESENT] for name in times}, pairs, right,
     )  # fmt: skip
 
@@ -323,23 +327,17 @@ def _judge(case: Case, found: Prediction, measured: stored.Stored) -> Judged:
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """This many cases, in turns of the engines; those in the file `kept` are not made again. `write` puts their errors into
-    the package, where intervals come from.
+    """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again from
+    their captures. `write` puts their errors into the package, where intervals come from.
     """
     if reason := why_not():
         print(f"predictions are left out: {reason}")
         return
     engines = [name for name in LOADED if name != "mariadb" or shutil.which("mariadbd")]
-    known = _read(kept)
     made = []
     for number in range(cases):
         engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
-        one = next((one for one in known if (one.case["engine"], one.case["seed"]) == (engine, seed)), None)
-        if one is None:
-            one = judged(drawn(engine, seed), folder / f"{engine}-{seed}")
-            if kept is not None:
-                with kept.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(one)) + "\n")
+        one = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
         made.append(one)
         yield from _figures(one)
     yield from _totals(made)
@@ -352,7 +350,7 @@ def known_answers(made: Sequence[Judged]) -> str:
     lines = [
         "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the captured",
         "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
-        '# Made by: make bench ARGS="--only predictions --kept FILE --write"',
+        '# Made by: make bench ARGS="--only predictions --kept FOLDER --write"',
     ]
     for one in made:
         lines += ["", "[[case]]", f'engine = "{one.case["engine"]}"', f"seed = {one.case['seed']}", "layout = ["]
@@ -362,12 +360,6 @@ def known_answers(made: Sequence[Judged]) -> str:
         ]
         lines.append("]")
     return "\n".join(lines) + "\n"
-
-
-def _read(kept: Path | None) -> list[Judged]:
-    if kept is None or not kept.exists():
-        return []
-    return [Judged(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
 
 
 def _figures(one: Judged) -> Iterator[Figure]:

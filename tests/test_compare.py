@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from real_browser import started
 from simulated_specs import SMALL
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import basis_of
+from storagelab.findings.campaigns import Campaign, compare
+from storagelab.predicting import prediction
+from storagelab.run import stored as results_of
+from storagelab.verbs import beside
 from storagelab.verbs.run import Asked, run
 
 SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
@@ -63,6 +70,45 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     page = (tmp_path / "comparison.html").read_text()
     assert "<h1>before and after compared</h1>" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what_was_not_measured(stored, tmp_path):
+    code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")
+    compared = json.loads(out)
+    truth = compared["before_s"] / compared["after_s"]
+    layouts = [
+        prediction.LayoutPrediction(
+            name=name, per_s=None, latency_s=None, times_present={"value": times, "low": 0.9 * times, "high": 1.1 * times,
+            "confidence": 0.9}, at_most_per_s=None, limited_by="", volumes=(),
+        )
+        for name, times in (("c01", 1.0), ("c02", 2 * truth), ("elsewhere", 3.0))
+    ]  # fmt: skip
+    said = prediction.Prediction(
+        capture="shop", engine="postgres", captured_per_s=1.0, sessions=1.0, layouts=tuple(layouts), notes=()
+    )
+    (tmp_path / "prediction.json").write_text(prediction.as_text(said))
+    code, out, _ = stored("compare", "before", "prediction.json")
+    words = " ".join(out.split())
+    assert code == 0
+    assert "ratios are off by 100 % (median). Missed: c02." in words
+    assert "Only in the prediction: elsewhere." in words
+
+
+def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_named_first(campaigns):
+    read = [results_of.read(name, campaigns) for name in ("before", "after")]
+    measured, simulated = (
+        Campaign(one.experiment.name, one.experiment, replace(analyse(one.experiment, one.plan, one.runs), provenance=kind),
+                 basis_of(one.experiment, one.plan, one.runs))
+        for one, kind in zip(read, ("measured", "simulated"), strict=True)
+    )  # fmt: skip
+    plans = [one.plan for one in read]
+    one_way, _ = beside.of_campaigns(compare(measured, simulated, 1), *plans)
+    other_way, _ = beside.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
+    assert one_way == other_way
+    assert one_way.rows[1].measured == beside.speeds(measured.basis, plans[0])("c01", "c02")
+    assert one_way.rows[1].predicted == beside.speeds(simulated.basis, plans[1])("c01", "c02")
+    same = compare(simulated, replace(measured, findings=simulated.findings), 1)
+    assert beside.of_campaigns(same, *plans) is None
 
 
 def test_the_gate_sets_the_exit_code(stored):

@@ -18,6 +18,8 @@ from storagelab.predicting.network import Station
 
 ALLOWANCE_S = 0.1
 """The length of a slice in which the kernel's control groups count."""
+_BACKGROUND_READERS = 4
+"""Threads that read in the background: InnoDB's threads for purging, unless configured."""
 _LEFT_LEAST = 0.05
 """The least share of a volume that background writes leave to sessions: they then fall behind, and so wait for them."""
 
@@ -28,6 +30,9 @@ class Asked(NamedTuple):
     read: Amount = Amount()
     write: Amount = Amount()
     log: Amount = Amount()
+    evicted: Amount = Amount()
+    """Writes of changed pages that make room for others: each transaction causes them, and nobody waits for them until the
+    volume can do no more."""
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()
     commits: float = 0.0
@@ -39,7 +44,7 @@ class Asked(NamedTuple):
 
     @property
     def of_transaction(self) -> Amount:
-        return self.read.plus(self.write).plus(self.log)
+        return self.read.plus(self.write).plus(self.log).plus(self.evicted)
 
 
 class Offered(NamedTuple):
@@ -62,7 +67,7 @@ class Limited:
     latency_s: float = 0.0
     relative_error: float = field(default=0.0, init=False)
 
-    def offers(self, asked: Asked, _sessions: float, _per_s: float) -> Offered:
+    def offers(self, asked: Asked, sessions: float, _per_s: float) -> Offered:
         """What it offers at `per_s` transactions a second, which a limit doesn't depend on."""
         stations, allowances = [], {}
         for name, reads, path, background in self._parts(asked):
@@ -70,7 +75,7 @@ class Limited:
                 continue
             per_s = min(
                 [
-                    max(limit - _amount(key, background), limit * _LEFT_LEAST) / _amount(key, path)
+                    _left(_reached(key, limit), _amount(key, background), sessions, reads=reads) / _amount(key, path)
                     for key, limit in self.rates.items()
                     if key.startswith("read") == reads and _amount(key, path) > 0
                 ],
@@ -79,7 +84,8 @@ class Limited:
             if math.isfinite(per_s):
                 stations.append(Station(name, path.requests, (per_s * path.requests,)))
                 allowances[name] = per_s * path.requests * ALLOWANCE_S
-        return Offered(tuple(stations), allowances, asked.of_transaction.requests * self.latency_s)
+        waited_for = asked.read.plus(asked.write).plus(asked.log)
+        return Offered(tuple(stations), allowances, waited_for.requests * self.latency_s)
 
     def used_share(self, asked: Asked, per_s: float, _sessions: float) -> float | None:
         """What is asked at this many transactions a second, as a share of the tightest limit."""
@@ -95,13 +101,28 @@ class Limited:
 
     def _parts(self, asked: Asked) -> list[tuple[str, bool, Amount, Amount]]:
         """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
-        writes = asked.write.plus(asked.log)
+        writes = asked.write.plus(asked.log).plus(asked.evicted)
         if self.shared:
             return [(self.name, True, asked.read.plus(writes), asked.background)]
         return [
             (f"reads of {self.name}", True, asked.read, asked.background_reads),
             (f"writes of {self.name}", False, writes, asked.background_writes),
         ]
+
+
+def _reached(key: str, limit: float) -> float:
+    """What a limit of requests lets through: the kernel counts whole requests in each slice."""
+    per_slice = limit * ALLOWANCE_S
+    return limit if "bytes" in key or per_slice < 1 else math.floor(per_slice + 1e-9) / ALLOWANCE_S
+
+
+def _left(limit: float, background: float, sessions: float, *, reads: bool) -> float:
+    """What is left to sessions. A volume that is full serves all who wait in turn, so that the few threads that read in the
+    background get no more than their part, and fall behind.
+    """
+    if reads:
+        background = min(background, limit * _BACKGROUND_READERS / (_BACKGROUND_READERS + sessions))
+    return max(limit - background, limit * _LEFT_LEAST)
 
 
 def _amount(key: str, amount: Amount) -> float:
@@ -126,7 +147,7 @@ class Fitted:
         stations = []
         path = asked.read.plus(asked.write)
         if path.requests > 0:
-            others = asked.background.requests + per_s * asked.log.requests
+            others = asked.background.requests + per_s * (asked.log.requests + asked.evicted.requests)
             speeds = self._speeds(asked.read, path, sessions)
             stations.append(
                 Station(self.name, path.requests, tuple(max(one - others, one * _LEFT_LEAST) for one in speeds))

@@ -16,10 +16,13 @@ from typing import Literal, NamedTuple
 from storagelab.capture.model import Capture, CapturedObject, IoRow
 from storagelab.errors import StoreError
 
-Way = Literal["read", "write", "log", "background_reads", "background_writes"]
-"""Reads and writes that a session waits for, log writes that commits share, and what no session waits for."""
-SHARE_OF: dict[Way, str] = {"background_reads": "read", "background_writes": "write"}
+Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
+"""Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
+pages that are read, and what else no session waits for."""
+SHARE_OF: dict[Way, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
 """The ways whose share that reaches the device is that of another."""
+BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
+"""The ways that are counted by second, not by transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
@@ -123,20 +126,35 @@ def _needs(
             key = row.object, _way(row, objects[row.object])
             sums[key] = sums[key].plus(amount)
     page_bytes = _PAGE_BYTES[capture.manifest.engine]
-    for (name, way), amount in sums.items():
+    for (name, way), amount in _with_evictions(sums):
         one = objects[name]
         share = shares[one.volume, SHARE_OF.get(way, way)]
-        divisor = capture.manifest.seconds if way in SHARE_OF else ended
+        divisor = capture.manifest.seconds if way in BY_SECOND else ended
         size = one.bytes_at_end or one.bytes_at_start
         covered = amount.bytes / max(size, page_bytes) if size and way == "background_writes" else None
         yield Need(one, way, amount.times(share.requests / divisor, share.bytes / divisor), covered)
+
+
+def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
+    """Of what is written in the background, as many pages as are read of the object make room for them. These writes are
+    as many for each transaction however fast it is; the others become fewer when pages change again before they are written.
+    """
+    for (name, way), amount in sums.items():
+        if way != "background_writes" or amount.requests <= 0:
+            yield (name, way), amount
+            continue
+        reads = sum(sums.get((name, of), Amount()).requests for of in ("read", "background_reads"))
+        share = min(1.0, reads / amount.requests)
+        yield (name, "evicted"), amount.times(share)
+        yield (name, way), amount.times(1 - share)
 
 
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
     """What reached the devices of each volume. A log write that is alone on its volume has a share of its own. Beside other
-    writes it reaches the device as it is, because its session waits until it has; the others have the rest.
+    writes it reaches the device as it is, because its session waits until it has; the others have the rest. What the device
+    did beyond what was asked is the log's: its writes are split, and its flushes write the file system's own blocks.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
@@ -160,7 +178,11 @@ def _shares(
             continue
         written = reached[volume, "write"]
         shares[volume, "read"] = _share(reached[volume, "read"], asked[volume, "read"])
+        more = Amount(max(0.0, written.requests - write.requests), max(0.0, written.bytes - write.bytes))
         alone = write.requests == 0 or written.requests < log.requests
+        if not alone and log.requests > 0 and more.requests > log.requests:
+            shares[volume, "log"], shares[volume, "write"] = _share(more, log), Share(1.0, 1.0)
+            continue
         shares[volume, "log"] = _share(written, log.plus(write)) if alone else Share(1.0, 1.0)
         rest = Amount(max(0.0, written.requests - log.requests), max(0.0, written.bytes - log.bytes))
         shares[volume, "write"] = shares[volume, "log"] if alone else _share(rest, write)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
 from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
-from storagelab.predicting.demands import SHARE_OF, Demands, grown
+from storagelab.predicting.demands import BY_SECOND, Demands, grown
 from storagelab.predicting.known import Errors
 from storagelab.predicting.network import Solved, Station, bound, solve
 from storagelab.predicting.placing import Layout
@@ -89,7 +89,7 @@ class Server:
         for need in self.demands.needs:
             name = layout.volume_of(need.object)
             one = found[name]
-            amount = need.amount.times(grown(need.covered, times)) if need.way in SHARE_OF else need.amount
+            amount = need.amount.times(grown(need.covered, times)) if need.way in BY_SECOND else need.amount
             found[name] = one._replace(**{need.way: getattr(one, need.way).plus(amount)})
             if need.way == "log":
                 found[name] = found[name]._replace(commits=self.demands.commits)
@@ -149,24 +149,22 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def _calibrated(server: Server, present: Layout) -> Server:
-    """The time elsewhere, if the capture has no times of requests: as much as explains the captured rate; none if a volume
-    that is busy explains it already.
+    """With as much time elsewhere as explains the captured rate: at most what the times of requests leave. Without those
+    times, none if a volume that is busy explains the rate already.
     """
-    if server.demands.elsewhere_s is not None:
-        return server
+    demands = server.demands
     try:
-        if server.demands.per_s >= _BUSY * _with(server, 0.0).expected(present).per_s:
+        if demands.elsewhere_s is None and demands.per_s >= _BUSY * _with(server, 0.0).expected(present).per_s:
             return _with(server, 0.0)
+        low, high = 0.0, demands.sessions / demands.per_s if demands.elsewhere_s is None else demands.elsewhere_s
+        if high > 0 and _with(server, high).expected(present).per_s >= demands.per_s:
+            return _with(server, high)
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2
+            slow = _with(server, middle).expected(present).per_s < demands.per_s
+            low, high = (low, middle) if slow else (middle, high)
     except OutsideMeasured:
         return server
-    low, high = 0.0, server.demands.sessions / server.demands.per_s
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2
-        try:
-            slow = _with(server, middle).expected(present).per_s < server.demands.per_s
-        except OutsideMeasured:
-            return server
-        low, high = (low, middle) if slow else (middle, high)
     return _with(server, low)
 
 
