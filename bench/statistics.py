@@ -26,9 +26,7 @@ from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
 EXPERIMENTS = 1000
-"""In each row, but for warm-ups and many cells."""
-MANY_CELLS = {16: 300}
-"""Cells -> experiments, where each takes long."""
+"""In each row, but for warm-ups."""
 WARM_UPS = {10: 2000, 60: 1000, 300: 200}
 """Seconds that count -> runs of each kind."""
 TOO_EARLY_MOST = 5.0
@@ -75,7 +73,7 @@ def figures(quick: bool, write: bool, folder: Path | None = None) -> Iterator[Fi
     many = EXPERIMENTS // part
     keys = [(kind, *size) for kind in KINDS for size in SIZES]
     with processes() as pool:
-        found = dict(zip(keys, pool.map(_draw, [(*key, MANY_CELLS.get(key[1], EXPERIMENTS) // part) for key in keys]), strict=True))
+        found = dict(zip(keys, pool.map(_draw, [(*key, many) for key in keys]), strict=True))
         powers = list(pool.map(_power, [(name, many) for name in _POWERS]))
         others = list(pool.map(_other, [(name, many) for name in _OTHERS]))
         compared = list(pool.map(_other, [(name, many) for name in campaigns.CASES]))
