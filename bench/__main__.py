@@ -70,7 +70,7 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
     if "large" in parts:
         yield from large.figures(folder, 200 if quick else large.CELLS)
     if "statistics" in parts:
-        yield from statistics.figures(quick, write)
+        yield from statistics.figures(quick, write, options.kept)
     if "races" in parts:
         yield from races.figures(quick, write)
     if "raw-io" in parts and shutil.which("fio"):
@@ -232,7 +232,8 @@ def main() -> int:
     parser.add_argument(
         "--kept",
         type=Path,
-        help="a file with the known answers, predictions, faults or topologies so far: they are not made again",
+        help="a file with the known answers, predictions, faults or topologies so far: they are not made again; of "
+        "statistics, a folder",
     )
     faults.add_options(parser)
     options = parser.parse_args()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,13 +175,23 @@ def states_a_difference(of: Design, fitted: stats.Fit) -> bool:
 
 
 def judged(of: Design, fitted: stats.Fit) -> JudgedByLoad:
-    """The report's verdict, but for the intervals of its ratios where nothing differs; quicker than `say`."""
-    strict, full = (
-        verdicts.judge(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells), alpha)
-        for alpha in (ALPHA * SHARES["verdict"], ALPHA)
-    )
-    surely = any(row.distinguishable for row in strict.comparisons) or states_a_difference(of, fitted)
-    return full if surely else strict
+    """The report's verdict, but for intervals and p values where nothing differs; quicker than `say`."""
+    return verdict_of(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells))
+
+
+def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> JudgedByLoad:
+    """As `judged`, of any experiment. All else that a report states is asked for only where the verdict depends on it."""
+    compared = blocks if fitted.between is None else fitted.between.compared(blocks)
+
+    def judge(alpha: float) -> JudgedByLoad:
+        return verdicts.judge(factors, plan, fitted, compared, alpha)
+
+    full = judge(ALPHA)
+    if not any(row.distinguishable for row in full.comparisons):
+        return full
+    strict = judge(ALPHA * SHARES["verdict"])
+    surely = any(row.distinguishable for row in strict.comparisons)
+    return full if surely or first_step(factors, plan, fitted, blocks).name_a_difference else strict
 
 
 def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:

@@ -1,8 +1,7 @@
 """Draws campaigns in which levels are prepared several times, to check what a report says about them.
 
-    nice python -m bench.drawn_blocks [PERCENT]     prints the table, and puts it into docs/records/monte-carlo.md
-
-PERCENT of the usual campaigns: 1,000 in each row, 300 with a factor within.
+    nice python -m bench.drawn_blocks [CAMPAIGNS [FOLDER]]    prints the table, and puts it into
+                                                              docs/records/monte-carlo.md; keeps rows in FOLDER
 
 Each preparation makes all runs of its block faster or slower, by so many percent (one sd); each round does so by 2 %, and
 each run by 3 %. The factor `drive` is costly; with `both`, a second factor varies within each block.
@@ -13,12 +12,13 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bench.drawn import NOISE, Rng
+from bench import kept
+from bench.drawn import NOISE, Rng, verdict_of
 from storagelab.findings import irregular, preparations, stats
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate
@@ -29,26 +29,31 @@ from storagelab.spec.matrix import expand
 
 ROUNDS = 0.02
 RUNS = 3
-CAMPAIGNS = {False: 1000, True: 300}
-"""Whether a second factor varies within each block -> campaigns in each row."""
 BLOCKS = (2, 3, 5)
 PREPARATIONS = (0.0, 0.02, 0.05, 0.10)
 DRIVE, FILES = "layout.log", "layout.data_files"
 
 
 class Drawn(NamedTuple):
-    """A campaign: what a report states, the fit, and the effects of the costly factor and of the one within."""
+    """A campaign: its plan, the blocks of its cells, and the fit."""
 
-    stated: Statements
+    experiment: Experiment
+    plan: Plan
+    blocks: Sequence[int]
     fitted: stats.Fit
 
-    def ratio(self, factor: str) -> Estimate:
-        return next(one.ratio for one in self.stated.effects if one.factor == factor and not one.at)
+    def stated(self) -> Statements:
+        return state(self.experiment.factors, self.plan, self.fitted, self.blocks)
 
-    @property
     def found(self) -> bool:
         """Whether the second drive, alone with the slower cells, is called slower."""
-        return any(one.distinguishable for one in self.stated.judged.comparisons)
+        judged = verdict_of(self.experiment.factors, self.plan, self.fitted, self.blocks)
+        return any(one.distinguishable for one in judged.comparisons)
+
+
+def ratio(stated: Statements, factor: str) -> Estimate:
+    """The effect of the costly factor, or of the one within."""
+    return next(one.ratio for one in stated.effects if one.factor == factor and not one.at)
 
 
 @functools.cache
@@ -83,7 +88,7 @@ def drawn(rng: Rng, number: int, blocks: int, prepared: float, slower: float = 0
             log_s[row[cell.cell_id]] += math.log1p(slower)
     of_cell = blocks_of(plan)
     fitted = preparations.fit(irregular.fit(log_s, of_cell), made_in, of_cell)
-    return Drawn(state(experiment.factors, plan, fitted, of_cell), fitted)
+    return Drawn(experiment, plan, of_cell, fitted)
 
 
 def holds(estimate: Estimate, truth: float) -> bool:
@@ -92,20 +97,27 @@ def holds(estimate: Estimate, truth: float) -> bool:
 
 def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> list[str]:
     """A row of the table, in percent of so many campaigns."""
+    row = f"blocks: {blocks}, {100 * prepared:g} %, {'both' if both else 'one'}, {campaigns}"
+    return kept.whole(row, lambda: _row(blocks, prepared, campaigns, both=both))
+
+
+def _row(blocks: int, prepared: float, campaigns: int, *, both: bool) -> list[str]:
     rng = np.random.default_rng([blocks, round(1000 * prepared), both])
     equal = [drawn(rng, number, blocks, prepared, both=both) for number in range(campaigns)]
     apart = [
-        [drawn(rng, number, blocks, prepared, slower, both=both) for number in range(campaigns)]
+        sum(drawn(rng, number, blocks, prepared, slower, both=both).found() for number in range(campaigns))
         for slower in (0.10, 0.30)
     ]
-    widths = [math.log(one.ratio(DRIVE).high or math.inf) - math.log(one.ratio(DRIVE).low or 1e-300) for one in equal]
+    stated = [one.stated() for one in equal]
+    drives = [ratio(one, DRIVE) for one in stated]
+    widths = [math.log(one.high or math.inf) - math.log(one.low or 1e-300) for one in drives]
     shares = [
-        sum(one.stated.name_a_difference for one in equal),
-        sum(one.stated.judged.verdict in ("winner", "best-set") for one in equal),
-        sum(holds(one.ratio(DRIVE), 1.0) for one in equal),
-        *([sum(holds(one.ratio(FILES), 1.0) for one in equal)] if both else []),
+        sum(one.name_a_difference for one in stated),
+        sum(one.judged.verdict in ("winner", "best-set") for one in stated),
+        sum(holds(one, 1.0) for one in drives),
+        *([sum(holds(ratio(one, FILES), 1.0) for one in stated)] if both else []),
         sum(holds(mean_time(one.fitted, 0), 1.0) for one in equal),
-        *(sum(one.found for one in of) for of in apart),
+        *apart,
     ]
     figures = [f"{100 * one / campaigns:.1f}" for one in shares]
     if not both:
@@ -121,11 +133,11 @@ HEADS = (
 )  # fmt: skip
 
 
-def rows(percent: int) -> Iterator[list[str]]:
-    for both, campaigns in CAMPAIGNS.items():
+def rows(campaigns: int) -> Iterator[list[str]]:
+    for both in (False, True):  # whether a second factor varies within each block
         for blocks in BLOCKS:
             for prepared in PREPARATIONS:
-                row = row_of(blocks, prepared, campaigns * percent // 100, both=both)
+                row = row_of(blocks, prepared, campaigns, both=both)
                 print(" | ".join(row), flush=True)
                 yield row
 
@@ -133,4 +145,4 @@ def rows(percent: int) -> Iterator[list[str]]:
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    put_into_the_page({"blocks": markdown(HEADS, list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 100)))})
+    put_into_the_page({"blocks": markdown(HEADS, list(rows(kept.asked(sys.argv[1:]))))})

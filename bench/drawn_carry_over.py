@@ -1,7 +1,8 @@
 """Draws A/A experiments in which runs leave something behind, or a disturbance comes back, in rounds that are shuffled each
 by itself and in balanced orders. The first layout is the guilty one.
 
-    python -m bench.drawn_carry_over [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
+    python -m bench.drawn_carry_over [EXPERIMENTS [FOLDER]]    prints the table, and puts it into
+                                                            docs/records/monte-carlo.md; keeps rows in FOLDER
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from bench import drawn
+from bench import drawn, kept
 from bench.drawn import Design, Matrix, Rng, design
 from storagelab.findings import carry_over, irregular, stats
 from storagelab.findings.samples import ALPHA
@@ -74,17 +75,16 @@ def draw(of: Design, effects: Effects, rng: Rng) -> Matrix:
 def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int) -> tuple[float, float, float]:
     """Shares of experiments whose verdict calls a layout slower, that say that runs leave something behind, and that find a
     layout which takes 10 % longer (of those with nothing left behind)."""
-    rng = np.random.default_rng([*size, NAMES.index(name)])
-    false = told = found = 0
-    for number in range(experiments):
+
+    def one(rng: Rng, number: int) -> tuple[bool, bool, bool]:
         of = design(*size, seed=number % ORDERS, balanced=balanced)
         log_s = drawn.KINDS[name](of, rng) if name in OTHERS else draw(of, SITUATIONS[name], rng)
         slower, left = _slower(of, log_s)
-        false += bool(slower)
-        told += left
-        if name == "nothing":
-            log_s[1] += math.log(1.1)
-            found += 1 in _slower(of, log_s)[0]
+        log_s[1] += math.log(1.1)
+        return bool(slower), left, name == "nothing" and 1 in _slower(of, log_s)[0]
+
+    row = f"left behind: {name}, {size[0]}x{size[1]}, {'balanced' if balanced else 'shuffled'}"
+    false, told, found = kept.counted(row, (*size, NAMES.index(name)), experiments, one)
     return false / experiments, told / experiments, found / experiments
 
 
@@ -124,5 +124,4 @@ HEADS = (
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    many = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    put_into_the_page({"carry-over": markdown(HEADS, list(rows(many)))})
+    put_into_the_page({"carry-over": markdown(HEADS, list(rows(kept.asked(sys.argv[1:]))))})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import drawn
+from bench import drawn, kept
 from bench.drawn import FILES, LOG, NOISE, Design, Matrix, Rng, design, states_a_difference
 from storagelab.findings import hosts, stats
 from storagelab.findings.means import mean_time
@@ -96,18 +96,18 @@ class Counts(NamedTuple):
 
 
 def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Counts:
-    rng = np.random.default_rng([*size, round(1000 * interaction)])
-    said = [say(draw(rng, size, interaction), number) for number in range(campaigns)]
     machines, _, rounds = size
-    means = [mean_time(one.fitted, 0) for one in said]
-    scatters = [one.fleet.scatter for one in said if one.fleet.scatter is not None]
-    ratios = [_ratio(draw(rng, (machines, 2, rounds), interaction)) for _ in range(campaigns)]
-    return Counts(
-        false=sum(one.names_a_difference for one in said),
-        means=sum(_holds(one, 1.0) for one in means) if machines > 2 else None,
-        ratios=sum(_holds(one, 1.0) for one in ratios),
-        scatters=sum(_holds(one, math.sqrt(2) * interaction) for one in scatters) if rounds > 1 else None,
-    )
+
+    def one(rng: Rng, number: int) -> tuple[bool, ...]:
+        said = say(draw(rng, size, interaction), number)
+        ratio = _ratio(draw(rng, (machines, 2, rounds), interaction))
+        scatter = _holds(said.fleet.scatter, math.sqrt(2) * interaction)
+        return said.names_a_difference, _holds(mean_time(said.fitted, 0), 1.0), _holds(ratio, 1.0), scatter
+
+    row = f"hosts: {'x'.join(map(str, size))}, {100 * interaction:g} %"
+    counts = kept.counted(row, (*size, round(1000 * interaction)), campaigns, one)
+    false, means, ratios, scatters = map(round, counts)
+    return Counts(false, means if machines > 2 else None, ratios, scatters if rounds > 1 else None)
 
 
 def _ratio(of_hosts: Sequence[Matrix]) -> Estimate | None:

@@ -1,6 +1,7 @@
 """Draws the situations in which real storage misleads, and says in how many experiments a report states a false difference.
 
-    nice python -m bench.drawn_situations [EXPERIMENTS]     prints the tables, and puts them into docs/records/monte-carlo.md
+    nice python -m bench.drawn_situations [EXPERIMENTS [FOLDER]]     prints the tables, and puts them into
+                                                                  docs/records/monte-carlo.md; keeps rows in FOLDER
 
 Experiments are judged as reports judge them. Power is that of the verdict, beside that of pooled Tukey's test at 5 %, which
 takes all layouts for equally noisy.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from bench import drawn
+from bench import drawn, kept
 from bench.drawn import Design, Matrix, Rng, design
 from bench.drawn_carry_over import SITUATIONS
 from bench.drawn_carry_over import draw as draw_left_behind
@@ -51,25 +52,28 @@ KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
 
 def false(name: str, size: tuple[int, int], experiments: int) -> float:
     """The share of experiments whose report states any difference, where none is true."""
-    rng = np.random.default_rng([*size, list(KINDS).index(name)])
-    stated = 0
-    for number in range(experiments):
+
+    def one(rng: Rng, number: int) -> tuple[bool]:
         of = design(*size, seed=number % ORDERS)
-        stated += drawn.states_a_difference(of, drawn.fit(of, KINDS[name](of, rng)))
+        return (drawn.states_a_difference(of, drawn.fit(of, KINDS[name](of, rng))),)
+
+    seed = (*size, list(KINDS).index(name))
+    (stated,) = kept.counted(f"situation: {name}, {size[0]}x{size[1]}", seed, experiments, one)
     return stated / experiments
 
 
 def found(size: tuple[int, int], slower: float, experiments: int) -> tuple[float, float]:
     """The shares of experiments in which the second layout, which takes longer, is called slower: by reports, and by Tukey's
     test."""
-    rng = np.random.default_rng([*size, round(1000 * slower)])
-    by_report = by_tukey = 0
-    for number in range(experiments):
+
+    def one(rng: Rng, number: int) -> tuple[bool, bool]:
         of = design(*size, seed=number % ORDERS)
         log_s = drawn.normal(of, rng)
         log_s[1] += math.log1p(slower)
-        by_tukey += _by_tukey(log_s)
-        by_report += _by_verdict(drawn.fit(of, log_s))
+        return _by_verdict(drawn.fit(of, log_s)), _by_tukey(log_s)
+
+    row = f"power beside Tukey's: {size[0]}x{size[1]}, {100 * slower:g} %"
+    by_report, by_tukey = kept.counted(row, (*size, round(1000 * slower)), experiments, one)
     return by_report / experiments, by_tukey / experiments
 
 
@@ -122,6 +126,6 @@ POWER_HEADS = (
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    asked = kept.asked(sys.argv[1:])
     put_into_the_page({"power-beside-tukey": markdown(POWER_HEADS, list(power_rows(asked)))})
     put_into_the_page({"situations": markdown(FALSE_HEADS, false_rows(asked))})

@@ -17,8 +17,8 @@ from bench.drawn_races import ARTICLES, KINDS, Race, Rules, Truth, apart, articl
 from bench.figures import Figure
 from bench.statistics import Share, markdown, processes, put_into_the_page
 
-RACES, GOOD_RACES = 100, 200
-"""Races for the best layout, and for a good one, in each row."""
+RACES = 200
+"""In each row."""
 LOST_MOST, LOST_MOST_NOISY = 5.0, 6.0
 RUNS_MOST, RUNS_MOST_WITHIN, NAMED_LEAST = 75.0, 50.0, 5.0
 WITHIN = 0.03
@@ -61,7 +61,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     with processes() as pool:
         rows = dict(zip(asked, pool.map(_draw, asked.values()), strict=True))
         full = dict(zip(named, pool.map(_full, named.values()), strict=True))
-        good, disturbed = good_races.drawn(GOOD_RACES // part, pool), disturbed_races.drawn(races, pool)
+        good, disturbed = good_races.drawn(races, pool), disturbed_races.drawn(races, pool)
     tables = {
         "races-lost": markdown(
             ["noise", *worlds], [[kind, *(str(rows[kind, name].lost) for name in worlds)] for kind in KINDS]

@@ -3,6 +3,7 @@
 make bench ARGS="--only statistics"            prints the tables, and whether the promises hold
 make bench ARGS="--only statistics --write"    puts them into docs/records/monte-carlo.md as well
 make bench ARGS="--only statistics --quick"    a tenth of the experiments
+make bench ARGS="--only statistics --kept FOLDER"    goes on with the rows in this folder, where it keeps each row
 """
 
 from __future__ import annotations
@@ -17,18 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn, drawn_hosts, drawn_stalls, drawn_warm_ups
-from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
+from bench import campaigns, drawn, drawn_hosts, drawn_stalls, drawn_warm_ups, kept
+from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, say
 from bench.figures import Figure
 from storagelab.findings import stats
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
-EXPERIMENTS = {2: 1000, 5: 1000, 8: 1000, 16: 100}
-"""Cells -> experiments of each kind of noise."""
-POWER_EXPERIMENTS = 300
-CAMPAIGNS = 1000
-HOSTS_EXPERIMENTS = 1000
+EXPERIMENTS = 1000
+"""In each row, but for warm-ups."""
 WARM_UPS = {10: 2000, 60: 1000, 300: 200}
 """Seconds that count -> runs of each kind."""
 TOO_EARLY_MOST = 5.0
@@ -68,20 +66,22 @@ class Drawn(NamedTuple):
     fastest: Share
 
 
-def figures(quick: bool, write: bool) -> Iterator[Figure]:
-    """Every figure with a goal; makes the tables on the way."""
+def figures(quick: bool, write: bool, folder: Path | None = None) -> Iterator[Figure]:
+    """Every figure with a goal; makes the tables on the way, with the rows that are kept in the folder."""
+    kept.into(folder)
     part = 10 if quick else 1
+    many = EXPERIMENTS // part
     keys = [(kind, *size) for kind in KINDS for size in SIZES]
     with processes() as pool:
-        found = dict(zip(keys, pool.map(_draw, [(*key, EXPERIMENTS[key[1]] // part) for key in keys]), strict=True))
-        powers = list(pool.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
-        others = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
-        compared = list(pool.map(_other, [(name, CAMPAIGNS // part) for name in campaigns.CASES]))
-        alike = list(pool.map(_other, [(name, CAMPAIGNS // part) for name in campaigns.ALIKE]))
+        found = dict(zip(keys, pool.map(_draw, [(*key, many) for key in keys]), strict=True))
+        powers = list(pool.map(_power, [(name, many) for name in _POWERS]))
+        others = list(pool.map(_other, [(name, many) for name in _OTHERS]))
+        compared = list(pool.map(_other, [(name, many) for name in campaigns.CASES]))
+        alike = list(pool.map(_other, [(name, many) for name in campaigns.ALIKE]))
         warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
-        fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
-        stalls = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_stalls.CASES]))
-        of_hosts = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_hosts.CASES]))
+        fleets = list(pool.map(_fleet, [(size, apart, many) for size, apart in FLEETS]))
+        stalls = list(pool.map(_other, [(name, many) for name in drawn_stalls.CASES]))
+        of_hosts = list(pool.map(_other, [(name, many) for name in drawn_hosts.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
         "means": _table(found, lambda one: one.means),
@@ -142,18 +142,19 @@ def _figure(name: str, share: Share, goal: str, met: bool) -> Figure:
 
 def _draw(asked: tuple[str, int, int, int]) -> Drawn:
     kind, cells, repetitions, experiments = asked
-    false = means = of_means = fastest = 0
-    for of, log_s in draw(kind, cells, repetitions, experiments):
-        fitted = drawn.fit(of, log_s)
-        false += drawn.states_a_difference(of, fitted)
+
+    def one(rng: np.random.Generator, number: int) -> tuple[float, ...]:
+        of = design(cells, repetitions, seed=number % 20)
+        fitted = drawn.fit(of, KINDS[kind](of, rng))
         picked = stats.fastest(fitted)
         inside = [_holds(fitted, cell, cells if cell == picked else 1) for cell in range(cells)]
-        means += sum(inside)
-        of_means += cells
-        fastest += picked is not None and inside[picked]
+        return drawn.states_a_difference(of, fitted), sum(inside), picked is not None and inside[picked]
+
+    seed = (cells, repetitions, list(KINDS).index(kind))
+    false, means, fastest = kept.counted(f"nothing differs, {kind}, {cells}x{repetitions}", seed, experiments, one)
     return Drawn(
         Share(false, experiments, experiments),
-        Share(means, of_means, experiments),
+        Share(means, cells * experiments, experiments),
         Share(fastest, experiments, experiments),
     )
 
@@ -191,13 +192,17 @@ _POWER_GOALS = {"5 % slower": POWER_LEAST[0.05], "10 % slower": POWER_LEAST[0.10
 
 def _power(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    one = _POWERS[name]
-    found = 0
-    for of, log_s in draw(one.kind, 8, 5, experiments):
-        log_s[5] += math.log1p(one.slower)
-        said = say(of, log_s, robust=one.robust)
+    case = _POWERS[name]
+
+    def one(rng: np.random.Generator, number: int) -> tuple[bool]:
+        of = design(8, 5, seed=number % 20)
+        log_s = KINDS[case.kind](of, rng)
+        log_s[5] += math.log1p(case.slower)
+        judged = drawn.judged(of, drawn.fit(of, log_s, robust=case.robust))
         slow = of.plan.cells[5].cell_id
-        found += any(row.cell_id == slow and row.distinguishable for row in said.statements.judged.comparisons)
+        return (any(row.cell_id == slow and row.distinguishable for row in judged.comparisons),)
+
+    (found,) = kept.counted(f"power: {name}", (8, 5, list(KINDS).index(case.kind)), experiments, one)
     return Share(found, experiments, experiments)
 
 
@@ -205,8 +210,7 @@ def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
     of_hosts = {name: case.hit for name, case in drawn_hosts.CASES.items()}
     cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES, **campaigns.ALIKE}
-    rng = np.random.default_rng(list(cases).index(name))
-    hits = sum(cases[name](rng, number) for number in range(experiments))
+    (hits,) = kept.counted(name, list(cases).index(name), experiments, lambda rng, number: (cases[name](rng, number),))
     return Share(hits, experiments, experiments)
 
 
@@ -324,9 +328,14 @@ def _warm_up_cases(part: int) -> list[tuple[str, int, int]]:
 
 def _warm_up(asked: tuple[str, int, int]) -> _WarmUp:
     kind, counted_s, runs = asked
-    found = drawn_warm_ups.judged(kind, runs, counted_s, seed=1)
-    shares = (Share(share * runs, runs, runs) for share in (found.too_early, found.away_from_end, found.never))
-    return _WarmUp(kind, counted_s, *shares, found.waited_s)
+
+    def make() -> list[float]:
+        found = drawn_warm_ups.judged(kind, runs, counted_s, seed=1)
+        return [found.too_early, found.away_from_end, found.never, found.waited_s]
+
+    *found, waited_s = kept.whole(f"warm-up: {kind}, {counted_s} s, {runs}", make)
+    shares = (Share(share * runs, runs, runs) for share in found)
+    return _WarmUp(kind, counted_s, *shares, waited_s)
 
 
 def _warm_ups_table(found: Sequence[_WarmUp]) -> str:

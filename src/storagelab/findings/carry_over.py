@@ -87,7 +87,7 @@ def carried_over(cells: Sequence[Cell], log_s: Matrix, before: Places, blocks: S
         np.where(there, np.where(before < 0, share, column), np.nan)
         for (_, column), share in zip(columns, shares, strict=True)
     ])  # fmt: skip
-    own = np.array([stats.fit(one, blocks).residuals[there] for one in raw]).T
+    own = np.array([stats.residuals_of(one, blocks)[there] for one in raw]).T
     values, vectors = np.linalg.eigh(own.T @ own)
     kept = values > 1e-6 * max(float(values.max()), 1.0)
     lost = int(kept.sum())

@@ -166,6 +166,14 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     )
 
 
+def residuals_of(values: Matrix, blocks: Sequence[int]) -> Matrix:
+    """The residuals of `fit`, of any values of runs, without all else that it finds."""
+    of_cell, found = np.asarray(blocks), np.full(values.shape, np.nan)
+    for block in np.unique(of_cell):
+        found[of_cell == block] = _cells_and_rounds(values[of_cell == block])[2]
+    return found
+
+
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
     """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
 

@@ -1,0 +1,78 @@
+"""Keeps what was drawn, row by row, in the folder of `--kept`, so that a drawing that is stopped goes on where it was.
+
+A folder is good for one version of the statistics: use another after a change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Rng = np.random.Generator
+_FOLDER = "STORAGELAB_BENCH_KEPT"
+"""A variable of the environment, which processes of a pool inherit."""
+_EVERY = 50
+"""Experiments after which what was counted is written."""
+
+
+def into(folder: Path | None) -> None:
+    """Keeps rows in this folder from now on; None = nowhere."""
+    if folder is not None:
+        os.environ[_FOLDER] = str(folder)
+
+
+def asked(arguments: Sequence[str], usual: int = 1000) -> int:
+    """The number of experiments that a command's arguments ask for; they may name a folder, too."""
+    into(Path(arguments[1]) if len(arguments) > 1 else None)
+    return int(arguments[0]) if arguments else usual
+
+
+def counted(
+    row: str, seed: int | Sequence[int], experiments: int, one: Callable[[Rng, int], Sequence[float]]
+) -> list[float]:
+    """The sums of what `one` counts in so many experiments of a row."""
+    rng, sums, begun, file = np.random.default_rng(seed), None, 0, _file(row)
+    if file is not None and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["drawn"] <= experiments:
+            sums, begun, rng.bit_generator.state = np.array(kept["sums"]), kept["drawn"], kept["random"]
+        else:
+            file = None  # fewer are asked for now, with --quick: those that were kept stay
+    for number in range(begun, experiments):
+        hits = np.array(one(rng, number), dtype=float)
+        sums = hits if sums is None else sums + hits
+        if file is not None and ((number + 1) % _EVERY == 0 or number + 1 == experiments):
+            random = rng.bit_generator.state
+            _write(file, {"row": row, "drawn": number + 1, "sums": sums.tolist(), "random": random})
+    return [] if sums is None else sums.tolist()
+
+
+def whole(row: str, make: Callable[[], list[Any]]) -> list[Any]:
+    """The texts or numbers of a row that is made as a whole."""
+    file = _file(row)
+    if file is not None and file.exists():
+        return list(json.loads(file.read_text(encoding="utf-8"))["made"])
+    made = make()
+    if file is not None:
+        _write(file, {"row": row, "made": made})
+    return made
+
+
+def _file(row: str) -> Path | None:
+    folder = os.environ.get(_FOLDER)
+    name = re.sub(r"\W+", "-", row)[:80]
+    return None if not folder else Path(folder) / f"{name}-{zlib.crc32(row.encode()):08x}.json"
+
+
+def _write(file: Path, what: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(what), encoding="utf-8")
+    new.replace(file)
