@@ -33,7 +33,7 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 GENERATED = ("pgbench", "sql", "sysbench")
 OF_A_KIND_WITH_ANOTHER = (
     "a-a", "files-and-log-place", "mariadb-durability", "quickstart-engines",
-    "sequential-inserts-many-files", "wal-volume",
+    "sequential-inserts-many-files", "sequential-inserts-many-files-randomised", "wal-volume",
 )  # fmt: skip
 """Slow ones whose engine and load another spec has too: `make validate` runs these."""
 
