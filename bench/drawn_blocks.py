@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import kept
+from bench import drawn_rows
 from bench.drawn import NOISE, Rng, verdict_of
 from storagelab.findings import irregular, preparations, stats
 from storagelab.findings.means import mean_time
@@ -98,7 +98,7 @@ def holds(estimate: Estimate, truth: float) -> bool:
 def row_of(blocks: int, prepared: float, campaigns: int, *, both: bool) -> list[str]:
     """A row of the table, in percent of so many campaigns."""
     row = f"blocks: {blocks}, {100 * prepared:g} %, {'both' if both else 'one'}, {campaigns}"
-    return kept.whole(row, lambda: _row(blocks, prepared, campaigns, both=both))
+    return drawn_rows.whole(row, lambda: _row(blocks, prepared, campaigns, both=both))
 
 
 def _row(blocks: int, prepared: float, campaigns: int, *, both: bool) -> list[str]:
@@ -145,4 +145,4 @@ def rows(campaigns: int) -> Iterator[list[str]]:
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    put_into_the_page({"blocks": markdown(HEADS, list(rows(kept.asked(sys.argv[1:]))))})
+    put_into_the_page({"blocks": markdown(HEADS, list(rows(drawn_rows.asked(sys.argv[1:]))))})

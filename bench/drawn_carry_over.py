@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from bench import drawn, kept
+from bench import drawn, drawn_rows
 from bench.drawn import Design, Matrix, Rng, design
 from storagelab.findings import carry_over, irregular, stats
 from storagelab.findings.samples import ALPHA
@@ -84,7 +84,7 @@ def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int
         return bool(slower), left, name == "nothing" and 1 in _slower(of, log_s)[0]
 
     row = f"left behind: {name}, {size[0]}x{size[1]}, {'balanced' if balanced else 'shuffled'}"
-    false, told, found = kept.counted(row, (*size, NAMES.index(name)), experiments, one)
+    false, told, found = drawn_rows.counted(row, (*size, NAMES.index(name)), experiments, one)
     return false / experiments, told / experiments, found / experiments
 
 
@@ -124,4 +124,4 @@ HEADS = (
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    put_into_the_page({"carry-over": markdown(HEADS, list(rows(kept.asked(sys.argv[1:]))))})
+    put_into_the_page({"carry-over": markdown(HEADS, list(rows(drawn_rows.asked(sys.argv[1:]))))})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import drawn, kept
+from bench import drawn, drawn_rows
 from bench.drawn import FILES, LOG, NOISE, Design, Matrix, Rng, design, states_a_difference
 from storagelab.findings import hosts, stats
 from storagelab.findings.means import mean_time
@@ -105,7 +105,7 @@ def count(size: tuple[int, int, int], interaction: float, campaigns: int) -> Cou
         return said.names_a_difference, _holds(mean_time(said.fitted, 0), 1.0), _holds(ratio, 1.0), scatter
 
     row = f"hosts: {'x'.join(map(str, size))}, {100 * interaction:g} %"
-    counts = kept.counted(row, (*size, round(1000 * interaction)), campaigns, one)
+    counts = drawn_rows.counted(row, (*size, round(1000 * interaction)), campaigns, one)
     false, means, ratios, scatters = map(round, counts)
     return Counts(false, means if machines > 2 else None, ratios, scatters if rounds > 1 else None)
 

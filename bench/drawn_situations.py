@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from bench import drawn, kept
+from bench import drawn, drawn_rows
 from bench.drawn import Design, Matrix, Rng, design
 from bench.drawn_carry_over import SITUATIONS
 from bench.drawn_carry_over import draw as draw_left_behind
@@ -58,7 +58,7 @@ def false(name: str, size: tuple[int, int], experiments: int) -> float:
         return (drawn.states_a_difference(of, drawn.fit(of, KINDS[name](of, rng))),)
 
     seed = (*size, list(KINDS).index(name))
-    (stated,) = kept.counted(f"situation: {name}, {size[0]}x{size[1]}", seed, experiments, one)
+    (stated,) = drawn_rows.counted(f"situation: {name}, {size[0]}x{size[1]}", seed, experiments, one)
     return stated / experiments
 
 
@@ -73,7 +73,7 @@ def found(size: tuple[int, int], slower: float, experiments: int) -> tuple[float
         return _by_verdict(drawn.fit(of, log_s)), _by_tukey(log_s)
 
     row = f"power beside Tukey's: {size[0]}x{size[1]}, {100 * slower:g} %"
-    by_report, by_tukey = kept.counted(row, (*size, round(1000 * slower)), experiments, one)
+    by_report, by_tukey = drawn_rows.counted(row, (*size, round(1000 * slower)), experiments, one)
     return by_report / experiments, by_tukey / experiments
 
 
@@ -126,6 +126,6 @@ POWER_HEADS = (
 if __name__ == "__main__":
     from bench.statistics import markdown, put_into_the_page
 
-    asked = kept.asked(sys.argv[1:])
+    asked = drawn_rows.asked(sys.argv[1:])
     put_into_the_page({"power-beside-tukey": markdown(POWER_HEADS, list(power_rows(asked)))})
     put_into_the_page({"situations": markdown(FALSE_HEADS, false_rows(asked))})

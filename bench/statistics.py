@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn, drawn_hosts, drawn_stalls, drawn_warm_ups, kept
+from bench import campaigns, drawn, drawn_hosts, drawn_rows, drawn_stalls, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, say
 from bench.figures import Figure
 from storagelab.findings import stats
@@ -68,7 +68,7 @@ class Drawn(NamedTuple):
 
 def figures(quick: bool, write: bool, folder: Path | None = None) -> Iterator[Figure]:
     """Every figure with a goal; makes the tables on the way, with the rows that are kept in the folder."""
-    kept.into(folder)
+    drawn_rows.into(folder)
     part = 10 if quick else 1
     many = EXPERIMENTS // part
     keys = [(kind, *size) for kind in KINDS for size in SIZES]
@@ -151,7 +151,9 @@ def _draw(asked: tuple[str, int, int, int]) -> Drawn:
         return drawn.states_a_difference(of, fitted), sum(inside), picked is not None and inside[picked]
 
     seed = (cells, repetitions, list(KINDS).index(kind))
-    false, means, fastest = kept.counted(f"nothing differs, {kind}, {cells}x{repetitions}", seed, experiments, one)
+    false, means, fastest = drawn_rows.counted(
+        f"nothing differs, {kind}, {cells}x{repetitions}", seed, experiments, one
+    )
     return Drawn(
         Share(false, experiments, experiments),
         Share(means, cells * experiments, experiments),
@@ -202,7 +204,7 @@ def _power(asked: tuple[str, int]) -> Share:
         slow = of.plan.cells[5].cell_id
         return (any(row.cell_id == slow and row.distinguishable for row in judged.comparisons),)
 
-    (found,) = kept.counted(f"power: {name}", (8, 5, list(KINDS).index(case.kind)), experiments, one)
+    (found,) = drawn_rows.counted(f"power: {name}", (8, 5, list(KINDS).index(case.kind)), experiments, one)
     return Share(found, experiments, experiments)
 
 
@@ -210,7 +212,9 @@ def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
     of_hosts = {name: case.hit for name, case in drawn_hosts.CASES.items()}
     cases = {**_OTHERS, **campaigns.CASES, **of_hosts, **drawn_stalls.CASES, **campaigns.ALIKE}
-    (hits,) = kept.counted(name, list(cases).index(name), experiments, lambda rng, number: (cases[name](rng, number),))
+    (hits,) = drawn_rows.counted(
+        name, list(cases).index(name), experiments, lambda rng, number: (cases[name](rng, number),)
+    )
     return Share(hits, experiments, experiments)
 
 
@@ -333,7 +337,7 @@ def _warm_up(asked: tuple[str, int, int]) -> _WarmUp:
         found = drawn_warm_ups.judged(kind, runs, counted_s, seed=1)
         return [found.too_early, found.away_from_end, found.never, found.waited_s]
 
-    *found, waited_s = kept.whole(f"warm-up: {kind}, {counted_s} s, {runs}", make)
+    *found, waited_s = drawn_rows.whole(f"warm-up: {kind}, {counted_s} s, {runs}", make)
     shares = (Share(share * runs, runs, runs) for share in found)
     return _WarmUp(kind, counted_s, *shares, waited_s)
 
