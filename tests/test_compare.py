@@ -97,7 +97,8 @@ def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what
 def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_named_first(campaigns):
     read = [results_of.read(name, campaigns) for name in ("before", "after")]
     measured, simulated = (
-        Campaign(one.experiment.name, one.experiment, replace(analyse(one.experiment, one.plan, one.runs), provenance=kind),
+        Campaign(one.experiment.name, one.experiment,
+                 analyse(one.experiment, one.plan, one.runs).model_copy(update={"provenance": kind}),
                  basis_of(one.experiment, one.plan, one.runs))
         for one, kind in zip(read, ("measured", "simulated"), strict=True)
     )  # fmt: skip
