@@ -9,7 +9,7 @@ import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, plan_of, run_of, running, site_at
 from test_postgres_preflight import mounted, needs_root
 
-from storagelab.errors import PreflightError
+from storagelab.errors import DataRefused, PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.targets import open_target, preflight, remove_templates, sweep
@@ -62,7 +62,7 @@ def test_every_run_finds_the_same_data_in_every_tablespace_of_its_layout(scratch
     assert first == second != other, "the run before has changed its own data"
     assert "templates" in got(measured[0])["place of the tables"][0]
     templates = [TemplateDatabase(one, site_at(scratch)).prefix.removeprefix(PREFIX) for one in (spread, single)]
-    spaces = [f"{templates[0]}_f0001", f"{templates[0]}_f0002", f"{templates[0]}_indexes", f"{templates[1]}_f0001"]
+    spaces = [f"{templates[0]}_f0001", f"{templates[0]}_f0002", f"{templates[0]}_on_b", f"{templates[1]}_f0001"]
     assert sorted(made(attached)) == sorted([*templates, *spaces])
     assert measured[2].setup_s < measured[0].setup_s
     remove_templates(plan_of(spread, single), site_at(scratch))
@@ -88,7 +88,8 @@ def test_what_a_killed_campaign_left_is_swept_and_a_template_of_others_is_not(sc
 def test_a_template_that_could_not_be_made_leaves_nothing(scratch, attached):
     config = own(scratch, attached)
     (scratch / "schema.sql").write_text("CREATE TABLE orders (id int);\nSELECT nope;\n")
-    assert 'schema.sql:2: ERROR:  column "nope" does not exist' in run_of(config, scratch).reason
+    with pytest.raises(DataRefused, match=r'schema.sql:2: ERROR:  column "nope" does not exist'):
+        run_of(config, scratch)
     assert made(attached) == []
 
 
