@@ -232,7 +232,7 @@ def main() -> int:
     parser.add_argument(
         "--kept",
         type=Path,
-        help="a file with the known answers, predictions, faults or topologies so far: they are not made again; of "
+        help="a file with the known answers, faults or topologies so far: they are not made again; of predictions and "
         "statistics, a folder",
     )
     faults.add_options(parser)
