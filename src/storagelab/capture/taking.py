@@ -215,7 +215,7 @@ class _Taking:
     def _of_load(self, row: IoRow) -> bool:
         """Whether the load asked for it, and not this capture, which reads catalogs."""
         thing = self.ever.get(row.object)
-        return row.object != OTHER_FILES and (thing is None or thing.schema not in SYSTEM_SCHEMAS)
+        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in SYSTEM_SCHEMAS)
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""

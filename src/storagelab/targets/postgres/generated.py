@@ -250,7 +250,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """The table or index as users name it: pgbench's and sysbench's own have no other schema than `public`."""
         schema = one.schema if one.schema != self.prefix else "public"
         spread = (one.schema, one.table) in self._numbers
-        return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread, one.bytes)
+        return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread)
 
     def _wanted(self, one: Relation) -> str:
         """The tablespace of a table or an index."""

@@ -133,7 +133,7 @@ SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, coalesce(owner.reln
        ARRAY(SELECT whole.relname::text FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, place)
              JOIN pg_class whole ON whole.oid = a.relid WHERE a.relid <> c.oid ORDER BY a.place),
        coalesce(space.spcname, ''), coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),
-       coalesce(pg_relation_filepath(c.oid), ''), pg_relation_size(c.oid)
+       coalesce(pg_relation_filepath(c.oid), '')
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_index i ON i.indexrelid = c.oid
@@ -161,7 +161,6 @@ class Relation(NamedTuple):
     tablespace: str
     place: str
     file: str
-    bytes: int
 
     @property
     def is_index(self) -> bool:
@@ -174,7 +173,9 @@ def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list
 
 
 def relations_like(connection: Connection, schemas: str, kinds: str = "rim") -> list[Relation]:
-    """Every table, index and materialized view of the schemas whose names match a pattern."""
+    """Every table, index and materialized view of the schemas whose names match a pattern. Takes no lock on them, as a
+    generator's sessions may wait at a lock of ours.
+    """
     return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schemas]).fetchall()]
 
 
