@@ -43,9 +43,9 @@ class Effort(NamedTuple):
     at_most_s: float
     """No further pass begins, and none goes on, after this time."""
 
-    def about_s(self, points: int) -> float:
-        """About how long it takes without writing the file."""
-        return min(self.at_most_s, points * (self.point_s + _START_S) * self.passes + len(_STRETCHES) * self.stretch_s)
+    def about_s(self, measurements: int) -> float:
+        """About how long this many measurements of points and the long stretches take, without writing the file."""
+        return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
 _START_S = 0.4
@@ -153,17 +153,15 @@ def _sustained(job: Job, per_s: Sequence[float]) -> Sustained:
     )  # fmt: skip
 
 
-def points(place: Place, engine: str, planned: Sequence[Asked], effort: Effort, kept: Kept, tell: Tell) -> None:
+def points(place: Place, engine: str, planned: list[Asked], effort: Effort, kept: Kept, tell: Tell) -> None:
     """Measures what is not yet measured. Ends early when the time is over, but not before most of the first pass."""
-    program, began = fio.find("--volume"), time.monotonic()
-    wanted = [asked for _ in range(effort.passes) for asked in planned]
+    program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
+    wanted = (planned * effort.passes)[done:]
     for number, asked in enumerate(wanted):
         tell("points", number, len(wanted))
-        if number < len(kept.results):
-            continue
         if time.monotonic() - began > effort.at_most_s:
             break
-        outcome = fio.make(program, place, _job(asked, effort.point_s, number), engine, logged=False)
+        outcome = fio.make(program, place, _job(asked, effort.point_s, done + number), engine, logged=False)
         latency = outcome.latency
         assert latency is not None
         kept.add(Result(asked, outcome.requests / outcome.elapsed_s, latency.mean_s))

@@ -57,7 +57,7 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
             drive, usable, sector = _measured(name, found, effort, asked, kept)
         except KeyboardInterrupt:
             if kept.file.exists():
-                many = f"{len(kept.results)} points are kept in {kept.file}; the same command goes on"
+                many = f"{len(kept.results)} measurements are kept in {kept.file}; the same command goes on"
                 screen.say(f"interrupted: {many}")
             raise
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -116,10 +116,10 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:
     screen.say(
         f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for about "
-        f"{duration(effort.about_s(points))}, and removes both."
+        f"{duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
     if kept.results:
-        screen.say(f"Goes on: {len(kept.results)} points were measured before.")
+        screen.say(f"Goes on: {len(kept.results)} measurements of points were kept.")
 
 
 def _measured(
