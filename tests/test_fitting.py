@@ -12,7 +12,9 @@ from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Result, fit
 from storagelab.drives.law import Law
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
+from storagelab.drives.measuring import sustained_of
 from storagelab.drives.points import planned
+from storagelab.targets.raw.fio import Job
 
 TRUTHS = {
     "a fast drive": Law(70e3, 25e3, 60e3, 20e3, 2e9, 1.5e9, 12.0, 6.0, 2.0, 2, {"ios_per_s": 9e4}),
@@ -108,3 +110,10 @@ def test_a_drive_refuses_to_guess_beyond_what_was_measured(asked, words):
 def test_too_few_points_are_not_fitted():
     with pytest.raises(ValueError, match=f"needs {LEAST_POINTS}"):
         fit([Result(one, 1000.0, 0.001) for one in planned(quick=True, seed=1)][:10])
+
+
+def test_a_burst_ends_with_its_last_fast_second():
+    job = Job("read", "random", 4096, 25.0, outstanding=16)
+    found = sustained_of(job, [1500.0] * 8 + [500.0] * 17)
+    assert (found.burst_per_s, found.sustained_per_s, found.fell_after_s) == (1500, 500, 8)
+    assert sustained_of(job, [500.0] * 25).fell_after_s is None

@@ -135,21 +135,25 @@ def stretches(place: Place, engine: str, effort: Effort, kept: Kept, tell: Tell)
             continue
         outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
         if known is None:
-            kept.add(_sustained(job, outcome.per_s[job.operation]))  # type: ignore[index]
+            kept.add(sustained_of(job, outcome.per_s[job.operation]))  # type: ignore[index]
     tell("long stretches", len(_STRETCHES), len(_STRETCHES))
 
 
-def _sustained(job: Job, per_s: Sequence[float]) -> Sustained:
+def sustained_of(job: Job, per_s: Sequence[float]) -> Sustained:
     if not per_s:
         raise RunFailed("fio logged no second of a long stretch: the machine is too busy to measure")
     burst, sustained = statistics.fmean(per_s[:_FIRST_S]), statistics.fmean(per_s[-max(_FIRST_S, len(per_s) // 3) :])
     slow = [
         second for second in range(len(per_s)) if statistics.fmean(per_s[second : second + _FIRST_S]) < _FELL * burst
     ]
+    fell = None
+    if slow and sustained < _FELL * burst:
+        # The mean of several seconds is low before the first slow one.
+        halfway = (burst + sustained) / 2
+        fell = float(next((second for second in range(slow[0], len(per_s)) if per_s[second] < halfway), slow[0]))
     return Sustained(
         operation=job.operation, sequential=job.pattern == "sequential", block_bytes=job.block_bytes,
-        depth=job.outstanding, burst_per_s=burst, sustained_per_s=sustained,
-        fell_after_s=float(slow[0]) if slow and sustained < _FELL * burst else None,
+        depth=job.outstanding, burst_per_s=burst, sustained_per_s=sustained, fell_after_s=fell,
     )  # fmt: skip
 
 
