@@ -107,7 +107,8 @@ def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_na
     other_way, _ = beside.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
     assert one_way == other_way
     assert one_way.rows[1].measured == beside.speeds(measured.basis, plans[0])("c01", "c02")
-    assert one_way.rows[1].predicted == beside.speeds(simulated.basis, plans[1])("c01", "c02")
+    assert one_way.rows[1].predicted.value == beside.speeds(simulated.basis, plans[1])("c01", "c02").value
+    assert one_way.rows[1].predicted.low is None
     same = compare(simulated, replace(measured, findings=simulated.findings), 1)
     assert beside.of_campaigns(same, *plans) is None
 

@@ -65,6 +65,11 @@ class Beside:
         errors = [abs(row.error) for row in self.rows if row.name != self.base]
         return median(errors) if errors else None
 
+    @property
+    def worst(self) -> Row | None:
+        """The row whose ratio is furthest off; None without other layouts than the base."""
+        return max((row for row in self.rows if row.name != self.base), key=lambda row: abs(row.error), default=None)
+
 
 def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Beside:
     """`predicted`: the speed of each layout over the base's. Layouts whose measurement can't be tested have no row."""

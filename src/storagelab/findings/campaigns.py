@@ -83,6 +83,11 @@ class Compare:
     untested: str = ""
 
     @property
+    def of_one_kind(self) -> bool:
+        """Whether both are measured, or both simulated."""
+        return self.first.findings.provenance == self.second.findings.provenance
+
+    @property
     def slower(self) -> tuple[Matched, ...]:
         return tuple(one for one in self.matched if one.differs and one.ratio.value > 1)
 

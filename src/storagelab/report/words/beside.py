@@ -25,7 +25,10 @@ def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
         if found.apart
         else f"{measured} tells no two layouts apart, so no order can be checked"
     )
-    ratios = "" if found.median_error is None else f"; ratios are off by {numbers.percent(found.median_error)} (median)"
+    ratios = ""
+    if (error := found.median_error) is not None and (worst := found.worst) is not None:
+        most = f"; at most {numbers.percent(abs(worst.error))}, {worst.name}" if len(found.rows) > 2 else ""
+        ratios = f"; ratios are off by {numbers.percent(error)} (median{most})"
     known = [row for row in found.rows if row.missed is not None]
     if not known:
         return f"{order}{ratios}."
@@ -42,6 +45,8 @@ def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
         [names[row.name], times_text(row.measured), times_text(row.predicted), _off(row, found.base), _verdict(row)]
         for row in found.rows
     ]
+    if not any(verdict for *_, verdict in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
     return Part(f"{CAPTION}, times {names[found.base]}", Table(headings, rows), {"verdict": 1})
 
 

@@ -31,7 +31,7 @@ def verdict_sentence(found: Compare) -> str:
     start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
     if not found.differs:
         start += ", which may be chance"
-    return f"{start}{_which(found)}. {_SESSION}"
+    return f"{start}{_which(found)}." + (f" {_SESSION}" if found.of_one_kind else "")
 
 
 _SESSION = "A change of the machine between the two would look the same."
@@ -157,14 +157,14 @@ def _cut(text: str) -> str:
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
     """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, and differs
-    between the two.
+    between the two. A simulation has no host and no devices: beside a measured campaign, only facts that both have count.
     """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:
         facts = [_constant(of, cell_id) for of, cell_id in zip(runs, (one.first_id, one.second_id), strict=True)]
         for name in {**facts[0], **facts[1]}:
             pair = facts[0].get(name, ""), facts[1].get(name, "")
-            if pair[0] != pair[1]:
+            if pair[0] != pair[1] and (found.of_one_kind or all(pair)):
                 different[(name, *pair)] = None
     return sorted(different)
 
