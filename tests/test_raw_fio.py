@@ -12,7 +12,8 @@ import pytest
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.latency import merged
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Fio, Job, Place
+from storagelab.targets.raw.fio import Fio, Job
+from storagelab.targets.raw.outcome import Place
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 READ = Job("read", "random", 8192, 1.0, outstanding=2)

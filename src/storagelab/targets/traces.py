@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.words.numbers import count, duration, plural
@@ -47,6 +47,11 @@ class Trace(NamedTuple):
         return self.requests[-1].at_us / 1e6
 
     @property
+    def asked(self) -> list[tuple[int, What, int, int]]:
+        """The requests in the core's form, with times in nanoseconds."""
+        return [(one.at_us * 1000, one.what, one.offset, one.bytes) for one in self.requests]
+
+    @property
     def text(self) -> str:
         left_out = f"; {count(self.left_out)} trims are left out" if self.left_out else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
@@ -77,6 +82,15 @@ def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dic
     """
     change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
     return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
+
+
+def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
+    """How long after their times requests were sent, from a table of the core; nothing if they had none."""
+    if not late["count"]:
+        return {}
+    shares = dict(late["per_mille_ns"])
+    figures_ns = {"mean": late["mean_ns"], "p50": shares[500], "p99": shares[990], "longest": late["longest_ns"]}
+    return {f"late_{name}_s": ns / 1e9 for name, ns in figures_ns.items()}
 
 
 def read(file: Path) -> Trace:
