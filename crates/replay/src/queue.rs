@@ -147,3 +147,37 @@ impl<'r> Queue<'r> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use storagelab_sim::replay::{Asked, Pace, Replay, What};
+
+    use super::Queue;
+
+    #[test]
+    fn a_request_that_depends_on_another_is_taken_once_that_has_ended() {
+        let replay = Replay {
+            pace: Pace::AsFastAsPossible,
+            requests: vec![Asked(0, What::W, 0, 4096), Asked(0, What::S, 0, 0)],
+        };
+        let (queue, ended) = (Queue::new(&replay, 2), AtomicBool::new(false));
+        assert!(queue.next(0).is_some());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(queue.next(1).is_some());
+                assert!(
+                    ended.load(Ordering::SeqCst),
+                    "the sync was taken before the write had ended"
+                );
+            });
+            thread::sleep(Duration::from_millis(20));
+            ended.store(true, Ordering::SeqCst);
+            queue.end(0, 0, Ok(()));
+        });
+        assert!(queue.next(0).is_none());
+    }
+}

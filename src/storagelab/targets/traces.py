@@ -15,8 +15,8 @@ from storagelab.errors import PreflightError
 from storagelab.words.numbers import count, duration, plural
 
 What = Literal["r", "w", "s"]
-_BYTES_EACH = 250
-"""Memory that a request takes here and in fio, at most."""
+_BYTES_EACH = 550
+"""Memory that a request takes at most, here and where it is sent from."""
 _LEAST_BYTES_EACH = 20
 """The shortest line of a request."""
 _ALIGNED = 2**20
@@ -65,13 +65,14 @@ class Trace(NamedTuple):
         for number, one in enumerate(self.requests, 1):
             if one.offset + one.bytes > size_bytes:
                 raise PreflightError(
-                    f"request {number} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = {size_bytes:,}",
+                    f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = "
+                    f"{size_bytes:,}",
                     file=file, key="workload.trace", hint=f"Set data_size to at least {self.reaches_bytes:,} in [layout].",
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
-                    f"request {number} ({one.bytes:,} bytes at {one.offset:,}) is no whole number of {sector_bytes} B "
-                    "sectors",
+                    f"request {number} of {file.name} ({one.bytes:,} bytes at {one.offset:,}) is no whole number "
+                    f"of {sector_bytes} B sectors",
                     file=file, key="workload.trace", hint="record it below the file system, where requests are whole sectors",
                 )  # fmt: skip
 
@@ -112,7 +113,7 @@ def read(file: Path) -> Trace:
 
 
 def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
-    return PreflightError(what, file=file, key="workload.trace", hint=hint)
+    return PreflightError(f"{file.name} {what}", file=file, key="workload.trace", hint=hint)
 
 
 def _check_memory(file: Path, size: int) -> None:
@@ -121,7 +122,7 @@ def _check_memory(file: Path, size: int) -> None:
     if needed > free:
         raise _refused(
             file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
-            "cut it into shorter traces: fio, too, keeps a trace in memory",
+            "cut it into shorter traces: all of a trace is kept in memory",
         )  # fmt: skip
 
 

@@ -161,3 +161,18 @@ impl Running<'_, '_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, What};
+
+    #[test]
+    fn a_request_waits_for_those_whose_bytes_it_changes_or_needs_and_a_sync_for_all() {
+        let (read, write) = (Asked(0, What::R, 4096, 4096), Asked(0, What::W, 4096, 4096));
+        let (beside, across) = (Asked(0, What::W, 8192, 512), Asked(0, What::W, 8191, 512));
+        let sync = Asked(0, What::S, 0, 0);
+        assert!(read.waits_for(write) && write.waits_for(read) && write.waits_for(write) && across.waits_for(read));
+        assert!(!read.waits_for(read) && !beside.waits_for(write) && !write.waits_for(beside));
+        assert!(sync.waits_for(read) && beside.waits_for(sync));
+    }
+}
