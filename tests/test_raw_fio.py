@@ -82,7 +82,7 @@ def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
                 ],
             )
         )  # fmt: skip
-        runs.append(fio._outcome(said, {}, {}, fio.find()).latency)
+        runs.append(fio._outcome(said, {}, {}).latency)
         every += [int(line.split(",")[1]) for line in Path(f"{log}_lat.1.log").read_text().splitlines()]
     whole = merged(runs)
     assert whole.operations == len(every)

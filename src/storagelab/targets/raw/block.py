@@ -153,9 +153,7 @@ class _RawTarget:
             "host": host.describe_host(),
             "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
             "server": {
-                "engine": self._sender.by,
-                "version": self._fio.version,
-                "io_engine": self._io_engine,
+                **self._sender.facts(self._fio, self._io_engine),
                 "direct": True,
                 "file_bytes": self._at.size_bytes,
                 "sector_bytes": sector_bytes(self._path),

@@ -137,7 +137,7 @@ def make(
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
         report = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
         per_s, mean_s = _by_second(logs, job.seconds)
-    return _outcome(report, per_s, mean_s, fio)
+    return _outcome(report, per_s, mean_s)
 
 
 def _options(place: Place, job: Job) -> list[str]:
@@ -269,7 +269,7 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
             yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
 
 
-def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means, fio: Fio) -> Outcome:
+def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
     done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
     elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
@@ -283,7 +283,6 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means, fio: Fio)
         per_s=per_s,
         mean_s=mean_s,
         io_engine=str(report["job options"]["ioengine"]),
-        version=fio.version,
     )
 
 

@@ -48,7 +48,6 @@ class Outcome(NamedTuple):
     cpu_s: float
     per_s: Mapping[Direction, tuple[float, ...]]
     mean_s: Mapping[Direction, tuple[float | None, ...]]
-    version: str
     io_engine: str | None = None
     figures: Mapping[str, float] = MappingProxyType({})
 

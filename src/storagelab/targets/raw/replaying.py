@@ -24,7 +24,6 @@ from storagelab.targets.programs import environment, run
 from storagelab.targets.raw.outcome import Direction, Done, Outcome, Place
 from storagelab.targets.traces import Trace, late_figures, replay_figures
 from storagelab.targets.unprivileged import end_with_parent
-from storagelab.version import __version__
 
 _SENDER = Path(__file__).with_name("sender.py")
 _STARTING_S, _TIMES_AS_LONG = 60, 10
@@ -77,6 +76,5 @@ def _outcome(sent: Mapping[str, Any], trace: Trace) -> Outcome:
         cpu_s=sent["cpu_s"],
         per_s={way: tuple(float(count) for count, _ in each) for way, each in seconds.items()},
         mean_s={way: tuple(ns / count / 1e9 if count else None for count, ns in each) for way, each in seconds.items()},
-        version=__version__,
         figures={**replay_figures(trace.seconds, elapsed_s, io_time_s), **late_figures(sent["late"]["late"])},
     )

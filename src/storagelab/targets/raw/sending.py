@@ -16,6 +16,7 @@ from storagelab.targets.raw import fio, replaying
 from storagelab.targets.raw.fio import Fio, Job
 from storagelab.targets.raw.outcome import Outcome, Place
 from storagelab.targets.traces import Trace, read
+from storagelab.version import __version__
 
 Tell = Callable[[], None]
 
@@ -27,9 +28,8 @@ class Sender(Protocol):
     def block_bytes(self) -> int:
         """The size of a request by which the file is tried."""
 
-    @property
-    def by(self) -> str:
-        """What is sent, by which program."""
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        """What sends it."""
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         """Sends what doesn't count. Raises RunFailed."""
@@ -46,14 +46,15 @@ def sender_of(config: Config, site: Site) -> Sender:
 class Drawn:
     """Requests of one size."""
 
-    by = "raw I/O by fio"
-
     def __init__(self, load: RawIo) -> None:
         self._load = load
 
     @property
     def block_bytes(self) -> int:
         return self._load.block_bytes
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        return {"engine": "raw I/O by fio", "version": program.version, "io_engine": engine}
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         if self._load.warm_up_s:
@@ -75,14 +76,15 @@ class Drawn:
 class Traced:
     """The requests of a trace."""
 
-    by = "a trace by storagelab"
-
     def __init__(self, load: Replay, trace: Trace) -> None:
         self._load, self._trace = load, trace
 
     @cached_property
     def block_bytes(self) -> int:
         return max(one.bytes for one in self._trace.requests)
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:  # noqa: ARG002 - as of drawn requests
+        return {"engine": "a trace by storagelab", "version": __version__}
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         pass
