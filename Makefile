@@ -127,9 +127,9 @@ lint-rust: setup-dev
 	@cargo fmt --check && cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 
 .PHONY: test-rust test-python test-quick
-test-rust: setup-dev ## the simulator's own tests
+test-rust: setup-dev ## the tests of the Rust crates
 	@echo 'cargo test ...'
-	@cargo test --quiet --locked --package storagelab-sim
+	@cargo test --quiet --locked --package storagelab-sim --package storagelab-replay
 
 # A test that failed while all cores were busy may have lacked a CPU. Up to five such tests are run again, one at a time.
 FAILED := .pytest_cache/v/cache/lastfailed

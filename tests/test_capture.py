@@ -117,6 +117,7 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     # `merged` rows and the log are of the same requests, but for those before the first interval's end.
     assert len(asked) == sum(row.requests for row in capture.io if row.operation != "sync")
     assert not any("/" in line[1] for line in lines)
+    assert int(lines[-1][0]) == pytest.approx(manifest.seconds * 1e6, rel=0.5), "microseconds, as fio's"
 
 
 @pytest.mark.slow

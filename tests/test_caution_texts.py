@@ -256,7 +256,7 @@ def test_what_lost_cpu_time_is_the_server_or_fio():
     busy = BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10)
     assert "the measured server lost that time" in words(busy)
     raw = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner").model_copy(update={"unit": "requests"})
-    assert "fio lost that time" in caution_sentence(busy, raw)
+    assert "the load lost that time" in caution_sentence(busy, raw)
 
 
 def test_an_odd_run_of_a_set_time_is_told_by_what_it_did_in_that_time():

@@ -152,7 +152,10 @@ def test_a_trace_takes_its_own_time_or_as_little_as_its_volume_takes(scratch):
     assert paced.measurement.requests == fast.measurement.requests == 201
     assert paced.measurement.counters[RAW_IO]["recorded_s"] == pytest.approx(1.0)
     assert paced.measurement.counters[RAW_IO]["time_over_recorded"] == pytest.approx(1.0, abs=0.1)
+    late_s = [paced.measurement.counters[RAW_IO][f"late_{name}_s"] for name in ("p50", "p99", "longest")]
+    assert 0 < late_s[0] <= late_s[1] <= late_s[2] < 0.5
     assert fast.measurement.elapsed_s < paced.measurement.elapsed_s
+    assert not any(name.startswith("late_") for name in fast.measurement.counters[RAW_IO])
     assert paced.measurement.latency.operations == 201
     assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
 
@@ -178,4 +181,5 @@ def test_a_trace_on_a_simulated_drive_takes_what_arithmetic_says(tmp_path, monke
     assert paced.measurement.elapsed_s == pytest.approx(2.01, rel=0.01)
     assert fast.measurement.elapsed_s == pytest.approx(2.01, rel=0.01)
     assert paced.measurement.counters[RAW_IO]["late_longest_s"] == pytest.approx(0.97, rel=0.05)
+    assert paced.measurement.counters[RAW_IO]["late_p50_s"] == pytest.approx(0.485, rel=0.05)
     assert paced.measurement.counters[RAW_IO]["time_over_recorded"] == pytest.approx(2.01, rel=0.01)

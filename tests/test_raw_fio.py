@@ -12,7 +12,8 @@ import pytest
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.latency import merged
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Fio, Job, Place
+from storagelab.targets.raw.fio import Fio, Job
+from storagelab.targets.raw.outcome import Place
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 READ = Job("read", "random", 8192, 1.0, outstanding=2)
@@ -81,7 +82,7 @@ def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
                 ],
             )
         )  # fmt: skip
-        runs.append(fio._outcome(said, {}, {}, fio.find()).latency)
+        runs.append(fio._outcome(said, {}, {}).latency)
         every += [int(line.split(",")[1]) for line in Path(f"{log}_lat.1.log").read_text().splitlines()]
     whole = merged(runs)
     assert whole.operations == len(every)

@@ -1,4 +1,6 @@
-"""The simulator, in Rust (crates/sim), through its bindings (crates/py)."""
+"""The simulator (crates/sim) and the replay of traces on real files (crates/replay), in Rust, through their bindings
+(crates/py).
+"""
 
 from collections.abc import Callable
 
@@ -19,6 +21,13 @@ def permutation(seed: int, stream: str, n: int) -> list[int]:
     """The numbers 0 to `n` - 1 in a random order: the same for the same seed and stream, on every machine.
 
     OverflowError if `seed` is outside 0 to 2**64 - 1 or `n` outside 0 to 2**32 - 1.
+    """
+
+def replay(path: str, flags: int, threads: int, trace: str) -> str:
+    """Send a trace, as JSON (crates/sim/src/raw_io/replay.rs), to a file that is opened with these flags: what was sent, as
+    JSON (crates/replay/src/lib.rs).
+
+    OSError for a request that failed, ValueError for a trace in another form.
     """
 
 class Refused(ValueError):

@@ -3,6 +3,7 @@
 
 mod block;
 mod crossing;
+mod replaying;
 
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -15,6 +16,8 @@ mod _sim {
     use super::{declared, permutation, stream_seed, version};
     #[pymodule_export]
     use crate::block::{Block, RawBlock, Refused, check, check_raw, resolved};
+    #[pymodule_export]
+    use crate::replaying::replay;
 }
 
 /// The version of the extension, the same as the package's.

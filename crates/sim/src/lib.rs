@@ -78,7 +78,7 @@ mod words;
 pub use block::{BlockError, BlockOf, Work};
 pub use declared::{Declarations, declarations};
 pub use outcome::RunOutcome;
-pub use raw_io::{RawOutcome, RawScenario, RawStep};
+pub use raw_io::{Latencies, LatencyTable, RawOutcome, RawScenario, RawStep, replay};
 pub use rng::{Rng, stream_seed};
 pub use run::Step;
 pub use scenario::{Refusal, Scenario};

@@ -155,7 +155,7 @@ pub struct RawOutcome {
     pub drives: Vec<DriveOutcome>,
     /// Volumes that are more than a flash drive.
     pub volumes: Vec<VolumeOutcome>,
-    /// How far the requests of a trace came after their times, if it was sent at its own pace.
+    /// How far the requests of a trace came after their times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<Lateness>,
     /// Every I/O, if that was asked for.

@@ -22,12 +22,6 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A sum's share of each of so many; 0 of none.
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-pub(crate) fn mean(sum: u128, count: u64) -> f64 {
-    if count == 0 { 0.0 } else { sum as f64 / count as f64 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::life_size;

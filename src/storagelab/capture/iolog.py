@@ -1,4 +1,4 @@
-"""A capture's requests as a log that fio plays back: version 3, whose times are milliseconds from the start.
+"""A capture's requests as a log that fio plays back: version 3, whose times are microseconds from the start.
 
 Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a queue sees
 it; not how long it took.
@@ -29,7 +29,7 @@ class Iolog:
         self._names: dict[str, tuple[str, int]] = {}
         self._taken: dict[str, int] = {}
         self._opened: set[str] = set()
-        self._last_ms = 0
+        self._last_us = 0
         file.write(HEADER)
 
     def add(self, requests: Records, files: Sequence[File | None]) -> None:
@@ -39,14 +39,14 @@ class Iolog:
             time_ns, _, _, _, offset, size, operation, _ = request
             assert file is not None, "only requests to known files are attributed"
             name, begin = self._name(file)
-            self._last_ms = max(self._last_ms, (time_ns - self._begin_ns) // 1_000_000)
+            self._last_us = max(self._last_us, (time_ns - self._begin_ns) // 1000)
             if name not in self._opened:
                 self._opened.add(name)
-                lines += [f"{self._last_ms} {name} add", f"{self._last_ms} {name} open"]
+                lines += [f"{self._last_us} {name} add", f"{self._last_us} {name} open"]
             if operation == SYNC:
-                lines.append(f"{self._last_ms} {name} sync 0 0")
+                lines.append(f"{self._last_us} {name} sync 0 0")
             else:
-                lines.append(f"{self._last_ms} {name} {OPERATIONS[operation]} {begin + offset} {size}")
+                lines.append(f"{self._last_us} {name} {OPERATIONS[operation]} {begin + offset} {size}")
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:
@@ -67,5 +67,5 @@ class Iolog:
 
     def end(self) -> None:
         """Closes the files of the log, and the log."""
-        self._file.write("".join(f"{self._last_ms} {name} close\n" for name in sorted(self._opened)).encode())
+        self._file.write("".join(f"{self._last_us} {name} close\n" for name in sorted(self._opened)).encode())
         self._file.close()

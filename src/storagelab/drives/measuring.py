@@ -23,7 +23,8 @@ from storagelab.targets import Tell
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.locking import locked
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Job, Place
+from storagelab.targets.raw.fio import Job
+from storagelab.targets.raw.outcome import Place
 from storagelab.targets.raw.preflight import check_direct, sector_bytes
 
 _FILE = "drives-fit"

@@ -7,9 +7,9 @@ Percentiles of several runs come from the merged histogram; an average of percen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -86,6 +86,12 @@ def latency_of(counted: Iterable[tuple[int, int]], exact: tuple[int, int, int] |
         values_ns=tuple(values), counts=tuple(bins[value] for value in values),
         total_ns=total, least_ns=least, longest_ns=longest,
     )  # fmt: skip
+
+
+def latency_of_table(table: Mapping[str, Any]) -> Latency | None:
+    """The histogram of a table of the Rust core (crates/sim/src/raw_io/latency.rs)."""
+    exact = (round(table["mean_ns"] * table["count"]), table["least_ns"], table["longest_ns"])
+    return latency_of(((ns, count) for ns, count in table["histogram"]), exact)
 
 
 def merged(latencies: Iterable[Latency]) -> Latency | None:

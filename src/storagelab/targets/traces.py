@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.words.numbers import count, duration, plural
 
 What = Literal["r", "w", "s"]
-_BYTES_EACH = 250
-"""Memory that a request takes here and in fio, at most."""
+_BYTES_EACH = 550
+"""Memory that a request takes at most, here and where it is sent from."""
 _LEAST_BYTES_EACH = 20
 """The shortest line of a request."""
 _ALIGNED = 2**20
@@ -47,6 +47,11 @@ class Trace(NamedTuple):
         return self.requests[-1].at_us / 1e6
 
     @property
+    def asked(self) -> list[tuple[int, What, int, int]]:
+        """The requests in the core's form, with times in nanoseconds."""
+        return [(one.at_us * 1000, one.what, one.offset, one.bytes) for one in self.requests]
+
+    @property
     def text(self) -> str:
         left_out = f"; {count(self.left_out)} trims are left out" if self.left_out else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
@@ -60,13 +65,14 @@ class Trace(NamedTuple):
         for number, one in enumerate(self.requests, 1):
             if one.offset + one.bytes > size_bytes:
                 raise PreflightError(
-                    f"request {number} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = {size_bytes:,}",
+                    f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = "
+                    f"{size_bytes:,}",
                     file=file, key="workload.trace", hint=f"Set data_size to at least {self.reaches_bytes:,} in [layout].",
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
-                    f"request {number} ({one.bytes:,} bytes at {one.offset:,}) is no whole number of {sector_bytes} B "
-                    "sectors",
+                    f"request {number} of {file.name} ({one.bytes:,} bytes at {one.offset:,}) is no whole number "
+                    f"of {sector_bytes} B sectors",
                     file=file, key="workload.trace", hint="record it below the file system, where requests are whole sectors",
                 )  # fmt: skip
 
@@ -77,6 +83,15 @@ def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dic
     """
     change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
     return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
+
+
+def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
+    """How long after their times requests were sent, from a table of the core; nothing if they had none."""
+    if not late["count"]:
+        return {}
+    shares = dict(late["per_mille_ns"])
+    figures_ns = {"mean": late["mean_ns"], "p50": shares[500], "p99": shares[990], "longest": late["longest_ns"]}
+    return {f"late_{name}_s": ns / 1e9 for name, ns in figures_ns.items()}
 
 
 def read(file: Path) -> Trace:
@@ -98,7 +113,7 @@ def read(file: Path) -> Trace:
 
 
 def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
-    return PreflightError(what, file=file, key="workload.trace", hint=hint)
+    return PreflightError(f"{file.name} {what}", file=file, key="workload.trace", hint=hint)
 
 
 def _check_memory(file: Path, size: int) -> None:
@@ -107,7 +122,7 @@ def _check_memory(file: Path, size: int) -> None:
     if needed > free:
         raise _refused(
             file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
-            "cut it into shorter traces: fio, too, keeps a trace in memory",
+            "cut it into shorter traces: all of a trace is kept in memory",
         )  # fmt: skip
 
 

@@ -1,13 +1,13 @@
 //! A trace in place of drawn requests: at its own pace, or as fast as it may go.
 //!
-//! Requests are sent in their order. Each waits for a place among those outstanding, at its own pace also for its time; after a
-//! sync the next one waits until all before it are done.
+//! Requests are sent in their order. Each waits for a place among those outstanding, for those in progress that it depends on
+//! ([`Asked::waits_for`]), and at its own pace for its time.
 
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Early, LOOK_EVERY, Running};
+use super::{Early, LOOK_EVERY, Latencies, LatencyTable, Running};
 use crate::kernel::Ns;
 use crate::volume::{Kind, Request};
 
@@ -43,8 +43,23 @@ pub enum What {
     R,
     /// It writes.
     W,
-    /// What was written must be safe before the next request.
+    /// What was written before must be safe.
     S,
+}
+
+impl Asked {
+    /// Whether it depends on a request that was sent before it and is still in progress: one that has bytes in common with it,
+    /// if one of both writes. A sync depends on all before it, and all behind it depend on it.
+    #[must_use]
+    pub fn waits_for(self, before: Self) -> bool {
+        let (Self(_, what, offset, bytes), Self(_, earlier, begin, length)) = (self, before);
+        let in_common = offset < begin.saturating_add(length) && begin < offset.saturating_add(bytes);
+        match (what, earlier) {
+            (What::S, _) | (_, What::S) => true,
+            (What::R, What::R) => false,
+            _ => in_common,
+        }
+    }
 }
 
 impl Replay {
@@ -73,14 +88,12 @@ impl Replay {
 }
 
 /// How far requests came after their times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
     /// When the last request was asked.
     pub asked_ns: Ns,
-    /// On average.
-    pub mean_ns: f64,
-    /// At most.
-    pub longest_ns: Ns,
+    /// How long after its time each request was sent; empty if they were sent as fast as possible.
+    pub late: LatencyTable,
 }
 
 impl Running<'_, '_> {
@@ -91,22 +104,24 @@ impl Running<'_, '_> {
         mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>,
     ) -> Result<Lateness, Early> {
         let mut free: Vec<u32> = (0..u32::try_from(self.begun_ns.len()).expect("it was checked")).collect();
-        let (mut next, mut looked, mut late_ns, mut longest_ns) = (0, 0, 0_u128, 0);
+        let (mut next, mut looked) = (0, 0);
+        let mut late = Latencies::default();
+        let mut in_progress: Vec<Option<Asked>> = vec![None; free.len()];
         let mut done = Vec::new();
         loop {
             let may_come_ns = loop {
-                let Some(Asked(at_ns, what, offset, bytes)) = replay.requests.get(next).copied() else {
+                let Some(asked) = replay.requests.get(next).copied() else {
                     break Ns::MAX;
                 };
-                if free.is_empty() || (what == What::S && self.done < self.submitted) {
+                let Asked(at_ns, what, offset, bytes) = asked;
+                if free.is_empty() || in_progress.iter().flatten().any(|before| asked.waits_for(*before)) {
                     break Ns::MAX;
                 }
                 if replay.pace == Pace::Recorded {
                     if at_ns > self.now_ns {
                         break at_ns;
                     }
-                    late_ns += u128::from(self.now_ns - at_ns);
-                    longest_ns = longest_ns.max(self.now_ns - at_ns);
+                    late.add(self.now_ns - at_ns);
                 }
                 next += 1;
                 let kind = match what {
@@ -115,6 +130,7 @@ impl Running<'_, '_> {
                     What::S => continue,
                 };
                 let token = free.pop().expect("there is one");
+                in_progress[token as usize] = Some(asked);
                 self.send(token, Request { kind, offset, bytes })?;
             };
             let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
@@ -129,6 +145,7 @@ impl Running<'_, '_> {
             self.step(alone_ns, volume_ns, &mut done)?;
             for token in done.drain(..) {
                 self.record(token);
+                in_progress[token as usize] = None;
                 free.push(token);
             }
             if self.done >= looked + LOOK_EVERY {
@@ -140,8 +157,22 @@ impl Running<'_, '_> {
         }
         Ok(Lateness {
             asked_ns: replay.until_ns(),
-            mean_ns: crate::words::mean(late_ns, next as u64),
-            longest_ns,
+            late: late.table(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, What};
+
+    #[test]
+    fn a_request_waits_for_those_whose_bytes_it_changes_or_needs_and_a_sync_for_all() {
+        let (read, write) = (Asked(0, What::R, 4096, 4096), Asked(0, What::W, 4096, 4096));
+        let (beside, across) = (Asked(0, What::W, 8192, 512), Asked(0, What::W, 8191, 512));
+        let sync = Asked(0, What::S, 0, 0);
+        assert!(read.waits_for(write) && write.waits_for(read) && write.waits_for(write) && across.waits_for(read));
+        assert!(!read.waits_for(read) && !beside.waits_for(write) && !write.waits_for(beside));
+        assert!(sync.waits_for(read) && beside.waits_for(sync));
     }
 }

@@ -30,7 +30,7 @@ class BusyMachine(Caution):
     checked: int
 
     def sentence(self, findings: Findings) -> str:
-        loser = "fio" if findings.unit == "requests" else "the measured server"
+        loser = "the load" if findings.unit == "requests" else "the measured server"
         return (
             f"Other processes and the kernel took up to {percent(self.others_share)} of the machine's CPU time in "
             f"{count(self.runs)} of {count(self.checked)} runs: {loser} lost that time, and may share the disk "

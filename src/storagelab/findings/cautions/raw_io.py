@@ -91,7 +91,7 @@ class OthersOnDrive(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}: the kernel "
-            f"counted up to {percent(self.share)} more bytes at it than fio asked for. They show what was left over."
+            f"counted up to {percent(self.share)} more bytes at it than the run asked for. They show what was left over."
         )
 
     def brief(self, findings: Findings) -> str:

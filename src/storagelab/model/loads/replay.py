@@ -31,9 +31,11 @@ class Replay(Load):
     at the spec's folder.
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
-    """Recorded: each request is sent at its own time. As fast as possible: as soon as an earlier one has ended."""
+    """Recorded: each request is sent at its own time. As fast as possible: as soon as there is a place among those
+    outstanding. In both, a sync and a request for bytes that are being written or read wait for those before them.
+    """
     outstanding: int = Field(32, ge=1, le=256)
-    """The most requests in progress. They take turns on as many threads; on a thread, each waits for the one before it."""
+    """The most requests in progress, each sent by a thread of its own. The next one goes to the first thread that is free."""
 
     @property
     def paced(self) -> bool:

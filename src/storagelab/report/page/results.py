@@ -89,7 +89,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
         Column(Heading("the best against it", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
         *_capacity_columns(runs),
-        *(_raw_io_columns() if raw_io else []),
+        *(_raw_io_columns(cells) if raw_io else []),
         *_latency_columns(cells),
         *([] if compared.set_time(findings) else _run_columns(findings, _decimals(_known(findings, cells)))),
         Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified),
@@ -205,7 +205,7 @@ def _provenance_column(findings: Findings) -> list[Column]:
     return [Column(Heading("provenance", "text"), text, text)] if compared.of_both_kinds(findings) else []
 
 
-def _raw_io_columns() -> list[Column]:
+def _raw_io_columns(cells: Sequence[CellSummary]) -> list[Column]:
     def text(counter: str, cell: CellSummary) -> str:
         return compared.raw_io_text(cell, counter).split(" (")[0]
 
@@ -214,7 +214,7 @@ def _raw_io_columns() -> list[Column]:
 
     return [
         Column(Heading(name), partial(text, counter), partial(key, counter))
-        for counter, name in compared.RAW_IO_COLUMNS.items()
+        for counter, name in compared.raw_io_columns(cells).items()
     ]
 
 

@@ -104,7 +104,7 @@ def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
     rates = [compared.raw_io_text(cell, "ios_per_s") for cell in cells]
     columns = [
         (heading, [compared.raw_io_text(cell, counter).split(" (")[0] for cell in cells])
-        for counter, heading in compared.RAW_IO_COLUMNS.items()
+        for counter, heading in compared.raw_io_columns(cells).items()
     ]
     return [("IO/s (95 % CI)", rates), *columns]
 

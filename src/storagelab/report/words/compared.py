@@ -4,7 +4,7 @@ or a figure of their latency. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
 from storagelab.spec.factors import is_load
@@ -12,9 +12,10 @@ from storagelab.words import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
     "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",
-    "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms",
+    "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms", "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms",
+    "late_longest_s": "latest ms",
 }  # fmt: skip
-"""The columns of raw I/O beside IO/s: a run's counter -> its heading."""
+"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last three."""
 
 
 _AT: Mapping[Compared, str] = {
@@ -153,6 +154,15 @@ def _in_milliseconds(latency: Estimate) -> str:
     if latency.low is None or latency.high is None:
         return value
     return f"{value} ({numbers.significant(latency.low * 1e3)} to {numbers.significant(latency.high * 1e3)})"
+
+
+def raw_io_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
+    """Those of `RAW_IO_COLUMNS` that some cell has."""
+    return {
+        counter: heading
+        for counter, heading in RAW_IO_COLUMNS.items()
+        if not counter.startswith("late_") or any(counter in cell.raw_io for cell in cells)
+    }
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:

@@ -16,7 +16,8 @@ from storagelab.model.measurement import RAW_IO_BESIDE
 from storagelab.model.plan import Plan
 from storagelab.targets import Site
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Job, Place
+from storagelab.targets.raw.fio import Job
+from storagelab.targets.raw.outcome import Place
 from storagelab.targets.raw.preflight import check_direct
 from storagelab.targets.steps import Counters
 

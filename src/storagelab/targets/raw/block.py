@@ -22,7 +22,8 @@ from storagelab.targets import Progress, Site, State, Target, kept_volumes, made
 from storagelab.targets.folders import Folders
 from storagelab.targets.kept_volumes import KeptVolumes
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Direction, Fio, Outcome, Place
+from storagelab.targets.raw.fio import Fio
+from storagelab.targets.raw.outcome import Direction, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
 from storagelab.targets.raw.sending import Sender, sender_of
 from storagelab.targets.steps import MachineCounters
@@ -98,8 +99,7 @@ class RawBlock:
                 del self._io_engines[place.folder, name]
         try:
             sender = sender_of(config, self._site)
-            engine = fio.lay_out(self._fio, place, sender.block_bytes)
-            return sender.engine or engine
+            return fio.lay_out(self._fio, place, sender.block_bytes)
         except BaseException:
             if not place.read_only:
                 (place.folder / place.name).unlink(missing_ok=True)
@@ -153,9 +153,7 @@ class _RawTarget:
             "host": host.describe_host(),
             "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
             "server": {
-                "engine": "raw I/O by fio",
-                "version": self._fio.version,
-                "io_engine": self._io_engine,
+                **self._sender.facts(self._fio, self._io_engine),
                 "direct": True,
                 "file_bytes": self._at.size_bytes,
                 "sector_bytes": sector_bytes(self._path),
@@ -186,14 +184,14 @@ class _RawTarget:
             requests=outcome.requests,
             latency=outcome.latency,
             counters={
-                RAW_IO: {**figures(outcome), **self._sender.figures(outcome)},
+                RAW_IO: {**figures(outcome), **outcome.figures},
                 **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
                 **counters,
                 "cpu": _cpu(counters.get("cpu", {}), outcome),
             },
             series=_series(outcome, self._volume),
             environment=environment,
-            checks=(*_checks(at_drive), _same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
+            checks=(*_checks(at_drive), *_same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
             setup_s=self._setup_s,
         )
 
@@ -255,9 +253,9 @@ def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
             )  # fmt: skip
 
 
-def _same_engine(asked: str, outcome: Outcome) -> Check:
-    got = outcome.io_engine
-    return Check(name="I/O engine", asked=asked, got=got, ok=asked == got, read_from="fio's report")
+def _same_engine(asked: str, outcome: Outcome) -> Iterator[Check]:
+    if (got := outcome.io_engine) is not None:
+        yield Check(name="I/O engine", asked=asked, got=got, ok=asked == got, read_from="fio's report")
 
 
 def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:

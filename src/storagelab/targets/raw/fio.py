@@ -6,22 +6,21 @@ the start of the second process to its end, cover the same requests as fio's cou
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.latency import Latency, latency_of, merged
+from storagelab.model.latency import latency_of
 from storagelab.targets import temporary
 from storagelab.targets.programs import environment, run
+from storagelab.targets.raw.outcome import Direction, Done, Outcome, Place
 from storagelab.targets.unprivileged import end_with_parent
 
 PACKAGE = "fio"
@@ -34,12 +33,10 @@ _OPERATIONS = {
 _IO_ENGINES = ("io_uring", "libaio")
 """Both keep several requests in progress. Containers often forbid the first one."""
 _STARTING_S = 60.0
-_PR_SET_TIMERSLACK = 29
 _RATES, _TIMES = "rates", "times"
 """The beginnings of the names of fio's logs."""
 _NO_SPACE = "No space left on device"
-
-Direction = Literal["read", "write"]
+_ENDS_WITH_PARENT = partial(end_with_parent, signal.SIGKILL)
 
 
 class Fio(NamedTuple):
@@ -47,17 +44,6 @@ class Fio(NamedTuple):
 
     program: str
     version: str
-
-
-class Place(NamedTuple):
-    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. fio
-    writes nothing else except its logs, in a temporary folder.
-    """
-
-    folder: Path
-    name: str
-    size_bytes: int
-    read_only: bool = False
 
 
 class Job(NamedTuple):
@@ -71,45 +57,6 @@ class Job(NamedTuple):
     outstanding: int = 1
     read_fraction: float = 0.5
     seed: int = 1
-
-
-class Done(NamedTuple):
-    """What fio counted in one direction."""
-
-    requests: int
-    bytes: int
-    latency: Latency | None
-
-    @property
-    def block_bytes(self) -> float:
-        """Of a request, on average."""
-        return self.bytes / self.requests
-
-
-class Outcome(NamedTuple):
-    """What fio counted. `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each
-    second, None in one without any.
-    """
-
-    elapsed_s: float
-    done: Mapping[Direction, Done]
-    cpu_s: float
-    per_s: Mapping[Direction, tuple[float, ...]]
-    mean_s: Mapping[Direction, tuple[float | None, ...]]
-    io_engine: str
-    version: str
-
-    @property
-    def requests(self) -> int:
-        return sum(one.requests for one in self.done.values())
-
-    @property
-    def bytes(self) -> int:
-        return sum(one.bytes for one in self.done.values())
-
-    @property
-    def latency(self) -> Latency | None:
-        return merged(one.latency for one in self.done.values() if one.latency is not None)
 
 
 def find(key: str = "target.engine") -> Fio:
@@ -190,29 +137,7 @@ def make(
         options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
         report = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
         per_s, mean_s = _by_second(logs, job.seconds)
-    return _outcome(report, per_s, mean_s, fio)
-
-
-def replay(
-    fio: Fio, place: Place, logs: Sequence[Path], *, paced: bool, seconds: float, io_engine: str,
-    progress: Callable[[], None] = lambda: None,
-) -> Outcome:  # fmt: skip
-    """Sends traces side by side, each by a thread that waits for each of its requests. Raises RunFailed.
-
-    One job with many requests in progress takes answers only when it needs room for more, so that latencies are those of
-    its queue, and adds up how late its waits end: a trace of 2 s took 2.1 to 2.6 s. Threads of their own do neither.
-    """
-    with temporary.folder("fio") as folder:
-        options = [*_of_all(place), f"--ioengine={io_engine}", f"--replay_no_stall={int(not paced)}", "--lat_percentiles=1",
-                   "--clat_percentiles=0", f"--replay_redirect={_escaped(place.name)}", "--log_avg_msec=1000",
-                   "--per_job_logs=1", f"--size={place.size_bytes}"]  # fmt: skip
-        options += [f"--write_iops_log={folder}/{_RATES}", f"--write_lat_log={folder}/{_TIMES}"]
-        jobs = []
-        for number, log in enumerate(logs):
-            jobs += [f"--name=replay{number}", *options, f"--read_iolog={_escaped(str(log))}"]
-        report = _report(_called(fio, place, ["--output-format=json+", *jobs], progress, seconds * 10 + _STARTING_S))
-        per_s, mean_s = _by_second(folder, max(report[way]["runtime"] for way in ("read", "write")) / 1000)
-    return _outcome(report, per_s, mean_s, fio)
+    return _outcome(report, per_s, mean_s)
 
 
 def _options(place: Place, job: Job) -> list[str]:
@@ -267,20 +192,13 @@ def _called(
 ) -> subprocess.CompletedProcess[str]:
     try:
         return run(
-            [fio.program, *options], _in_child, timeout_s=timeout_s, environment=environment(), folder=place.folder,
+            [fio.program, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(), folder=place.folder,
             meanwhile=meanwhile,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"fio did not end in {error.timeout:.0f} s: the drive does not answer") from error
     except OSError as error:
         raise RunFailed(f"can't run fio in {place.folder}: {error.strerror}") from error
-
-
-def _in_child() -> None:
-    """Ends fio with storagelab, and lets its waits end on time: the kernel may else wake it 50 us late."""
-    end_with_parent(signal.SIGKILL)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -351,7 +269,7 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
             yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
 
 
-def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means, fio: Fio) -> Outcome:
+def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
     done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
     elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
@@ -365,7 +283,6 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means, fio: Fio)
         per_s=per_s,
         mean_s=mean_s,
         io_engine=str(report["job options"]["ioengine"]),
-        version=fio.version,
     )
 
 

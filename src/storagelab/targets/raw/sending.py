@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +11,13 @@ from storagelab.model.config import Config
 from storagelab.model.loads.base import Load, of_class
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
-from storagelab.targets import Site, temporary
-from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Fio, Job, Outcome, Place
-from storagelab.targets.traces import Request, Trace, read, replay_figures
+from storagelab.targets import Site
+from storagelab.targets.raw import fio, replaying
+from storagelab.targets.raw.fio import Fio, Job
+from storagelab.targets.raw.outcome import Outcome, Place
+from storagelab.targets.traces import Trace, read
+from storagelab.version import __version__
 
-REPLAYED_BY = "psync"
-"""fio's engine for traces: each thread waits for each of its requests."""
 Tell = Callable[[], None]
 
 
@@ -28,18 +28,14 @@ class Sender(Protocol):
     def block_bytes(self) -> int:
         """The size of a request by which the file is tried."""
 
-    @property
-    def engine(self) -> str | None:
-        """fio's I/O engine; None for any that keeps several requests in progress."""
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        """What sends it."""
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         """Sends what doesn't count. Raises RunFailed."""
 
     def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
         """Sends what counts. Raises RunFailed."""
-
-    def figures(self, outcome: Outcome) -> Mapping[str, float]:
-        """Results beside those of every run."""
 
 
 def sender_of(config: Config, site: Site) -> Sender:
@@ -50,14 +46,15 @@ def sender_of(config: Config, site: Site) -> Sender:
 class Drawn:
     """Requests of one size."""
 
-    engine = None
-
     def __init__(self, load: RawIo) -> None:
         self._load = load
 
     @property
     def block_bytes(self) -> int:
         return self._load.block_bytes
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        return {"engine": "raw I/O by fio", "version": program.version, "io_engine": engine}
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         if self._load.warm_up_s:
@@ -66,9 +63,6 @@ class Drawn:
     def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
         counted_s = self._load.duration_s - self._load.warm_up_s
         return fio.make(program, place, self._job(counted_s, seed + 1), engine, tell)
-
-    def figures(self, outcome: Outcome) -> Mapping[str, float]:  # noqa: ARG002 - as of a trace
-        return {}
 
     def _job(self, seconds: float, seed: int) -> Job:
         load = self._load
@@ -80,9 +74,7 @@ class Drawn:
 
 
 class Traced:
-    """The requests of a trace: they take turns on as many threads as there may be requests in progress."""
-
-    engine = REPLAYED_BY
+    """The requests of a trace."""
 
     def __init__(self, load: Replay, trace: Trace) -> None:
         self._load, self._trace = load, trace
@@ -91,41 +83,14 @@ class Traced:
     def block_bytes(self) -> int:
         return max(one.bytes for one in self._trace.requests)
 
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:  # noqa: ARG002 - as of drawn requests
+        return {"engine": "a trace by storagelab", "version": __version__}
+
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         pass
 
     def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:  # noqa: ARG002 - all is in the trace
-        threads = min(self._load.outstanding, len(self._trace.requests))
-        with temporary.folder("trace") as folder:
-            logs = [folder / f"{number}.iolog" for number in range(threads)]
-            for number, log in enumerate(logs):
-                _write(log, place.name, self._trace.requests[number::threads])
-            return fio.replay(
-                program,
-                place,
-                logs,
-                paced=self._load.paced,
-                seconds=self._trace.seconds,
-                io_engine=engine,
-                progress=tell,
-            )
-
-    def figures(self, outcome: Outcome) -> Mapping[str, float]:
-        total_ns = outcome.latency.total_ns if outcome.latency is not None else 0
-        return replay_figures(self._trace.seconds, outcome.elapsed_s, total_ns / 1e9)
-
-
-_ACTIONS = {"r": "read", "w": "write"}
-
-
-def _write(log: Path, name: str, requests: Iterable[Request]) -> None:
-    """An iolog of version 3 for one thread."""
-    with log.open("w", encoding="utf-8") as file:
-        file.write(f"fio version 3 iolog\n0 {name} add\n0 {name} open\n")
-        end = 0
-        for end, what, offset, length in requests:
-            file.write(f"{end} {name} sync\n" if what == "s" else f"{end} {name} {_ACTIONS[what]} {offset} {length}\n")
-        file.write(f"{end} {name} close\n")
+        return replaying.replay(place, self._trace, self._load, tell)
 
 
 def _drawn(config: Config, site: Site) -> Sender:  # noqa: ARG001 - as of a trace

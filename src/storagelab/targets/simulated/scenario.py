@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
-from storagelab.model.latency import Latency, latency_of
+from storagelab.model.latency import latency_of_table
 from storagelab.model.loads.base import of_class
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.loads.raw_io import RawIo
@@ -22,7 +22,7 @@ from storagelab.model.plan import Cell, PlannedBlock
 from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
 from storagelab.targets.simulated.measurement import device_counters, measurement
-from storagelab.targets.traces import Trace, read, replay_figures
+from storagelab.targets.traces import Trace, late_figures, read, replay_figures
 
 _POINTS_WHILE_COMPUTING = 150
 """The least number of points in a time series. One point a second, as for a real server, would mean thousands for
@@ -256,7 +256,7 @@ def _replay(config: Config, folder: Shelf) -> dict[str, object]:
         "duration_s": max(trace.seconds, 0.001),
         "replay": {
             "pace": load.pace,
-            "requests": [(one.at_us * 1000, one.what, one.offset, one.bytes) for one in trace.requests],
+            "requests": trace.asked,
         },
         "file_bytes": config.layout.data_size_bytes,
     }
@@ -281,7 +281,7 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
         requests=outcome["ios"] * scale,
-        latency=_latency(outcome["latency"]) if outcome.get("late") else None,
+        latency=latency_of_table(outcome["latency"]) if outcome.get("late") else None,
         counters={RAW_IO: {**_figures(outcome), **_replayed(outcome)}, **device_counters(outcome, scale, cell)},
         series=_raw_series(outcome["series"], scale, cell.config),
         environment=dict(environment),
@@ -310,11 +310,6 @@ def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Co
     )
 
 
-def _latency(table: Mapping[str, Any]) -> Latency | None:
-    exact = (round(table["mean_ns"] * table["count"]), table["least_ns"], table["longest_ns"])
-    return latency_of(((ns, count) for ns, count in table["histogram"]), exact)
-
-
 def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
     """The results of a trace; nothing for drawn requests."""
     late, latency = outcome.get("late"), outcome["latency"]
@@ -322,8 +317,7 @@ def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
         return {}
     return {
         **replay_figures(late["asked_ns"] * NS, outcome["elapsed_ns"] * NS, latency["mean_ns"] * latency["count"] * NS),
-        "late_mean_s": late["mean_ns"] * NS,
-        "late_longest_s": late["longest_ns"] * NS,
+        **late_figures(late["late"]),
     }
 
 

@@ -1,0 +1,80 @@
+"""Sends a trace to a file, in a process of its own (`sender.py`), by threads of the Rust core (crates/replay).
+
+So its CPU time is known apart from storagelab's, a drive that does not answer can't hold storagelab up, and all of it ends
+with storagelab.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storagelab.errors import RunFailed
+from storagelab.model.latency import latency_of_table
+from storagelab.model.loads.replay import Replay
+from storagelab.targets import temporary
+from storagelab.targets.programs import environment, run
+from storagelab.targets.raw.outcome import Direction, Done, Outcome, Place
+from storagelab.targets.traces import Trace, late_figures, replay_figures
+from storagelab.targets.unprivileged import end_with_parent
+
+_SENDER = Path(__file__).with_name("sender.py")
+_STARTING_S, _TIMES_AS_LONG = 60, 10
+_PR_SET_TIMERSLACK = 29
+
+
+def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -> Outcome:
+    """Raises RunFailed."""
+    threads = min(load.outstanding, len(trace.requests))
+    with temporary.folder("trace") as folder:
+        asked = folder / "trace.json"
+        asked.write_text(json.dumps({"pace": load.pace, "requests": trace.asked}), encoding="ascii")
+        command = [sys.executable, "-P", str(_SENDER), str(place.folder / place.name), str(threads), str(asked)]
+        timeout_s = trace.seconds * _TIMES_AS_LONG + _STARTING_S
+        try:
+            ended = run(command, _in_child, environment=environment("PYTHONPATH"), timeout_s=timeout_s, meanwhile=tell)
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(
+                f"the trace did not end in {timeout_s:.0f} s: the drive takes more than {_TIMES_AS_LONG} times the trace's "
+                "own time, or does not answer"
+            ) from error
+        except OSError as error:
+            raise RunFailed(f"can't send the trace: {error.strerror}") from error
+    if ended.returncode < 0:
+        raise RunFailed(f"what sends the trace was ended by {signal.Signals(-ended.returncode).name}")
+    if ended.returncode:
+        raise RunFailed(ended.stderr.strip().rpartition("\n")[2])
+    return _outcome(json.loads(ended.stdout), trace)
+
+
+def _in_child() -> None:
+    """Ends the sender with storagelab, and lets its waits end on time: the kernel may else wake it 50 us late."""
+    end_with_parent(signal.SIGKILL)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def _outcome(sent: Mapping[str, Any], trace: Trace) -> Outcome:
+    ways: tuple[Direction, ...] = ("read", "write")
+    done = {way: sent[way] for way in ways if sent[way]["latency"]["count"]}
+    elapsed_s = sent["elapsed_ns"] / 1e9
+    io_time_s = sum(one["latency"]["mean_ns"] * one["latency"]["count"] for one in done.values()) / 1e9
+    seconds = {way: [*one["seconds"], *[(0, 0)] * int(elapsed_s)][: int(elapsed_s)] for way, one in done.items()}
+    return Outcome(
+        elapsed_s=elapsed_s,
+        done={
+            way: Done(one["latency"]["count"], one["bytes"], latency_of_table(one["latency"]))
+            for way, one in done.items()
+        },
+        cpu_s=sent["cpu_s"],
+        per_s={way: tuple(float(count) for count, _ in each) for way, each in seconds.items()},
+        mean_s={way: tuple(ns / count / 1e9 if count else None for count, ns in each) for way, each in seconds.items()},
+        figures={**replay_figures(trace.seconds, elapsed_s, io_time_s), **late_figures(sent["late"]["late"])},
+    )

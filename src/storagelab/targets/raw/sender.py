@@ -1,0 +1,27 @@
+"""The program that sends a trace: FILE THREADS TRACE. It writes what it sent as JSON.
+
+It loads nothing but the Rust core, so that it begins at once.
+"""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from storagelab import _sim
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    file, threads, trace = sys.argv[1:]
+    before_s = _cpu_s()
+    try:
+        sent = _sim.replay(file, os.O_DIRECT, int(threads), Path(trace).read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
+    json.dump({**json.loads(sent), "cpu_s": _cpu_s() - before_s}, sys.stdout)
