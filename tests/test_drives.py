@@ -170,7 +170,7 @@ def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it
         file_systems.make(f"/dev/{name}", "ext4", None)
         left.made(one, drives.uuids_on(name))
 
-        with preparing.Held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
+        with preparing.held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
             preparing.put_back(left)
         with (
             file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None),

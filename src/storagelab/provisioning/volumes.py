@@ -15,6 +15,7 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
+    at_work,
     bursts,
     by_hand,
     cloud_disks,
@@ -257,6 +258,7 @@ def _on_own_drive(
     results: Path | None,
 ) -> MadeVolume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
+    undo.enter_context(at_work.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in layers.steps(volume):
         base.announce(step)
@@ -328,14 +330,15 @@ def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check
 
 
 def remove_left(folders: Sequence[Path]) -> None:
-    """Unmounts and detaches what a killed run left in these folders. Raises RunFailed."""
-    for folder in folders:
-        for place in file_systems.left_in(folder):
-            file_systems.unmount(place)
-        for device in loop_devices.left_in(folder):
-            if limits.groups() is not None:
-                Limited(device).set({})
-            programs.said("losetup", "--detach", f"/dev/{device}")
+    """Unmounts and detaches what a killed run left in these folders, once its programs have ended. Raises RunFailed."""
+    for folder in (one for one in folders if one.is_dir()):
+        with at_work.alone_at(folder):
+            for place in file_systems.left_in(folder):
+                file_systems.unmount(place)
+            for device in loop_devices.left_in(folder):
+                if limits.groups() is not None:
+                    Limited(device).set({})
+                programs.said("losetup", "--detach", f"/dev/{device}")
 
 
 def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
