@@ -34,9 +34,10 @@ class Claim(Frozen):
 
 
 class History(NamedTuple):
-    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back yet, the steps
-    begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and of what
-    storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before."""
+    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back yet,
+    the steps begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and
+    of what storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before.
+    """
 
     confirmed: Drive | None = None
     claim: Claim | None = None
