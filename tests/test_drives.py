@@ -228,7 +228,7 @@ def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it
         assert (drives.uuids_on(name), left.left()) != (frozenset(), [])
 
         left.made(one, drives.uuids_on(name))
-        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it was killed"]
+        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it had not given it back"]
         assert (drives.uuids_on(name), left.left()) == (frozenset(), [])
 
 

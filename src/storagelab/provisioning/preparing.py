@@ -266,7 +266,7 @@ def put_back(journal: Journal) -> list[str]:
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
             continue
-        done.append(f"{claim.drive.id} is blank again: the run that used it was killed")
+        done.append(f"{claim.drive.id} is blank again: the run that used it had not given it back")
     if problems:
         again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
         raise RunFailed("\n".join([*problems, f"  {again}"]))

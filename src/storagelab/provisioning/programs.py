@@ -56,7 +56,10 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
 
 
 def _last_words(text: str) -> str:
+    """The end of what it said, without how to use it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    usage = next((number for number, line in enumerate(lines) if line.lower().startswith("usage")), 0)
+    lines = lines[:usage] or lines
     return " ".join(lines)[-_LONGEST_WORDS:]
 
 

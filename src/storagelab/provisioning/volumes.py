@@ -50,6 +50,8 @@ class MadeVolume:
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
     """Looks again how it is."""
+    at_the_end: Callable[[], Iterable[Check]] = tuple
+    """Looks at what may have changed during a run: a RAID goes on without a drive that fails."""
     written_before: int = 0
     """What the drive of a made volume had written before it was made: the kernel goes on counting."""
 
@@ -69,6 +71,9 @@ class MadeVolume:
         before = preparing.with_life(self.facts.get("drives"), self.drives)
         with self._limited():
             yield
+        self.checks += [
+            one.model_copy(update={"name": f"{one.name}, at the end"}) for one in self.at_the_end() if not one.ok
+        ]
         if self.drives:
             self.facts["drives"] = preparing.with_written(before, self.drives)
 
@@ -272,10 +277,12 @@ def _on_own_drive(
     base.announce(file_systems.maker(filesystem))
     written = loop_devices.written_bytes(device)
     is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
-    file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
+    with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
+        file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note_made()
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
-    undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
+    with _naming(f"volumes.{name}.mount_options", volume.mount_options):
+        undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
         drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
@@ -291,8 +298,20 @@ def _on_own_drive(
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
     return MadeVolume(
-        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, written_before=written
-    )
+        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, at_the_end=stack.read_back,
+        written_before=written,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _naming(key: str, value: str | None) -> Iterator[None]:
+    """Adds to a program's own words the key whose value it may refuse."""
+    try:
+        yield
+    except RunFailed as error:
+        if value is None:
+            raise
+        raise RunFailed(f"{error}\n  {key} = {value!r} may be what it refuses: change it, or leave it out") from error
 
 
 def _file(
