@@ -60,7 +60,12 @@ def _synchronize(array: str) -> None:
     with contextlib.suppress(OSError):  # RAID 0 has nothing to synchronize
         for file in ("sync_speed_max", "sync_speed_min"):
             (md / file).write_text(_AS_FAST_AS_IT_CAN_KIB_PER_S)
-    if not until(lambda: _refuse_lost(array) or _state(array) == _SYNCHRONIZED, _SYNCHRONIZED_S, pause_s=0.2):
+
+    def is_synchronized() -> bool:
+        _refuse_lost(array)
+        return _state(array) == _SYNCHRONIZED
+
+    if not until(is_synchronized, _SYNCHRONIZED_S, pause_s=0.2):
         raise RunFailed(f"{array} is not synchronized after a day: {read_text(md / 'sync_completed')} sectors")
 
 
