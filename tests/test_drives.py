@@ -7,8 +7,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -16,8 +19,9 @@ from hypothesis import strategies as st
 from raw_io_specs import parsed
 
 from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, refusals
+from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.refusals import Known
@@ -154,6 +158,47 @@ def test_a_drive_of_another_experiment_is_refused_until_it_is_given_back(tmp_pat
     Journal(tmp_path / "of-the-other").claimed(second, None)  # an equal namespace of the same controller
 
 
+def test_what_somebody_put_on_a_blank_drive_is_only_destroyed_if_it_was_shown_then(tmp_path, registry):
+    kept = Journal(tmp_path / "results")
+    with_table = changed(holds=("a partition table (nvme0n1)",))
+    kept.confirmed(with_table)
+    kept.claimed(with_table, None)
+    kept.released(with_table)
+    assert kept.of(ID).confirmed == BLANK  # as it was given back
+    kept.confirmed(with_table)
+    assert kept.of(ID).confirmed == with_table
+
+
+def test_a_drive_is_had_only_when_the_programs_that_a_killed_run_left_at_work_have_ended(tmp_path, registry):
+    begun, waited_for, made = (tmp_path / name for name in ("begun", "waited_for", "made"))
+    works = f"touch {begun}; for i in $(seq 300); do [ -e {waited_for} ] && break; sleep 0.1; done; touch {made}"
+    code = (
+        "import sys; from pathlib import Path; from storagelab.provisioning import drives, journal, programs\n"
+        "journal.REGISTRY = Path(sys.argv[1])\n"
+        "with journal.locked(drives.Drive.model_validate_json(sys.argv[2])):\n"
+        "    programs.said('sh', '-c', sys.argv[3])\n"
+    )
+    killed = subprocess.Popen([sys.executable, "-c", code, str(registry), BLANK.model_dump_json(), works])
+    assert until(begun.exists, 30)
+    killed.kill()
+    killed.wait()
+    told = logging.Handler()
+    told.emit = lambda record: waited_for.write_text(record.getMessage())
+    logging.getLogger("storagelab").addHandler(told)
+    with journal.locked(BLANK):
+        assert made.exists()
+    logging.getLogger("storagelab").removeHandler(told)
+    said = waited_for.read_text()
+    assert re.fullmatch(r"waiting for process \d+ \(sh\).*, which a killed run left at work", said)
+
+
+def test_a_program_that_fails_without_a_word_has_its_exit_code_and_a_way_out():
+    with pytest.raises(
+        RunFailed, match=r"^sh -c exit 3: it ended with exit code 3, and said nothing\n  the kernel's log"
+    ):
+        programs.said("sh", "-c", "exit 3")
+
+
 def test_a_journal_that_can_not_be_written_stops_everything(tmp_path, registry):
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(RunFailed, match="so nothing is done to a drive"):
@@ -170,7 +215,7 @@ def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it
         file_systems.make(f"/dev/{name}", "ext4", None)
         left.made(one, drives.uuids_on(name))
 
-        with preparing.Held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
+        with preparing.held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
             preparing.put_back(left)
         with (
             file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None),
@@ -183,7 +228,7 @@ def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it
         assert (drives.uuids_on(name), left.left()) != (frozenset(), [])
 
         left.made(one, drives.uuids_on(name))
-        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it was killed"]
+        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it had not given it back"]
         assert (drives.uuids_on(name), left.left()) == (frozenset(), [])
 
 

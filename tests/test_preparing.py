@@ -30,7 +30,8 @@ def test_drives_are_prepared_and_given_back_and_others_are_refused(guest, tmp_pa
 @pytest.mark.timeout(900)
 def test_a_killed_preparation_is_undone_drives_in_use_are_refused_and_a_spec_runs(quick_guest):
     parts = (
-        "survives_kills", "tells_its_own_from_what_others_made", "refuses_drives_in_use", "runs_a_spec",
+        "survives_kills", "tells_its_own_from_what_others_made", "waits_for_what_a_kill_left",
+        "forgets_partitions_that_somebody_looks_at", "waits_for_udev", "refuses_drives_in_use", "runs_a_spec",
     )  # fmt: skip
     finished = quick_guest("keeps_its_promises", 2, 128, arguments=parts, limit_s=600)
     assert finished.exit_code == 0, finished.output

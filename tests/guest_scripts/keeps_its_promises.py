@@ -5,19 +5,23 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import signal
 import struct
 import subprocess
 import sys
+import threading
 import traceback
 from pathlib import Path
+from time import sleep
 
 from guest_scripts.commands import storagelab
 from guest_scripts.kills import killed_at
 
 from bench.guest import user_mode
 from storagelab.errors import StoragelabError
+from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, layers, preparing, queues, volumes
+from storagelab.provisioning import drives, layers, preparing, programs, queues, volumes
 from storagelab.provisioning.journal import claims
 
 RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
@@ -99,6 +103,81 @@ def tells_its_own_from_what_others_made() -> None:
         assert len(volumes.put_back(results)) == len(devices)
         assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])
         assert queues.now(ONE.name, asked) == before
+
+
+def waits_for_what_a_kill_left() -> None:
+    """A kill comes while cryptsetup opens the volume, slowly. The next call waits for it, and takes apart what it made."""
+    slow, begun = Path("/mnt/slow"), Path("/mnt/begun")
+    slow.mkdir()
+    program = slow / "cryptsetup"
+    real = programs.path_of("cryptsetup")
+    program.write_text(  # it has read the header before it is slow, as the volume loses it meanwhile
+        f'#!/bin/sh\n[ "$1" = open ] || exec {real} "$@"\ndd if={NODES[0]} of=/mnt/header bs=1M count=16\n'
+        f'touch {begun}; sleep 2; exec {real} "$@" --header=/mnt/header\n'
+    )
+    program.chmod(0o755)
+    asked, place = of(IDS[0], encryption="luks2"), PLACE / "slow"
+    place.mkdir(parents=True)
+    volumes.confirm("a", asked, RESULTS)
+    child = os.fork()
+    if child == 0:
+        os.environ["PATH"] = f"{slow}:{os.environ['PATH']}"
+        with volumes.made("a", asked, place, Path("/"), {}, RESULTS):
+            pass
+    assert until(begun.exists, 30)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    volumes.remove_left([place])
+    assert len(volumes.put_back(RESULTS)) == 1
+    sleep(3)
+    drive = drives.look(IDS[0], "key")
+    assert (drive.holds, drive.used_by, claims()) == ((), (), []), drive
+
+
+def partitioned() -> None:
+    for node in NODES:
+        sh("sfdisk", "-q", node, given="label: gpt\n,16M\n,\n")
+    assert until(lambda: len([*drives.partitions_of(ONE.name), *drives.partitions_of(TWO.name)]) == 4, 10)
+    sh("udevadm", "settle")
+
+
+def forgets_partitions_that_somebody_looks_at() -> None:
+    """As udev does when they change: meanwhile, the kernel keeps them, though the drive has no table any more."""
+    partitioned()
+    asked, place = of(IDS[0], wipe=ONE.serial), PLACE / "looked-at"
+    place.mkdir(parents=True)
+    volumes.confirm("a", asked, RESULTS)
+    looking = os.open(f"/dev/{drives.partitions_of(ONE.name)[0]}", os.O_RDONLY)
+    threading.Timer(3, os.close, [looking]).start()
+    with volumes.made("a", asked, place, Path("/"), {}, RESULTS):
+        assert drives.partitions_of(ONE.name) == ()
+    assert claims() == []
+
+
+def waits_for_udev() -> None:
+    """udev may be late to hear that a partition is gone, whose name a new one has by then, and take that out of its RAID."""
+    partitioned()
+    rule = Path("/run/udev/rules.d/10-slow.rules")
+    rule.parent.mkdir(parents=True, exist_ok=True)
+    rule.write_text('ACTION=="remove", KERNEL=="sd?1", PROGRAM="/bin/sleep 1"\n')
+    sh("udevadm", "control", "--reload")
+    serials = (ONE.serial, TWO.serial)
+    asked, place = of(*IDS[:2], raid_level="raid1", capacity="80%", wipe=serials), PLACE / "udev"
+    place.mkdir(parents=True)
+    volumes.confirm("a", asked, RESULTS)
+    with volumes.made("a", asked, place, Path("/"), {}, RESULTS) as one:
+        sh("udevadm", "settle")
+        wrong = [f"{check.name}: {check.got}" for check in one.read_back() if not check.ok]
+        with one.loaded():
+            sh("mdadm", "--fail", f"/dev/{one.facts['device']}", f"/dev/{drives.partitions_of(TWO.name)[0]}")
+        failed = [f"{check.name}: {check.got}" for check in one.checks if not check.ok]
+    rule.unlink()
+    sh("udevadm", "control", "--reload")
+    assert (wrong, failed, claims()) == (
+        [],
+        ["state of the RAID of volume a, at the end: idle, 1 of its drives not in use"],
+        [],
+    )
 
 
 def refuses_drives_in_use() -> None:
@@ -210,6 +289,9 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or [
         "survives_kills",
         "tells_its_own_from_what_others_made",
+        "waits_for_what_a_kill_left",
+        "forgets_partitions_that_somebody_looks_at",
+        "waits_for_udev",
         "refuses_drives_in_use",
         "runs_a_spec",
     ]:

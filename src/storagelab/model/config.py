@@ -232,7 +232,7 @@ class VolumeConfig(Described):
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
     """Volumes that storagelab makes: the file system."""
     mkfs_options: Annotated[str | None, LeftOut("those of mkfs")] = None
-    """Volumes that storagelab makes: options of `mkfs`, such as `"-m 0"`."""
+    """Volumes that storagelab makes: options of `mkfs`, such as `"-m 0"`, without names of files or devices."""
     mount_options: Annotated[str | None, LeftOut("those of mount")] = None
     """Volumes that storagelab makes: options of `mount -o`, such as `"noatime"`."""
     trim: Annotated[bool | None, LeftOut("as in mount_options")] = None

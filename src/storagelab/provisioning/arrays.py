@@ -18,6 +18,7 @@ PROGRAMS = ("mdadm",)
 LEVELS = {"raid0": "raid0", "raid1": "raid1", "raid5": "raid456", "raid10": "raid10"}
 """The driver of each level."""
 _SYNCHRONIZED_S = 86400.0
+_SYNCHRONIZED = "synchronized"
 _AS_FAST_AS_IT_CAN_KIB_PER_S = "10000000"
 
 
@@ -59,14 +60,36 @@ def _synchronize(array: str) -> None:
     with contextlib.suppress(OSError):  # RAID 0 has nothing to synchronize
         for file in ("sync_speed_max", "sync_speed_min"):
             (md / file).write_text(_AS_FAST_AS_IT_CAN_KIB_PER_S)
-    if not until(lambda: _is_synchronized(array), _SYNCHRONIZED_S, pause_s=0.2):
+
+    def is_synchronized() -> bool:
+        _refuse_lost(array)
+        return _state(array) == _SYNCHRONIZED
+
+    if not until(is_synchronized, _SYNCHRONIZED_S, pause_s=0.2):
         raise RunFailed(f"{array} is not synchronized after a day: {read_text(md / 'sync_completed')} sectors")
 
 
-def _is_synchronized(array: str) -> bool:
+def _state(array: str) -> str:
+    """In words, as far as a RAID may have something to synchronize."""
     md = node_of(array) / "md"
     action = read_text(md / "sync_action")  # a level without redundancy has no such file
-    return not action or (action, read_text(md / "degraded"), read_text(md / "resync_start")) == ("idle", "0", "none")
+    missing, synchronized_to = read_text(md / "degraded"), read_text(md / "resync_start")
+    if not action or (action, missing, synchronized_to) == ("idle", "0", "none"):
+        return _SYNCHRONIZED
+    rest = "" if synchronized_to == "none" else f", synchronized to sector {synchronized_to}"
+    return f"{action}, {missing} of its drives not in use{rest}"
+
+
+def _refuse_lost(array: str) -> None:
+    """Raises RunFailed if the array has lost a drive: it would never be synchronized."""
+    md = node_of(array) / "md"
+    asked = stacks.number_in(array, "md/raid_disks") or 0
+    kept = [part.name.removeprefix("dev-") for part in md.glob("dev-*") if "faulty" not in read_text(part / "state")]
+    if len(kept) < asked:
+        raise RunFailed(
+            f"{array} has lost {asked - len(kept)} of its {asked} drives; {', '.join(sorted(kept))} is left\n"
+            f"  the kernel's log says why (dmesg | grep {array}): a drive that fails, or a program that took it out"
+        )
 
 
 def remove(devices: Sequence[str]) -> None:
@@ -100,7 +123,7 @@ def checks(name: str, array: str, level: str, count: int, chunk_bytes: int | Non
     compared = {
         "RAID level": (level, read_text(md / "level")),
         "drives of the RAID": (str(count), read_text(md / "raid_disks")),
-        "synchronized RAID": ("True", str(_is_synchronized(array))),
+        "state of the RAID": (_SYNCHRONIZED, _state(array)),
     }
     if chunk_bytes:
         compared["RAID chunk"] = (str(chunk_bytes), read_text(md / "chunk_size"))

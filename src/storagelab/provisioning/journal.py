@@ -6,6 +6,7 @@ It lies in the results folder of its experiment, a line for each event. A drive 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.model.values import Frozen
+from storagelab.provisioning import at_work
 from storagelab.provisioning.drives import Drive
 
 FILE = "drives.jsonl"
@@ -32,9 +34,10 @@ class Claim(Frozen):
 
 
 class History(NamedTuple):
-    """What the journal says about one drive: as it was last confirmed, the claim that is not given back yet, the steps
-    begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and of what
-    storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before."""
+    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back yet,
+    the steps begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and
+    of what storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before.
+    """
 
     confirmed: Drive | None = None
     claim: Claim | None = None
@@ -109,7 +112,8 @@ class Journal:
                 case "queue":
                     history = history._replace(queue=event["before"])
                 case "released":
-                    history = history._replace(claim=None, steps=(), released=True, made=None, queue={})
+                    blank = history.confirmed and history.confirmed.model_copy(update={"holds": ()})
+                    history = History(confirmed=blank, released=True)
         return history
 
     def left(self) -> list[Claim]:
@@ -159,22 +163,32 @@ class Journal:
             ) from error
 
 
-def locked(drive: Drive) -> int:
-    """A descriptor that holds the drive's lock until it is closed, or its process ends. Raises RunFailed if a process of
-    storagelab has it.
+@contextlib.contextmanager
+def locked(drive: Drive) -> Iterator[None]:
+    """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for those
+    that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
     """
-    file = REGISTRY / f"{drive.key}.lock"
+    with _lock_file(drive, "lock") as own, _lock_file(drive, "programs"):
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
+        with at_work.alone_at(REGISTRY / f"{drive.key}.programs"):
+            yield
+
+
+@contextlib.contextmanager
+def _lock_file(drive: Drive, what: str) -> Iterator[int]:
+    file = REGISTRY / f"{drive.key}.{what}"
     try:
         REGISTRY.mkdir(parents=True, exist_ok=True)
         opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        yield opened
+    finally:
         os.close(opened)
-        raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
-    return opened
 
 
 def claims() -> list[Claim]:

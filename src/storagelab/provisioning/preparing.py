@@ -100,25 +100,10 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class Held:
-    """A drive that is kept open, so that the kernel can't give its number to another one, and locked, so that no other
-    process of storagelab gives it back meanwhile.
-    """
+    """A drive that is kept open, so that the kernel can't give its number to another one."""
 
-    def __init__(self, drive: Drive) -> None:
-        self.drive = drive
-        self._lock = locked(drive)
-        try:
-            self._opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            os.close(self._lock)
-            raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
-
-    def __enter__(self) -> Held:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._opened)
-        os.close(self._lock)
+    def __init__(self, drive: Drive, opened: int) -> None:
+        self.drive, self._opened = drive, opened
 
     def refuse_another(self) -> None:
         """Raises RunFailed if the names no longer lead to the drive that is open, or if that is another one."""
@@ -138,6 +123,20 @@ class Held:
                 f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
                 f"{self.drive.serial}; nothing is done to it"
             )
+
+
+@contextlib.contextmanager
+def held(drive: Drive) -> Iterator[Held]:
+    """Keeps the drive open, and to this process and the programs that it starts. Raises RunFailed."""
+    with locked(drive):
+        try:
+            opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
+        try:
+            yield Held(drive, opened)
+        finally:
+            os.close(opened)
 
 
 @contextlib.contextmanager
@@ -164,29 +163,31 @@ def _one(
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
         _refuse(drive, volume, key, Known(history.confirmed, history.released))
-        _refuse_new_content(drive, history.confirmed, released=history.released)
+        _refuse_new_content(drive, history.confirmed)
     except PreflightError as error:
         raise RunFailed(str(error)) from error
     lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
-    with Held(drive) as held:
-        held.refuse_another()
+    with held(drive) as own:
+        own.refuse_another()
         journal.claimed(drive, lba_format, drives.uuids_on(drive.name) | set(map(str, uuids)))
         try:
-            yield drive, _prepare(held, volume, journal)
+            yield drive, _prepare(own, volume, journal)
         finally:
-            _give_back(held, Claim(drive=drive, results=str(journal.results), lba_format=lba_format), journal)
+            _give_back(own, Claim(drive=drive, results=str(journal.results), lba_format=lba_format), journal)
 
 
-def _refuse_new_content(drive: Drive, confirmed: Drive, *, released: bool) -> None:
+def _refuse_new_content(drive: Drive, confirmed: Drive) -> None:
     """Raises RunFailed if the drive holds what the user was not shown."""
-    seen = () if released else confirmed.holds or ()
-    new = [one for one in drive.holds or () if one not in seen and one != drives.UNKNOWN_DATA]
+    seen = (*(confirmed.holds or ()), drives.UNKNOWN_DATA)
+    new = [one for one in drive.holds or () if one not in seen]
     if new:
         raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
 
 
 def _prepare(held: Held, volume: VolumeConfig, journal: Journal) -> str:
-    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use."""
+    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes for a
+    former one any more.
+    """
     drive = held.drive
     _clear(held, journal)
     if _is_to_be_formatted(drive, volume):
@@ -196,6 +197,7 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal) -> str:
         _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
     _discard(held, journal)
     if volume.share == 1:
+        partitions.settle()
         return drive.name
     size = partitions.size_for(drive.size_bytes, volume.share)
     sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
@@ -212,11 +214,10 @@ def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> No
 def _clear(held: Held, journal: Journal) -> None:
     """Removes partitions and signatures, so that no program takes the drive for something that it was."""
     name = held.drive.name
-    for part in drives.partitions_of(name):
-        _do(held, journal, f"wipefs --all {part}", partial(_wipe, part))
+    for device in (*drives.partitions_of(name), name):
+        _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
     if drives.partitions_of(name):
-        _do(held, journal, "remove the partitions", partial(partitions.remove, name))
-    _do(held, journal, f"wipefs --all {name}", partial(_wipe, name))
+        _do(held, journal, "forget the partitions", partial(partitions.forget, name))
 
 
 def _wipe(name: str) -> None:
@@ -257,17 +258,18 @@ def put_back(journal: Journal) -> list[str]:
             if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
             # The kernel may have given it another name since.
-            with Held(claim.drive.model_copy(update={"name": found.name})) as held:
+            with held(claim.drive.model_copy(update={"name": found.name})) as own:
                 history = journal.of(claim.drive.id)
                 _refuse_reused(found, history.made)
                 queues.restore(found.name, history.queue)
-                _give_back(held, claim, journal)
+                _give_back(own, claim, journal)
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
             continue
-        done.append(f"{claim.drive.id} is blank again: the run that used it was killed")
+        done.append(f"{claim.drive.id} is blank again: the run that used it had not given it back")
     if problems:
-        raise RunFailed("; ".join(problems))
+        again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
+        raise RunFailed("\n".join([*problems, f"  {again}"]))
     return done
 
 

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.provisioning import at_work
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
@@ -42,17 +43,26 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
     try:
         done = subprocess.run(
             words, input=given, capture_output=True, text=True, errors="replace", check=False,
-            timeout=patience_s, env={**os.environ, "LC_ALL": "C"},
+            timeout=patience_s, env={**os.environ, "LC_ALL": "C"}, pass_fds=at_work.inherited(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise RunFailed(f"{program} has not ended after {patience_s:g} s") from None
     except OSError as error:
         raise RunFailed(f"{program} can't be started: {error.strerror}") from error
     if done.returncode != 0:
-        raise RunFailed(f"{' '.join([program, *arguments])}: {_last_words(done.stderr or done.stdout)}")
+        words_of_it = _last_words(done.stderr or done.stdout) or _without_words(done.returncode)
+        raise RunFailed(f"{' '.join([program, *arguments])}: {words_of_it}")
     return done.stdout.strip()
 
 
 def _last_words(text: str) -> str:
+    """The end of what it said, without how to use it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines)[-_LONGEST_WORDS:] or "it failed, and said nothing"
+    usage = next((number for number, line in enumerate(lines) if line.lower().startswith("usage")), 0)
+    lines = lines[:usage] or lines
+    return " ".join(lines)[-_LONGEST_WORDS:]
+
+
+def _without_words(code: int) -> str:
+    how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+    return f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"

@@ -15,6 +15,7 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
+    at_work,
     bursts,
     by_hand,
     cloud_disks,
@@ -49,6 +50,8 @@ class MadeVolume:
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
     """Looks again how it is."""
+    at_the_end: Callable[[], Iterable[Check]] = tuple
+    """Looks at what may have changed during a run: a RAID goes on without a drive that fails."""
     written_before: int = 0
     """What the drive of a made volume had written before it was made: the kernel goes on counting."""
 
@@ -68,6 +71,9 @@ class MadeVolume:
         before = preparing.with_life(self.facts.get("drives"), self.drives)
         with self._limited():
             yield
+        self.checks += [
+            one.model_copy(update={"name": f"{one.name}, at the end"}) for one in self.at_the_end() if not one.ok
+        ]
         if self.drives:
             self.facts["drives"] = preparing.with_written(before, self.drives)
 
@@ -257,6 +263,7 @@ def _on_own_drive(
     results: Path | None,
 ) -> MadeVolume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
+    undo.enter_context(at_work.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in layers.steps(volume):
         base.announce(step)
@@ -270,10 +277,12 @@ def _on_own_drive(
     base.announce(file_systems.maker(filesystem))
     written = loop_devices.written_bytes(device)
     is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
-    file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
+    with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
+        file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note_made()
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
-    undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
+    with _naming(f"volumes.{name}.mount_options", volume.mount_options):
+        undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
         drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
@@ -289,8 +298,20 @@ def _on_own_drive(
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
     return MadeVolume(
-        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, written_before=written
-    )
+        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, at_the_end=stack.read_back,
+        written_before=written,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _naming(key: str, value: str | None) -> Iterator[None]:
+    """Adds to a program's own words the key whose value it may refuse."""
+    try:
+        yield
+    except RunFailed as error:
+        if value is None:
+            raise
+        raise RunFailed(f"{error}\n  {key} = {value!r} may be what it refuses: change it, or leave it out") from error
 
 
 def _file(
@@ -328,14 +349,15 @@ def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check
 
 
 def remove_left(folders: Sequence[Path]) -> None:
-    """Unmounts and detaches what a killed run left in these folders. Raises RunFailed."""
-    for folder in folders:
-        for place in file_systems.left_in(folder):
-            file_systems.unmount(place)
-        for device in loop_devices.left_in(folder):
-            if limits.groups() is not None:
-                Limited(device).set({})
-            programs.said("losetup", "--detach", f"/dev/{device}")
+    """Unmounts and detaches what a killed run left in these folders, once its programs have ended. Raises RunFailed."""
+    for folder in (one for one in folders if one.is_dir()):
+        with at_work.alone_at(folder):
+            for place in file_systems.left_in(folder):
+                file_systems.unmount(place)
+            for device in loop_devices.left_in(folder):
+                if limits.groups() is not None:
+                    Limited(device).set({})
+                programs.said("losetup", "--detach", f"/dev/{device}")
 
 
 def confirm(name: str, volume: VolumeConfig, results: Path) -> None:

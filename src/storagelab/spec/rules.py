@@ -5,6 +5,7 @@ the server, and each engine and load takes only its own keys.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -43,6 +44,14 @@ def _key_of(field: str) -> str:
 def _is_stable(device: str) -> bool:
     """Whether this name of a drive stays the drive's own."""
     return device.startswith(_STABLE_NAMES) and ".." not in device
+
+
+def _is_quoted_well(options: str) -> bool:
+    try:
+        shlex.split(options)
+    except ValueError:
+        return False
+    return True
 
 
 def _drives_of(volume: VolumeConfig) -> int:
@@ -201,6 +210,11 @@ _OF_MADE_VOLUMES = (
     *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: bool(getattr(volume, key)) and volume.encryption is None,
            "is for an encrypted volume", 'Add encryption = "luks2", or leave it out.')
       for key in ("encryption_sector_bytes", "encryption_flags")),
+    Rule("volumes.*.mkfs_options", lambda _, volume: not _is_quoted_well(volume.mkfs_options or ""),
+         "has a quotation mark that is not closed", "Close it, or leave it out."),
+    Rule("volumes.*.mkfs_options", lambda _, volume: not volume.by_hand and "/" in (volume.mkfs_options or ""),
+         "names a file or a device, which mkfs might overwrite",
+         "Leave out what has a slash: mkfs is given the volume itself."),
     Rule("volumes.*.trim",
          lambda _, volume: volume.trim is not None and "discard" in (volume.mount_options or ""),
          "conflicts with mount_options", "Both say whether the file system discards: keep one of them."),

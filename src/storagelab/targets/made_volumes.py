@@ -171,8 +171,8 @@ def opened(
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[MadeVolume]]:
-    """Volumes that are made, and removed at the end: it leaves nothing behind. If another error is under way, a failure to
-    remove something goes to the log instead.
+    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a failure,
+    that is added to the failure's words; beside any other error, it goes to the log.
     """
     from storagelab.provisioning import volumes as making
 
@@ -186,11 +186,13 @@ def made(
             one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
             found.append(undo.enter_context(one))
         yield found
-    except BaseException:
+    except BaseException as error:
         with uninterrupted():
             try:
                 undo.close()
             except RunFailed as failure:
+                if isinstance(error, RunFailed):
+                    raise type(error)(f"{error}\n  and not all was removed: {failure}") from error
                 logging.getLogger("storagelab").info("not all was removed: %s", failure)
         raise
     with uninterrupted():
