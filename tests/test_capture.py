@@ -103,7 +103,11 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     assert found["public.big", "read"][1] > 2**20
     assert found["public.big_key", "read"][0] > 5
     assert found["log", "sync"][0] > 10
+    assert manifest.transactions / 2 < manifest.write_transactions <= manifest.transactions
     assert any("track_io_timing" in note for note in manifest.notes)
+    # A thread waits for one sync at a time, and only the trace tells for how long.
+    syncs = [row for row in capture.io if row.object == "log" and row.operation == "sync"]
+    assert 0 < sum(row.seconds or 0 for row in syncs) < manifest.seconds * (manifest.connections + 2)
     # Each sync of the log is a write without data for the device.
     assert all(volume.flush_writes > 10 for volume in manifest.volumes if volume.device)
     changes = " ".join(change.what for change in manifest.changes)

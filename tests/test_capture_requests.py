@@ -4,8 +4,9 @@ import numpy as np
 
 from storagelab.capture.load_changes import load_change
 from storagelab.capture.model import IoRow
-from storagelab.capture.requests import _FORM, READ, WRITE, put_together
+from storagelab.capture.requests import _FORM, READ, SYNC, WRITE, put_together
 from storagelab.capture.taking import merged
+from storagelab.capture.waits import paired
 
 
 def events(*some):
@@ -19,6 +20,18 @@ def test_parts_of_a_large_request_are_one_and_the_same_page_twice_is_two():
         (4, 8, 5, 0, 8192, READ, 0), (5, 8, 6, 0, 8192, WRITE, 1), (6, 8, 6, 0, 8192, WRITE, 2),
     )  # fmt: skip
     assert put_together(some)["time_ns"].tolist() == [1, 2, 4, 5]
+
+
+def test_an_end_belongs_to_the_last_request_that_its_thread_waits_for():
+    begun = events(
+        (1, 7, 5, 0, 512, WRITE, 0), (4, 7, 5, 0, 0, SYNC, 1), (5, 8, 5, 0, 512, WRITE, 0), (9, 9, 6, 0, 0, SYNC, 1)
+    )
+    ends = events((3, 7, 5, 0, 0, WRITE, 2), (9, 8, 5, 0, 0, WRITE, 2), (2, 6, 5, 0, 0, SYNC, 3))
+    found, still = paired(begun, ends)
+    assert sorted(zip(found["operation"], found["bytes"], strict=True)) == [(WRITE, 2), (WRITE, 4)]
+    assert sorted(still["time_ns"]) == [4, 9]
+    found, still = paired(still, events((10, 7, 5, 0, 0, SYNC, 3), (11, 9, 7, 0, 0, SYNC, 3)))
+    assert found["bytes"].tolist() == [6]  # and that of the other thread was of another file
 
 
 def test_an_object_with_several_files_has_one_row_a_second():

@@ -83,6 +83,18 @@ def test_without_limits_that_hold_back_the_time_elsewhere_decides(predicted):
     assert demands.cpu_s == pytest.approx(0.0005)
 
 
+def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted):
+    asked = LIMITS + '[volumes.c]\nlimit = { write_iops = 40 }\n[layouts.slow]\nlog = "c"\n'
+    # 0.5 writes of the log a transaction, whatever the volume: 40 / 0.5 = 80 a second, and 200 were captured.
+    assert predicted(asked)["slow"].times_present.value == pytest.approx(0.4, rel=0.05)
+    # With commits counted: 200 a second on 100 writes; in one slice, which was used up, 8 sessions gathered. So a write
+    # serves (200 - 8) / (100 - 2) = 1.96 commits, and each slice of the slow volume 8 - 2 x 1.96 more: 40 x 1.96 + 40.8.
+    found = predicted(asked, shop(write_transactions=2000))["slow"]
+    assert found.times_present.value == pytest.approx((40 * 1.96 + 40.8) / 200, rel=0.05)
+    assert found.limited_by == "writes of c"
+    assert {one.volume: one.used_share for one in found.volumes}["c"] == pytest.approx(1.0, rel=0.01)
+
+
 def test_a_cloud_disk_has_one_limit_for_reads_and_writes(predicted):
     found = predicted(
         LIMITS + '[volumes.c]\nlimit = { like = "gp3" }\n[layouts.c]\nobjects = { "*" = "c" }\nlog = "c"\n'

@@ -94,6 +94,8 @@ class Manifest(Described):
     """The mean number of sessions that worked at a time."""
     transactions: int | None = None
     """Transactions that ended in the window; none if unknown."""
+    write_transactions: int | None = None
+    """Those of them that changed something, and so waited for the log; none if unknown."""
     cpu_seconds: float | None = None
     """The CPU time of the server in the window; none if unknown."""
     sources: Sources = Sources()

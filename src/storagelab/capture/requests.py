@@ -36,7 +36,7 @@ class _Point(NamedTuple):
     operation: Callable[[Records, Event], Column | int]
     fields: tuple[str, ...]
     only: str = ""
-    """Which of its events count, in the language of the kernel's filters."""
+    """Which of its events count, in the language of the kernel's filters; flags by their names."""
 
 
 def _pages(some: Records, _: Event) -> tuple[Column, Column]:
@@ -64,7 +64,7 @@ _EXT4, _XFS = ("ext4",), ("xfs",)
 _POINTS = (
     _Point("filemap/mm_filemap_get_pages", _EXT4, "i_ino", "s_dev", _pages, _always(READ), ("index", "last_index")),
     _Point("iomap/iomap_iter", _EXT4, "ino", "dev", _bytes("pos", "length"), _by_flag, ("pos", "length", "flags"),
-           only="length > 0 && flags & 16"),  # direct I/O; its last step has no length
+           only="length > 0 && flags & {DIRECT}"),  # its last step has no length
     _Point("ext4/ext4_da_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
     _Point("ext4/ext4_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
     _Point("ext4/ext4_sync_file_enter", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
@@ -75,6 +75,12 @@ _POINTS = (
     ),
     _Point("xfs/xfs_file_fsync", _XFS, "ino", "dev", _nothing, _always(SYNC), ()),
 )  # fmt: skip
+_ENDS = (
+    _Point("ext4/ext4_sync_file_exit", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
+    # Of direct I/O that its thread waits for; of few files, as each event costs time.
+    _Point("iomap/iomap_dio_complete", _EXT4, "ino", "dev", _nothing, _always(WRITE), (), only="aio == 0 && ({files})"),
+)  # fmt: skip
+"""The ends of requests. XFS tells none of its syncs."""
 TRACED = ("ext4", "xfs")
 """The file systems whose reads and writes are traced by file."""
 
@@ -82,21 +88,24 @@ TRACED = ("ext4", "xfs")
 class Tracer:
     """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace points."""
 
-    def __init__(self, threads: Collection[str], filesystems: Collection[str]) -> None:
-        """Raises NoTracing."""
+    def __init__(self, threads: Collection[str], filesystems: Collection[str], timed: Collection[int] = ()) -> None:
+        """`timed`: the numbers of the files whose direct I/O is traced to its end. Raises NoTracing."""
         self.points: tuple[str, ...] = ()
         self.missing: tuple[str, ...] = ()
+        self.ended = np.empty(0, _FORM)
+        """The ends of requests."""
         self._rings: list[tuple[_Point, Event, Rings]] = []
         root = open_tracefs()
         filtered = " || ".join(f'comm ~ "{name}"' for name in threads)
+        files = " || ".join(f"ino == {number}" for number in timed) or "ino == 0"
         try:
-            wanted = [point for point in _POINTS if set(point.on) & set(filesystems)]
+            wanted = [point for point in (*_POINTS, *_ENDS) if set(point.on) & set(filesystems)]
             found = [(point, event(root, point.name)) for point in wanted]
             for point, one in found:
                 if one is None or not _has(one, point):
-                    self.missing += (point.name,)
+                    self.missing += () if point in _ENDS else (point.name,)
                 else:
-                    only = f"({filtered}) && {point.only}" if point.only else filtered
+                    only = f"({filtered}) && {point.only.format(files=files, **one.flags)}" if point.only else filtered
                     self._rings.append((point, one, Rings(one, only)))
                     self.points += (point.name,)
         except BaseException:
@@ -104,7 +113,7 @@ class Tracer:
             raise
         finally:
             os.close(root)
-        if not self._rings:
+        if not {point.name for point in _POINTS} & set(self.points):
             raise NoTracing(f"no trace points for {', '.join(sorted(filesystems)) or 'this file system'}")
 
     @property
@@ -113,12 +122,15 @@ class Tracer:
         return sum(rings.lost for _, _, rings in self._rings)
 
     def drain(self) -> Records:
-        """The requests since the last call, by time."""
-        parts = [
-            _requests(number, point, one, rings.drain((point.inode, point.device, *point.fields)))
-            for number, (point, one, rings) in enumerate(self._rings)
-        ]
-        whole = np.concatenate(parts)
+        """The requests since the last call, by time. What ended since then is in `ended`."""
+        # Ends are taken first, so that each one's request is there.
+        parts = {
+            point.name: _requests(number, point, one, rings.drain((point.inode, point.device, *point.fields)))
+            for number, (point, one, rings) in reversed(list(enumerate(self._rings)))
+        }
+        of_ends = [parts.pop(point.name) for point in _ENDS if point.name in parts]
+        self.ended = np.concatenate(of_ends) if of_ends else np.empty(0, _FORM)
+        whole = np.concatenate(list(parts.values()))
         return put_together(whole[np.argsort(whole["time_ns"], kind="stable")])
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from storagelab.capture.load_changes import load_change
 from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
 from storagelab.capture.requests import TRACED, Tracer
 from storagelab.capture.tracefs import NoTracing
+from storagelab.capture.waits import Waits, log_files
 from storagelab.errors import StoragelabError
 from storagelab.machine.devices import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
@@ -64,7 +65,7 @@ def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> 
         return None
     filesystems = {volume.filesystem or "" for volume in volumes}
     try:
-        tracer = Tracer(watched.threads, filesystems & set(TRACED))
+        tracer = Tracer(watched.threads, filesystems & set(TRACED), log_files(watched))
     except NoTracing as error:
         notes.append(f"No trace by the kernel: {error}. {missing}")
         return None
@@ -150,7 +151,8 @@ class _Taking:
         self.own_cpu_before = time.process_time()
         self.attribution, self.iolog = None, None
         if self.tracer is not None and self.files is not None:
-            self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.wanted.interval_s)
+            how = self.watched, self.files, self.begin_ns, self.wanted.interval_s
+            self.attribution, self.waits = Attribution(*how), Waits(*how)
         folder.begin(self.out, self.manifest(0.0, complete=False))
         if self.wanted.requests:
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
@@ -166,7 +168,9 @@ class _Taking:
         """Takes what the rings hold."""
         if self.tracer is None or self.attribution is None or self.files is None:
             return
-        found = self.attribution.of(self.tracer.drain())
+        requests = self.tracer.drain()
+        found = self.attribution.of(requests)
+        waits = list(self.waits.of(requests, self.tracer.ended))
         self.foreign += found.foreign
         self.attributed += len(found.requests)
         if self.iolog is not None:
@@ -174,7 +178,7 @@ class _Taking:
         if self.files.stale or (self.attribution.waiting and self.files.may_renew):
             self._note_changes(self.files.renew(), self.files.things)
         self.ever = found.things | self.ever
-        self.rows += [*found.rows, *self.attribution.known_by_now()]
+        self.rows += [*found.rows, *self.attribution.known_by_now(), *waits]
 
     def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
         for name, thing in before.items():
@@ -288,14 +292,16 @@ class _Taking:
 
     def manifest(self, seconds: float, *, complete: bool) -> Manifest:
         counters, cpu = self.last, self.watched.cpu_seconds()
-        transactions = None
-        if counters.transactions is not None and self.first.transactions is not None:
-            transactions = max(0, counters.transactions - self.first.transactions)
+        transactions = _since(self.first.transactions, counters.transactions)
+        writing = _since(self.first.write_transactions, counters.write_transactions)
+        if transactions is not None and writing is not None:
+            writing = min(writing, transactions)
         now = self.files.things if self.files is not None else self.things_at_start
         return Manifest(
             storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
+            write_transactions=writing,
             cpu_seconds=cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None,
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
@@ -381,11 +387,15 @@ def merged(rows: Iterable[IoRow]) -> list[IoRow]:
     return sorted(found.values())
 
 
+def _since(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else max(0, now - before)
+
+
 _Number = TypeVar("_Number", int, float)
 
 
 def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
-    return None if one is None or other is None else one + other
+    return one if other is None else other if one is None else one + other
 
 
 def _named_once(rows: list[IoRow]) -> list[IoRow]:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from storagelab.drives.measured import MeasuredDrive, OutsideMeasured
 from storagelab.model.limits import LIMITS
-from storagelab.predicting.demands import Amount
+from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
 ALLOWANCE_S = 0.1
 """The length of a slice in which the kernel's control groups count."""
 _BACKGROUND_READERS = 4
-"""Threads that read in the background: InnoDB's threads for purging, unless configured."""
+"""Threads that read in the background: as many purge in InnoDB, and up to three vacuum in PostgreSQL, unless configured."""
 _LEFT_LEAST = 0.05
 """The least share of a volume that background writes leave to sessions: they then fall behind, and so wait for them."""
 
@@ -35,8 +35,8 @@ class Asked(NamedTuple):
     volume can do no more."""
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()
-    commits: float = 0.0
-    """Commits that wait for the log, which share its writes."""
+    used: LogUse = LogUse()
+    """How the captured commits used the log."""
 
     @property
     def background(self) -> Amount:
@@ -63,17 +63,18 @@ class Limited:
 
     name: str
     rates: Mapping[str, int]
-    shared: bool
+    shares_limit: bool
     latency_s: float = 0.0
     relative_error: float = field(default=0.0, init=False)
 
-    def offers(self, asked: Asked, sessions: float, _per_s: float) -> Offered:
-        """What it offers at `per_s` transactions a second, which a limit doesn't depend on."""
+    def offers(self, asked: Asked, sessions: float, per_s: float) -> Offered:
+        """What it offers at `per_s` transactions a second."""
         stations, allowances = [], {}
+        asked = asked._replace(log=_least(asked, sessions, per_s))
         for name, reads, path, background in self._parts(asked):
             if path.requests <= 0:
                 continue
-            per_s = min(
+            most_per_s = min(
                 [
                     _left(_reached(key, limit), _amount(key, background), sessions, reads=reads) / _amount(key, path)
                     for key, limit in self.rates.items()
@@ -81,11 +82,21 @@ class Limited:
                 ],
                 default=math.inf,
             )
-            if math.isfinite(per_s):
-                stations.append(Station(name, path.requests, (per_s * path.requests,)))
-                allowances[name] = per_s * path.requests * ALLOWANCE_S
+            if math.isfinite(most_per_s):
+                stations.append(Station(name, path.requests, (most_per_s * path.requests,)))
+                allowances[name] = most_per_s * path.requests * ALLOWANCE_S
         waited_for = asked.read.plus(asked.write).plus(asked.log)
         return Offered(tuple(stations), allowances, waited_for.requests * self.latency_s)
+
+    def shared(self, asked: Asked, per_s: float, sessions: float) -> Asked:
+        """What it is asked at this many transactions a second, when as few log writes as fit serve the commits."""
+        key = "read_iops" if self.shares_limit else "write_iops"
+        if per_s <= 0 or key not in self.rates or asked.log.requests <= 0:
+            return asked
+        _, _, path, background = self._parts(asked)[-1]
+        room = self.rates[key] / per_s - path.requests - background.requests / per_s + asked.log.requests
+        fits = max(_least(asked, sessions, per_s).requests, room)
+        return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
     def used_share(self, asked: Asked, per_s: float, _sessions: float) -> float | None:
         """What is asked at this many transactions a second, as a share of the tightest limit."""
@@ -102,12 +113,35 @@ class Limited:
     def _parts(self, asked: Asked) -> list[tuple[str, bool, Amount, Amount]]:
         """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
         writes = asked.write.plus(asked.log).plus(asked.evicted)
-        if self.shared:
+        if self.shares_limit:
             return [(self.name, True, asked.read.plus(writes), asked.background)]
         return [
             (f"reads of {self.name}", True, asked.read, asked.background_reads),
             (f"writes of {self.name}", False, writes, asked.background_writes),
         ]
+
+
+def _least(asked: Asked, sessions: float, per_s: float) -> Amount:
+    """The log's requests of a transaction on a limit that is used up.
+
+    While a limit lets through what is asked, a log write serves some commits, `one`. When a slice is used up, its last log
+    write waits with so many. All other sessions gather behind it, except those that wait for other writes there, and the
+    next write serves them together: it saves the writes of `gathered` / `one` - 2. So commits a second are `one` times the
+    writes, and `gathered` - 2 `one` more for each slice that was used up. The capture gives `one` by the same sum: its log
+    was busy in the slices that were used up.
+    """
+    used = asked.used
+    if used.commits is None or used.writes <= 0:
+        return asked.log
+    held_per_s, mean = used.busy / ALLOWANCE_S, max(1.0, used.commits / used.writes)
+    gathered = sessions * used.commits / (used.commits + used.beside)
+    writes_per_s = used.writes * used.per_s - 2 * held_per_s
+    one = (used.commits * used.per_s - held_per_s * gathered) / writes_per_s if writes_per_s > 0 else mean
+    one = min(mean, max(1.0, one))
+    gathered = sessions * used.commits / (used.commits + asked.write.requests)
+    saved = max(0.0, gathered / one - 2) / ALLOWANCE_S / per_s if per_s > 0 else math.inf
+    least = max(used.commits / one - saved, used.commits / sessions)
+    return asked.log._replace(requests=asked.log.requests * least / used.writes)
 
 
 def _reached(key: str, limit: float) -> float:
@@ -156,10 +190,15 @@ class Fitted:
             alone = self._speeds(Amount(), asked.log, 1)[0]
             # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the log,
             # half share the write that is going on, and half the next one.
-            sharing = range(1, max(1, math.ceil(sessions)) + 1) if asked.commits > asked.log.requests else (1,)
-            visits = max(asked.commits, asked.log.requests)
+            together = 1.0 if asked.used.commits is None else max(1.0, asked.used.commits / asked.used.writes)
+            sharing = range(1, max(1, math.ceil(sessions)) + 1) if together > 1 else (1,)
+            visits = asked.log.requests * together
             stations.append(Station(f"log on {self.name}", visits, tuple(alone * (n + 1) / 2 for n in sharing)))
         return Offered(tuple(stations))
+
+    def shared(self, asked: Asked, _per_s: float, _sessions: float) -> Asked:
+        """What it is asked: log writes as captured."""
+        return asked
 
     def used_share(self, asked: Asked, per_s: float, sessions: float) -> float | None:
         whole = asked.of_transaction

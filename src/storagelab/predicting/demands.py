@@ -19,7 +19,7 @@ from storagelab.errors import StoreError
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
 """Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
 pages that are read, and what else no session waits for."""
-SHARE_OF: dict[Way, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
+SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
 """The ways whose share that reaches the device is that of another."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 """The ways that are counted by second, not by transaction."""
@@ -62,6 +62,19 @@ class Share(NamedTuple):
     bytes: float
 
 
+class LogUse(NamedTuple):
+    """How the log was used in the capture: commits and writes of a transaction, transactions a second, the share of the time
+    that a log write was in progress, and a transaction's other writes on its volume that sessions waited for. `commits`: None
+    if it was not counted how many transactions changed something.
+    """
+
+    commits: float | None = None
+    writes: float = 0.0
+    per_s: float = 0.0
+    busy: float = 0.0
+    beside: float = 0.0
+
+
 @dataclass(frozen=True)
 class Demands:
     """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the time of a transaction
@@ -74,8 +87,7 @@ class Demands:
     sessions: float
     cpu_s: float
     elsewhere_s: float | None
-    commits: float
-    """Commits of a transaction that wait for the log: as many as its log writes, or more, which then share them."""
+    log: LogUse
     shares: Mapping[tuple[str, str], Share]
     """By volume, and `read`, `write` or `log`."""
     without_device: tuple[str, ...]
@@ -100,11 +112,12 @@ def demands_of(capture: Capture, name: str) -> Demands:
     cpu_s = (manifest.cpu_seconds or 0.0) / ended
     objects = {one.id: one for one in manifest.objects}
     shares, without = _shares(capture, objects)
+    needs = tuple(_needs(capture, objects, shares, ended))
     known_s = _waited_s(capture, objects, ended)
     elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
     return Demands(
-        tuple(_needs(capture, objects, shares, ended)), transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
-        _commits(capture, objects, ended), shares, without,
+        needs, transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
+        _log_use(capture, objects, needs, ended), shares, without,
     )  # fmt: skip
 
 
@@ -152,40 +165,39 @@ def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tu
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
-    """What reached the devices of each volume. A log write that is alone on its volume has a share of its own. Beside other
-    writes it reaches the device as it is, because its session waits until it has; the others have the rest. What the device
-    did beyond what was asked is the log's: its writes are split, and its flushes write the file system's own blocks.
+    """What reached the devices of each volume. A log write reaches it as it is, because its session waits until it has, with
+    the flush of its sync and what the file system writes of its own then: the log has as much of these as of the volume's
+    syncs. The other writes have the rest.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
-        if row.operation != "sync" and row.object in objects:
-            way = _way(row, objects[row.object])
-            key = objects[row.object].volume, SHARE_OF.get(way, way)
-            asked[key] = asked[key].plus(Amount(row.requests, row.bytes))
+        if row.object in objects:
+            one, amount = objects[row.object], Amount(row.requests, row.bytes)
+            way = _way(row, one) if row.operation != "sync" else "log syncs" if one.kind == "log" else "syncs"
+            key = one.volume, SHARE_OF.get(way, way)
+            asked[key] = asked[key].plus(amount)
     reached: dict[tuple[str, str], Amount] = defaultdict(Amount)
-    for one in capture.devices:
-        if one.operation != "sync":
-            reached[one.volume, one.operation] = reached[one.volume, one.operation].plus(
-                Amount(one.requests, one.bytes)
-            )
-    counted = {volume for volume, _ in reached}
+    for counts in capture.devices:
+        key = counts.volume, counts.operation
+        reached[key] = reached[key].plus(Amount(counts.requests, counts.bytes))
+    own = {one.name: Amount(one.own_writes or 0, one.own_write_bytes or 0) for one in capture.manifest.volumes}
+    counted = {volume for volume, operation in reached if operation != "sync"}
     shares: dict[tuple[str, str], Share] = {}
     volumes = dict.fromkeys(one.volume for one in objects.values())
     for volume in volumes:
-        log, write = asked[volume, "log"], asked[volume, "write"]
         if volume not in counted:
             shares |= {(volume, way): Share(1.0, 1.0) for way in ("read", "write", "log")}
             continue
-        written = reached[volume, "write"]
+        written, log, write = reached[volume, "write"], asked[volume, "log"], asked[volume, "write"]
+        of_syncs = reached[volume, "sync"].plus(own.get(volume, Amount()))
+        syncs, others = asked[volume, "log syncs"].requests, asked[volume, "syncs"].requests
+        logged = log.plus(of_syncs.times(syncs / (syncs + others) if syncs + others else 1.0)) if log.requests else log
+        if not write.requests:
+            logged = written
+        logged = Amount(min(logged.requests, written.requests), min(logged.bytes, written.bytes))
         shares[volume, "read"] = _share(reached[volume, "read"], asked[volume, "read"])
-        more = Amount(max(0.0, written.requests - write.requests), max(0.0, written.bytes - write.bytes))
-        alone = write.requests == 0 or written.requests < log.requests
-        if not alone and log.requests > 0 and more.requests > log.requests:
-            shares[volume, "log"], shares[volume, "write"] = _share(more, log), Share(1.0, 1.0)
-            continue
-        shares[volume, "log"] = _share(written, log.plus(write)) if alone else Share(1.0, 1.0)
-        rest = Amount(max(0.0, written.requests - log.requests), max(0.0, written.bytes - log.bytes))
-        shares[volume, "write"] = shares[volume, "log"] if alone else _share(rest, write)
+        shares[volume, "log"] = _share(logged, log)
+        shares[volume, "write"] = _share(written.plus(logged.times(-1.0)), write)
     return shares, tuple(volume for volume in volumes if volume not in counted)
 
 
@@ -196,14 +208,15 @@ def _share(reached: Amount, asked: Amount) -> Share:
 
 
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
-    """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know.
+    """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know those of tables.
 
     A commit waits for the log write that holds it and, if several commits share writes, on average for half of one before.
     """
-    if all(row.seconds is None for row in capture.io):
-        return None
     log = _log_rows(capture, objects)
-    own_s = sum(row.seconds or 0.0 for row in capture.io if row.by == "session" and not _of_log(row, objects))
+    own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]
+    if own and all(row.seconds is None for row in own if row.operation != "sync"):
+        return None
+    own_s = sum(row.seconds or 0.0 for row in own)
     flushes = sum(row.requests for row in log if row.operation == "write")
     if not flushes:
         return own_s / ended
@@ -213,17 +226,14 @@ def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: fl
     return own_s / ended + flush_s * max(1.0, per_transaction) * shared
 
 
-def _commits(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float:
-    """While the log is idle, each commit has a write of its own. While it is busy all the time, commits share writes, up to
-    one commit for each transaction and each session.
-    """
-    log = _log_rows(capture, objects)
+def _log_use(capture: Capture, objects: Mapping[str, CapturedObject], needs: Iterable[Need], ended: float) -> LogUse:
+    manifest, log = capture.manifest, _log_rows(capture, objects)
     writes = sum(row.requests for row in log if row.operation == "write") / ended
-    busy = min(1.0, sum(row.seconds or 0.0 for row in log) / capture.manifest.seconds)
-    if not 0 < writes < 1:
-        return writes
-    most = min(1.0, writes * max(1.0, capture.manifest.connections or 1.0))
-    return writes + busy * (most - writes)
+    busy = min(1.0, sum(row.seconds or 0.0 for row in log) / manifest.seconds)
+    commits = manifest.write_transactions
+    volumes = {objects[row.object].volume for row in log}
+    beside = sum(need.amount.requests for need in needs if need.way == "write" and need.object.volume in volumes)
+    return LogUse(None if commits is None else commits / ended, writes, ended / manifest.seconds, busy, beside)
 
 
 def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:

@@ -92,7 +92,7 @@ class Server:
             amount = need.amount.times(grown(need.covered, times)) if need.way in BY_SECOND else need.amount
             found[name] = one._replace(**{need.way: getattr(one, need.way).plus(amount)})
             if need.way == "log":
-                found[name] = found[name]._replace(commits=self.demands.commits)
+                found[name] = found[name]._replace(used=self.demands.log)
         return dict(found)
 
 
@@ -212,7 +212,7 @@ def _loads(server: Server, layout: Layout, per_s: float) -> list[VolumeLoad]:
     loads = []
     asked = server.asked(layout, per_s)
     for name, volume in server.volumes.items():
-        one = asked.get(name, Asked())
+        one = volume.shared(asked.get(name, Asked()), per_s, server.demands.sessions)
         path = one.of_transaction.times(per_s)
         whole = path.plus(one.background)
         reads = one.read.requests * per_s + one.background_reads.requests

@@ -59,6 +59,8 @@ class Counters(NamedTuple):
     working: int
     """Sessions that work at this moment."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
+    write_transactions: int | None = None
+    """Transactions that changed something; none if unknown."""
 
 
 class Watched(Protocol):

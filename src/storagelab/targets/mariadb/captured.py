@@ -34,6 +34,11 @@ _PARTITION = re.compile(r"#p#", re.IGNORECASE)
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
 _PS_PER_S = 1e12
+_CHANGING = (
+    "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace", "Com_replace_select",
+    "Com_update", "Com_update_multi",
+)  # fmt: skip
+"""Counts of statements that change rows. A transaction with several of them counts several times."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """How the names of threads begin that serve no session."""
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
@@ -206,7 +211,8 @@ class WatchedMariaDB:
 
     def counters(self, *, objects: bool) -> Counters:
         status = {str(name).lower(): int(value) for name, value in self._rows(
-            "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_commit', 'Handler_commit', 'Innodb_os_log_written')"
+            "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_commit', 'Handler_commit', 'Innodb_os_log_written',"
+            f" {', '.join(map(repr, _CHANGING))})"
         )}  # fmt: skip
         recent = "" if self._mysql else " OR time_ms < 100"
         working = self._rows(
@@ -223,7 +229,8 @@ class WatchedMariaDB:
                     (known.requests or 0) + (count.requests or 0), known.bytes + count.bytes,
                     (known.seconds or 0.0) + (count.seconds or 0.0),
                 )  # fmt: skip
-        return Counters(counts, self._transactions(status), int(working), self._times())
+        changed = sum(status.get(name.lower(), 0) for name in _CHANGING)
+        return Counters(counts, self._transactions(status), int(working), self._times(), changed)
 
     def _transactions(self, status: Mapping[str, int]) -> int:
         """Transactions since the first look: those that sessions ended by COMMIT; if none did, all that ended by themselves.
