@@ -99,7 +99,7 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
     return tuple(found)
 
 
-class _Taking:
+class Taking:
     """A capture that goes on."""
 
     def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
@@ -340,11 +340,11 @@ class _Taking:
 
 def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:
     """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
-    taking = _Taking(watched, out, wanted)
+    taking = Taking(watched, out, wanted)
     try:
         taking.begin()
         try:
-            _watch(taking, wanted, progress)
+            watch(taking, progress)
         except KeyboardInterrupt:
             taking.notes.append("The window was ended early, by hand.")
         except ServerGone:
@@ -354,8 +354,9 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
         taking.close()
 
 
-def _watch(taking: _Taking, wanted: Wanted, progress: Progress) -> None:
-    number = 0
+def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
+    """Watches until the window ends."""
+    number, wanted = 0, taking.wanted
     while number * wanted.interval_s < wanted.seconds - 1e-9:
         ends = min((number + 1) * wanted.interval_s, wanted.seconds)
         while (left := ends - taking.gone_s) > 0:

@@ -59,6 +59,8 @@ class Counters(NamedTuple):
     working: int
     """Sessions that work at this moment."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
+    writing: int | None = None
+    """Transactions that wrote, where the server knows them to the moment; it may be late with `transactions`."""
 
 
 class Watched(Protocol):

@@ -224,8 +224,10 @@ class WatchedPostgres:
     # --- counters ----------------------------------------------------------------------------------------------------
 
     def counters(self, *, objects: bool) -> Counters:
-        commits, temporary_bytes = self._rows(
-            "SELECT sum(xact_commit)::int8, sum(temp_bytes)::int8 FROM pg_stat_database"
+        # Sessions tell their commits up to a second late.
+        commits, temporary_bytes, numbered = self._rows(
+            "SELECT sum(xact_commit)::int8, sum(temp_bytes)::int8, txid_snapshot_xmax(txid_current_snapshot())"
+            " FROM pg_stat_database"
         )[0]
         working = self._rows(_WORKING)[0][0]
         counts: dict[CountKey, Count] = {}
@@ -240,7 +242,7 @@ class WatchedPostgres:
             counts[TEMPORARY, "write", "session"] = Count(None, temporary_bytes)
         if objects:
             counts |= dict(self._reads())
-        return Counters(counts, int(commits) - self._own, int(working), times)
+        return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
         """What was read of each table and index: blocks, which are requests unless PostgreSQL asks for several at once."""
