@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -74,9 +74,7 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None for one that is not the server's. A new file is found by the threads that asked for it. If it was
-        deleted meanwhile, it is one of the server's unknown files.
-        """
+        """The file; None for one that is not the server's, or is gone. A new file is found by the threads that asked."""
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
@@ -90,7 +88,13 @@ class Files:
                     self._foreign.add(inode)
                     return None
                 return self._keep(inode, File(path, thing))
-        if inode[0] in self._devices and any(self._watched.has(int(thread)) for thread in threads()):
+        return None
+
+    def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
+        """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other files."""
+        if inode in self._foreign or inode[0] not in self._devices:
+            return None
+        if any(thread in seen or self._watched.has(thread) for thread in threads().tolist()):
             return File(f"{UNKNOWN_FILES}/{inode[0]}/{inode[1]}", unknown_files(self._folders[0]))
         return None
 
@@ -120,11 +124,11 @@ def _distinct(*columns: Column) -> tuple[Column, Column]:
     """
     number = np.zeros(len(columns[0]), "i8")
     for column in columns:
-        if (column == column[0]).all():
+        if (column == column[:1]).all():
             continue
         values, place = np.unique(column, return_inverse=True)
         number = np.unique(number * len(values) + place, return_inverse=True)[1]
-    firsts = np.empty(number.max() + 1, "i8")
+    firsts = np.empty(number.max(initial=-1) + 1, "i8")
     firsts[number[::-1]] = np.arange(len(number) - 1, -1, -1)
     return firsts, number
 
@@ -181,6 +185,8 @@ class Attribution:
     def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
         self._watched, self._files = watched, files
         self._begin_ns, self._interval_s = begin_ns, interval_s
+        self._seen: set[int] = set()
+        """Threads that asked for files of the server. They may have ended before anybody could see whose they are."""
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
         """Rows of files whose object is not known yet, such as those of a table that is being made."""
@@ -190,10 +196,15 @@ class Attribution:
             return Requested([], requests, np.empty(0, int), [], 0)
         firsts, which = _distinct(requests["device"], requests["inode"])
         inodes = list(zip(requests["device"][firsts].tolist(), requests["inode"][firsts].tolist(), strict=True))
-        found = [
-            self._files.get(inode, partial(_threads, requests, which, number)) for number, inode in enumerate(inodes)
-        ]
-        ours = np.array([file is not None for file in found])[which]
+        threads = [partial(_threads, requests, which, number) for number in range(len(inodes))]
+        found = [self._files.get(*one) for one in zip(inodes, threads, strict=True)]
+        ours = np.array([file is not None for file in found])
+        if not ours.all():
+            self._seen.update(np.unique(requests["pid"][ours[which]]).tolist())
+            for number in np.flatnonzero(~ours).tolist():
+                found[number] = self._files.unknown(inodes[number], threads[number], self._seen)
+                ours[number] = found[number] is not None
+        ours = ours[which]
         foreign = int(np.count_nonzero(~ours))
         if foreign:
             requests, which = requests[ours], which[ours]

@@ -36,11 +36,17 @@ def cost_percent(watched: Watched, wanted: Wanted, turns: int, say: Callable[[st
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
     pairs = []
-    for turn in range(turns):
-        rates = {}
-        for capturing in (True, False) if turn % 2 else (False, True):
-            rates[capturing] = _rate(watched, wanted, capturing=capturing)
-        pairs.append((rates[True], rates[False]))
+    with tempfile.TemporaryDirectory(prefix="storagelab-") as place:
+        taking = Taking(watched, Path(place), wanted._replace(seconds=STRETCH_S))
+        try:
+            taking.run(on=False)
+            for turn in range(turns):
+                order = (taking, None) if turn % 2 else (None, taking)
+                rates = {one is not None: _rate(watched, one) for one in order}
+                pairs.append((rates[True], rates[False]))
+            taking.end()
+        finally:
+            taking.close()
     for of in (0, 1):  # those that write are known to the moment
         if all(with_[of] and without[of] for with_, without in pairs):
             return _cost([math.log(with_[of] / without[of]) for with_, without in pairs])
@@ -55,25 +61,18 @@ def _cost(logs: list[float]) -> Cost:
     return Cost(percent, f"Its cost was measured by {turns} turns: {percent:.1f}{error} % of the transactions.")
 
 
-def _rate(watched: Watched, wanted: Wanted, *, capturing: bool) -> _Rate:
-    """The rate in one stretch, in which a whole capture goes on or not."""
-    if not capturing:
-        return _counted(watched, lambda: time.sleep(STRETCH_S))
-    with tempfile.TemporaryDirectory(prefix="storagelab-") as place:
-        taking = Taking(watched, Path(place) / "capture", wanted._replace(seconds=STRETCH_S))
-        try:
-            taking.begin()
-            rate = _counted(watched, lambda: watch(taking))
-            taking.end()
-        finally:
-            taking.close()
-    return rate
-
-
-def _counted(watched: Watched, stretch: Callable[[], None]) -> _Rate:
-    """The rate while the stretch goes on."""
+def _rate(watched: Watched, taking: Taking | None) -> _Rate:
+    """The rate in one stretch, with a capture if one is given."""
+    if taking is not None:
+        taking.run(on=True)
+        taking.begin()
     before, begin = watched.counters(objects=False), time.monotonic()
-    stretch()
+    if taking is not None:
+        watch(taking)
+    else:
+        time.sleep(STRETCH_S)
     after, end = watched.counters(objects=False), time.monotonic()
+    if taking is not None:
+        taking.run(on=False)
     pairs = (before.writing, after.writing), (before.transactions, after.transactions)
     return _Rate(*(0.0 if one is None or other is None else (other - one) / (end - begin) for one, other in pairs))

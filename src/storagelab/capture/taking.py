@@ -116,12 +116,15 @@ class Taking:
                 "on the server's machine."
             )
         self.file_systems = self._file_systems() if self.tracer is not None else None
+        self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.files = Files(watched) if self.tracer is not None else None
         self.things_at_start = self.files.things if self.files is not None else watched.things()
         self.ever: dict[str, Thing] = dict(self.things_at_start)
         self.changes: list[Change] = []
         self.working: list[int] = []
         self.totals: list[float] = []
+        self.attribution: Attribution | None = None
+        self.iolog: Iolog | None = None
         self.foreign = self.attributed = 0
         self.seen: set[str] = set()
         self.rows: list[IoRow] = []
@@ -136,10 +139,15 @@ class Taking:
             self.notes.append(f"What file systems write on their own account is not known: {error}.")
             return None
 
+    def run(self, *, on: bool) -> None:
+        """Goes on with the kernel's traces, or rests."""
+        for traced in (self.tracer, self.file_systems):
+            if traced is not None:
+                traced.run(on=on)
+
     def begin(self) -> None:
         self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
         self.last = self.first
-        self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.devices_before = self.devices.read()
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self.tracer is not None:
@@ -147,12 +155,12 @@ class Taking:
         if self.file_systems is not None:
             self.file_systems.begin()
         self.begin_ns = time.monotonic_ns()
-        self.own_cpu_before = time.process_time()
-        self.attribution, self.iolog = None, None
         if self.tracer is not None and self.files is not None:
             self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.wanted.interval_s)
         folder.begin(self.out, self.manifest(0.0, complete=False))
         if self.wanted.requests:
+            if self.iolog is not None:
+                self.iolog.end()
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
 
     @property
@@ -334,8 +342,7 @@ class Taking:
             self.tracer.close()
         if self.file_systems is not None:
             self.file_systems.close()
-        if hasattr(self, "devices"):
-            self.devices.close()
+        self.devices.close()
 
 
 def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:

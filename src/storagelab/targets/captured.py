@@ -95,8 +95,7 @@ class Watched(Protocol):
         ...
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of it, and not of another server; one that has ended is if it asked for
-        other files of the server before."""
+        """Whether this is a thread of it, and not of another server; one that has ended is if it was seen before."""
         ...
 
     def by(self, thread: int) -> str:
