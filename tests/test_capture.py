@@ -18,7 +18,8 @@ from real_servers import connect, open_folder, running, until
 from recorded_sqlserver import recorded
 
 from storagelab.capture import folder, taking
-from storagelab.capture.attributing import Files, kernel_device
+from storagelab.capture.attributing import Attribution, Files, kernel_device
+from storagelab.capture.requests import _FORM, READ
 from storagelab.capture.tracefs import NoTracing, open_tracefs
 from storagelab.errors import PreflightError
 from storagelab.targets.captured import Thing
@@ -191,16 +192,24 @@ def test_requests_to_files_that_are_gone_count_unless_another_server_asked():
         def has(self, _thread):
             return self.mine
 
+        def by(self, _thread):
+            return "session"
+
     here = Path(__file__).parent
     device = kernel_device(here.stat().st_dev)
+    own = Path(__file__).stat().st_ino
     ended = 2**22  # no thread has this number
 
-    def file_of(server, device):
-        return Files(server).get((device, 2**40), lambda: np.array([ended]))
+    def asked(server, *inodes, device=device):
+        some = np.array([(1, ended, device, inode, 0, 8192, READ, 0) for inode in inodes], _FORM)
+        return [row.object for row in Attribution(server, Files(server), 0, 1.0).of(some).rows]
 
-    assert file_of(Server(mine=True), device).thing.id == "unknown files"
-    assert file_of(Server(mine=False), device) is None
-    assert file_of(Server(mine=True), device + 1) is None
+    gone = 2**40
+    assert asked(Server(mine=True), gone) == ["unknown files"]
+    assert asked(Server(mine=False), gone) == []
+    # A thread that nobody saw alive is the server's if it asked for another file of the server.
+    assert asked(Server(mine=False), own, gone) == ["other files", "unknown files"]
+    assert asked(Server(mine=True), gone, device=device + 1) == []
 
 
 @traced

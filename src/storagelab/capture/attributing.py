@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -74,9 +74,7 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None for one that is not the server's. A new file is found by the threads that asked for it. If it was
-        deleted meanwhile, it is one of the server's unknown files.
-        """
+        """The file; None for one that is not the server's, or is gone. A new file is found by the threads that asked."""
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
@@ -90,7 +88,13 @@ class Files:
                     self._foreign.add(inode)
                     return None
                 return self._keep(inode, File(path, thing))
-        if inode[0] in self._devices and any(self._watched.has(int(thread)) for thread in threads()):
+        return None
+
+    def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
+        """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other files."""
+        if inode in self._foreign or inode[0] not in self._devices:
+            return None
+        if any(thread in seen or self._watched.has(thread) for thread in threads().tolist()):
             return File(f"{UNKNOWN_FILES}/{inode[0]}/{inode[1]}", unknown_files(self._folders[0]))
         return None
 
@@ -112,6 +116,21 @@ def unknown_files(folder: str | Path) -> Thing:
 def _threads(requests: Records, which: Column, number: int) -> Column:
     """The threads that asked for one of the files."""
     return np.asarray(np.unique(requests["pid"][which == number]))
+
+
+def _distinct(*columns: Column) -> tuple[Column, Column]:
+    """The place where each combination of the columns' values is first found, and for each place the number of its
+    combination.
+    """
+    number = np.zeros(len(columns[0]), "i8")
+    for column in columns:
+        if (column == column[:1]).all():
+            continue
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    firsts = np.empty(number.max(initial=-1) + 1, "i8")
+    firsts[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    return firsts, number
 
 
 def kernel_device(number: int) -> int:
@@ -166,6 +185,8 @@ class Attribution:
     def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
         self._watched, self._files = watched, files
         self._begin_ns, self._interval_s = begin_ns, interval_s
+        self._seen: set[int] = set()
+        """Threads that asked for files of the server. They may have ended before anybody could see whose they are."""
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
         """Rows of files whose object is not known yet, such as those of a table that is being made."""
@@ -173,26 +194,31 @@ class Attribution:
     def of(self, requests: Records) -> Requested:
         if not len(requests):
             return Requested([], requests, np.empty(0, int), [], 0)
-        keys = np.stack([requests["device"], requests["inode"]], axis=1)
-        inodes, which = np.unique(keys, axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        found = [
-            self._files.get((device, inode), partial(_threads, requests, which, number))
-            for number, (device, inode) in enumerate(inodes.tolist())
-        ]
-        ours = np.array([file is not None for file in found])[which]
+        firsts, which = _distinct(requests["device"], requests["inode"])
+        inodes = list(zip(requests["device"][firsts].tolist(), requests["inode"][firsts].tolist(), strict=True))
+        threads = [partial(_threads, requests, which, number) for number in range(len(inodes))]
+        found = [self._files.get(*one) for one in zip(inodes, threads, strict=True)]
+        ours = np.array([file is not None for file in found])
+        if not ours.all():
+            self._seen.update(np.unique(requests["pid"][ours[which]]).tolist())
+            for number in np.flatnonzero(~ours).tolist():
+                found[number] = self._files.unknown(inodes[number], threads[number], self._seen)
+                ours[number] = found[number] is not None
+        ours = ours[which]
         foreign = int(np.count_nonzero(~ours))
-        requests, which = requests[ours], which[ours]
+        if foreign:
+            requests, which = requests[ours], which[ours]
         in_order = self._in_order(requests, which, inodes)
         rows = list(self._rows(requests, which, in_order, found))
         return Requested(rows, requests, which, found, foreign)
 
-    def _in_order(self, requests: Records, which: Column, inodes: Column) -> Column:
+    def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further
         on. PostgreSQL's log writes its last page again, which is in order, too.
         """
-        lane = which.astype("i8") * 3 + requests["operation"]
-        order = np.argsort(lane, kind="stable")
+        lane = which * 3 + requests["operation"]
+        # numpy sorts numbers of 16 bits in one pass.
+        order = np.argsort(lane.astype("u2") if 3 * len(inodes) < 1 << 16 else lane, kind="stable")
         lanes, begins = lane[order], requests["offset"][order]
         ends = begins + requests["bytes"][order]
         before_begin, before_end = np.empty_like(begins), np.empty_like(ends)
@@ -200,35 +226,33 @@ class Attribution:
         first = np.ones(len(lanes), bool)
         first[1:] = lanes[1:] != lanes[:-1]
         last = np.roll(first, -1)
-        for at in np.flatnonzero(first):
-            device, inode = inodes[lanes[at] // 3]
-            before_begin[at], before_end[at] = self._ends.get((int(device), int(inode), int(lanes[at] % 3)), (-2, -1))
-        for at in np.flatnonzero(last):
-            device, inode = inodes[lanes[at] // 3]
-            self._ends[int(device), int(inode), int(lanes[at] % 3)] = int(begins[at]), int(ends[at])
+        for begin, end in zip(np.flatnonzero(first).tolist(), np.flatnonzero(last).tolist(), strict=True):
+            place, operation = divmod(int(lanes[begin]), 3)
+            key = *inodes[place], operation
+            before_begin[begin], before_end[begin] = self._ends.get(key, (-2, -1))
+            self._ends[key] = int(begins[end]), int(ends[end])
         found = np.empty(len(lanes), bool)
         found[order] = (begins >= before_begin) & (begins <= before_end) & (ends >= before_end)
         return found
 
     def _rows(self, requests: Records, which: Column, in_order: Column, files: list[File | None]) -> Iterator[IoRow]:
         threads, thread = np.unique(requests["pid"], return_inverse=True)
-        kinds = [self._watched.by(int(one)) for one in threads]
+        kinds = [self._watched.by(one) for one in threads.tolist()]
         names = sorted(set(kinds))
-        by = np.array([names.index(kind) for kind in kinds], "i8")[thread.reshape(-1)] if kinds else thread
-        since = (requests["time_ns"].astype("i8") - self._begin_ns) / 1e9
-        interval = np.maximum(0, since // self._interval_s).astype("i8")
-        keys = np.stack([interval, which, requests["operation"].astype("i8"), by], axis=1)
-        groups, group = np.unique(keys, axis=0, return_inverse=True)
-        group = group.reshape(-1)
-        counts = np.bincount(group, minlength=len(groups))
-        sizes = np.bincount(group, requests["bytes"], len(groups))
-        ordered = np.bincount(group, in_order, len(groups))
-        for number, (second, of, operation, kind) in enumerate(groups):
+        by = np.array([names.index(kind) for kind in kinds], "i8")[thread]
+        since_ns = requests["time_ns"].astype("i8") - self._begin_ns
+        interval = np.maximum(0, since_ns // round(self._interval_s * 1e9))
+        firsts, group = _distinct(interval, which, requests["operation"], by)
+        counts, sizes, ordered = (
+            np.bincount(group, weights).tolist() for weights in (None, requests["bytes"], in_order)
+        )
+        groups = (column[firsts].tolist() for column in (interval, which, requests["operation"], by))
+        for number, (second, of, operation, kind) in enumerate(zip(*groups, strict=True)):
             file = files[of]
             assert file is not None
             row = IoRow(
-                float(second) * self._interval_s, file.thing.id if file.thing else "",
-                OPERATIONS[operation], names[kind], int(counts[number]), int(sizes[number]),  # type: ignore[arg-type]
+                second * self._interval_s, file.thing.id if file.thing else "",
+                OPERATIONS[operation], names[kind], counts[number], int(sizes[number]),  # type: ignore[arg-type]
                 None if operation == SYNC else int(ordered[number]),
             )  # fmt: skip
             if file.thing is None:

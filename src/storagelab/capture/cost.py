@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.capture.attributing import Attribution, Files
-from storagelab.capture.taking import LOOK_S, Wanted, tracer_of, volumes_of
+from storagelab.capture.taking import Taking, Wanted, watch
 from storagelab.targets.captured import Watched
 
-STRETCH_S = 5.0
+STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
@@ -21,44 +23,56 @@ class Cost(NamedTuple):
     words: str
 
 
+class _Rate(NamedTuple):
+    """Transactions per second: those that write, and all; 0 where the server does not tell."""
+
+    writing: float
+    all: float
+
+
 def cost_percent(watched: Watched, wanted: Wanted, turns: int, say: Callable[[str], None]) -> Cost:
     """Measures it in pairs of stretches, in turns, by the transactions that the server ends in each. The order within a
     pair changes, so that a trend favours neither.
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
-    ratios = []
-    for turn in range(turns):
-        rates = {}
-        for capturing in (True, False) if turn % 2 else (False, True):
-            rates[capturing] = _rate(watched, wanted, capturing=capturing)
-        if rates[True] and rates[False]:
-            ratios.append(rates[True] / rates[False])
-    if len(ratios) < max(1, turns):
-        return Cost(None, "Its cost could not be measured: the server ended no transactions in some of the turns.")
-    percent = 100 * (1 - statistics.median(ratios))
-    spread = 100 * statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else None
-    error = f" ± {spread:.1f}" if spread is not None else ""
+    pairs = []
+    with tempfile.TemporaryDirectory(prefix="storagelab-") as place:
+        taking = Taking(watched, Path(place), wanted._replace(seconds=STRETCH_S))
+        try:
+            taking.run(on=False)
+            for turn in range(turns):
+                order = (taking, None) if turn % 2 else (None, taking)
+                rates = {one is not None: _rate(watched, one) for one in order}
+                pairs.append((rates[True], rates[False]))
+            taking.end()
+        finally:
+            taking.close()
+    for of in (0, 1):  # those that write are known to the moment
+        if all(with_[of] and without[of] for with_, without in pairs):
+            return _cost([math.log(with_[of] / without[of]) for with_, without in pairs])
+    return Cost(None, "Its cost could not be measured: the server ended no transactions in some of the turns.")
+
+
+def _cost(logs: list[float]) -> Cost:
+    """The cost by the logarithm of the ratio of each pair."""
+    turns, ratio = len(logs), math.exp(statistics.fmean(logs))
+    percent = 100 * (1 - ratio)
+    error = f" ± {100 * ratio * statistics.stdev(logs) / turns**0.5:.1f}" if turns > 1 else ""
     return Cost(percent, f"Its cost was measured by {turns} turns: {percent:.1f}{error} % of the transactions.")
 
 
-def _rate(watched: Watched, wanted: Wanted, *, capturing: bool) -> float:
-    """The transactions per second of one stretch."""
-    tracer = tracer_of(watched, [], volumes_of(watched)) if capturing and wanted.trace else None
-    attribution = None
-    if tracer is not None:
-        attribution = Attribution(watched, Files(watched), time.monotonic_ns(), wanted.interval_s)
-    try:
-        begin, before = time.monotonic(), watched.counters(objects=False)
-        while (gone := time.monotonic() - begin) < STRETCH_S:
-            time.sleep(min(LOOK_S if capturing else STRETCH_S, STRETCH_S - gone))
-            if tracer is not None and attribution is not None:
-                attribution.of(tracer.drain())
-            if capturing:
-                watched.counters(objects=tracer is None)
-        after, end = watched.counters(objects=False), time.monotonic()
-    finally:
-        if tracer is not None:
-            tracer.close()
-    if after.transactions is None or before.transactions is None:
-        return 0.0
-    return (after.transactions - before.transactions) / (end - begin)
+def _rate(watched: Watched, taking: Taking | None) -> _Rate:
+    """The rate in one stretch, with a capture if one is given."""
+    if taking is not None:
+        taking.run(on=True)
+        taking.begin()
+    before, begin = watched.counters(objects=False), time.monotonic()
+    if taking is not None:
+        watch(taking)
+    else:
+        time.sleep(STRETCH_S)
+    after, end = watched.counters(objects=False), time.monotonic()
+    if taking is not None:
+        taking.run(on=False)
+    pairs = (before.write_transactions, after.write_transactions), (before.transactions, after.transactions)
+    return _Rate(*(0.0 if one is None or other is None else (other - one) / (end - begin) for one, other in pairs))

@@ -62,6 +62,11 @@ class FileSystems:
         finally:
             os.close(root)
 
+    def run(self, *, on: bool) -> None:
+        """Goes on with the trace, or rests."""
+        for rings in self._rings.values():
+            rings.run(on=on)
+
     def drain(self) -> None:
         """Takes what the rings hold."""
         for name, known in self._counts.items():

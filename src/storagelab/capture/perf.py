@@ -28,7 +28,7 @@ _TIME, _RAW = 1 << 2, 1 << 10
 _DISABLED, _USE_CLOCKID = 1 << 0, 1 << 25
 _MONOTONIC = 1
 _ATTRIBUTE = struct.Struct("=IIQQQQQIIQQQQIiQIHH")
-_ENABLE, _SET_FILTER = 0x2400, 0x40082406
+_ENABLE, _DISABLE, _SET_FILTER = 0x2400, 0x2401, 0x40082406
 _SAMPLE, _LOST = 9, 2
 _HEADER = struct.Struct("=IHH")
 _HEAD, _TAIL = 1024, 1032
@@ -50,6 +50,7 @@ class Rings:
         try:
             for cpu in _cpus():
                 self._open(cpu, filtered)
+            self.run(on=True)
         except BaseException:
             self.close()
             raise
@@ -75,7 +76,11 @@ class Rings:
             os.close(number)
             raise NoTracing(f"the event {self._event.name} can't be read ({error.strerror})") from error
         self._rings.append((number, ring))
-        fcntl.ioctl(number, _ENABLE, 0)
+
+    def run(self, *, on: bool) -> None:
+        """Goes on with the trace, or rests."""
+        for number, _ in self._rings:
+            fcntl.ioctl(number, _ENABLE if on else _DISABLE, 0)
 
     def drain(self, wanted: Sequence[str]) -> Records:
         """What came since the last call, without order: `time_ns`, `pid` and the fields `wanted`."""

@@ -121,6 +121,11 @@ class Tracer:
         """The events that came while a ring was full."""
         return sum(rings.lost for _, _, rings in self._rings)
 
+    def run(self, *, on: bool) -> None:
+        """Goes on with the trace, or rests."""
+        for _, _, rings in self._rings:
+            rings.run(on=on)
+
     def drain(self) -> Records:
         """The requests since the last call, by time. What ended since then is in `ended`."""
         # Ends are taken first, so that each one's request is there.

@@ -100,7 +100,7 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
     return tuple(found)
 
 
-class _Taking:
+class Taking:
     """A capture that goes on."""
 
     def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
@@ -117,12 +117,15 @@ class _Taking:
                 "on the server's machine."
             )
         self.file_systems = self._file_systems() if self.tracer is not None else None
+        self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.files = Files(watched) if self.tracer is not None else None
         self.things_at_start = self.files.things if self.files is not None else watched.things()
         self.ever: dict[str, Thing] = dict(self.things_at_start)
         self.changes: list[Change] = []
         self.working: list[int] = []
         self.totals: list[float] = []
+        self.attribution: Attribution | None = None
+        self.iolog: Iolog | None = None
         self.foreign = self.attributed = 0
         self.seen: set[str] = set()
         self.rows: list[IoRow] = []
@@ -137,10 +140,15 @@ class _Taking:
             self.notes.append(f"What file systems write on their own account is not known: {error}.")
             return None
 
+    def run(self, *, on: bool) -> None:
+        """Goes on with the kernel's traces, or rests."""
+        for traced in (self.tracer, self.file_systems):
+            if traced is not None:
+                traced.run(on=on)
+
     def begin(self) -> None:
         self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
         self.last = self.first
-        self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.devices_before = self.devices.read()
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self.tracer is not None:
@@ -148,13 +156,13 @@ class _Taking:
         if self.file_systems is not None:
             self.file_systems.begin()
         self.begin_ns = time.monotonic_ns()
-        self.own_cpu_before = time.process_time()
-        self.attribution, self.iolog = None, None
         if self.tracer is not None and self.files is not None:
             how = self.watched, self.files, self.begin_ns, self.wanted.interval_s
             self.attribution, self.waits = Attribution(*how), Waits(*how)
         folder.begin(self.out, self.manifest(0.0, complete=False))
         if self.wanted.requests:
+            if self.iolog is not None:
+                self.iolog.end()
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
 
     @property
@@ -340,17 +348,16 @@ class _Taking:
             self.tracer.close()
         if self.file_systems is not None:
             self.file_systems.close()
-        if hasattr(self, "devices"):
-            self.devices.close()
+        self.devices.close()
 
 
 def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:
     """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
-    taking = _Taking(watched, out, wanted)
+    taking = Taking(watched, out, wanted)
     try:
         taking.begin()
         try:
-            _watch(taking, wanted, progress)
+            watch(taking, progress)
         except KeyboardInterrupt:
             taking.notes.append("The window was ended early, by hand.")
         except ServerGone:
@@ -360,8 +367,9 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
         taking.close()
 
 
-def _watch(taking: _Taking, wanted: Wanted, progress: Progress) -> None:
-    number = 0
+def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
+    """Watches until the window ends."""
+    number, wanted = 0, taking.wanted
     while number * wanted.interval_s < wanted.seconds - 1e-9:
         ends = min((number + 1) * wanted.interval_s, wanted.seconds)
         while (left := ends - taking.gone_s) > 0:

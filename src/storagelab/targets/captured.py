@@ -60,7 +60,7 @@ class Counters(NamedTuple):
     """Sessions that work at this moment."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
-    """Transactions that changed something; none if unknown."""
+    """Transactions that changed something, known to the moment, while `transactions` may be late; None if unknown."""
 
 
 class Watched(Protocol):
@@ -95,8 +95,7 @@ class Watched(Protocol):
         ...
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of it, and not of another server; one that has ended is if it asked for
-        other files of the server before."""
+        """Whether this is a thread of it, and not of another server; one that has ended is if it was seen before."""
         ...
 
     def by(self, thread: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from storagelab import screen
@@ -29,7 +31,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         raise SpecError(
             "is there already", file=output, hint="Choose another folder, or remove it: nothing is overwritten."
         )
-    server = contract.target_of(target)
+    server = contract.target_of(target, key="TARGET")
     watched_of = engine_in(ENGINES[server.engine].folder).watched
     if watched_of is None:
         raise SpecError(f"{ENGINES[server.engine].title} can't be captured yet", key="TARGET")
@@ -37,14 +39,15 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
     try:
         wanted = taking.Wanted(seconds, requests=requests, trace=trace)
         cost = cost_percent(watched, wanted, turns, screen.say) if turns else None
-        manifest = taking.take(watched, output, wanted, _progress(seconds))
+        with _progress(seconds) as progress:
+            manifest = taking.take(watched, output, wanted, progress)
     finally:
         watched.close()
     if cost is not None:
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
     print_capture(screen.out(), folder.read(output), output.resolve().name)
-    screen.say(f"capture: {output}; to see who does what, where and when: storagelab report {output}")
+    screen.say(f"capture: {output}\nto see who does what, where and when: storagelab report {output}")
 
 
 def _seconds(length: str) -> float:
@@ -57,22 +60,35 @@ def _seconds(length: str) -> float:
     return seconds
 
 
-def _progress(seconds: float) -> Callable[[float, float], None]:
-    """Tells how far it is: on a terminal each second in one line, elsewhere a line now and then."""
+@contextlib.contextmanager
+def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
+    """Tells how far it is: on a terminal each second in one line, which ends with the capture; elsewhere a line now and
+    then.
+    """
     last = [-_TOLD_EVERY_S]
     live = sys.stderr.isatty()
 
     def tell(gone_s: float, asked_per_s: float) -> None:
         left = numbers.duration(max(0.0, seconds - gone_s))
-        text = f"{numbers.round_figure(asked_per_s)} requests/s, {left} left; Ctrl-C ends it early and keeps it"
+        share = numbers.percent(min(1.0, gone_s / seconds), 0)
+        text = f"{share}, {left} left, {numbers.round_figure(asked_per_s)} requests/s"
+        hint = "; Ctrl-C ends it early and keeps it"
         if live:
-            sys.stderr.write(f"\r\033[K{text}" + ("\n" if gone_s >= seconds else ""))
+            width = shutil.get_terminal_size().columns - 1  # a line that is broken can't be written over
+            text = f"{text}{hint}" if len(text) + len(hint) <= width else text[:width]
+            sys.stderr.write(f"\r\033[K{text}")
             sys.stderr.flush()
         elif gone_s - last[0] >= _TOLD_EVERY_S:
-            last[0] = gone_s
-            screen.say(text)
+            screen.say(text + hint)
+        else:
+            return
+        last[0] = gone_s
 
-    return tell
+    try:
+        yield tell
+    finally:
+        if live and last[0] >= 0:
+            sys.stderr.write("\n")
 
 
 REPORT_FILE = "report.html"

@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from storagelab.capture.model import Capture
 from storagelab.report.drawing import palette
+from storagelab.report.drawing.layers import legend_layout
 from storagelab.report.drawing.slim import framed
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, to_svg
 from storagelab.report.page.html import page_of
-from storagelab.report.words.captured import capture_paper
+from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
 
 MOST_POINTS = 120
@@ -47,9 +48,9 @@ def over_time(capture: Capture) -> list[dict[str, object]]:
     at: dict[tuple[str, str, int], int] = defaultdict(int)
     for row in capture.io:
         if row.operation in _VERBS:
-            total[row.object] += row.bytes
-            panel = f"{volume_of.get(row.object, '')}: {_VERBS[row.operation]}"
-            at[panel, row.object, int(row.second / step_s)] += row.bytes
+            name, panel = shown_as(row.object), f"{volume_of.get(row.object, '')}: {_VERBS[row.operation]}"
+            total[name] += row.bytes
+            at[panel, name, int(row.second / step_s)] += row.bytes
     most = sorted(total, key=lambda name: total[name], reverse=True)[: len(palette.LINES) - 1]
     found: dict[tuple[str, str, int], float] = defaultdict(float)
     for (panel, name, step), size in at.items():
@@ -75,7 +76,7 @@ def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequenc
             "color": {
                 "field": "object", "type": "nominal", "sort": names,
                 "scale": {"domain": names, "range": list(palette.LINES[: len(names)])},
-                "legend": {"title": None, "columns": max(1, sheet.form.legend_columns - 2)},
+                "legend": {"title": None, **legend_layout(names, sheet.form)},
             },
             "order": {"field": "object", "type": "nominal", "sort": "descending"},
         },

@@ -52,6 +52,11 @@ def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
     return sum(one.bytes for one in sums.values()), sum(one.requests for one in sums.values())
 
 
+def shown_as(name: str) -> str:
+    """The name that reports show an object by: the server's own tables are one."""
+    return SYSTEM if name.partition(".")[0] in SYSTEM_SCHEMAS else name
+
+
 def capture_paper(capture: Capture, name: str) -> Paper:
     """The report of a capture. `name` is its folder's."""
     manifest = capture.manifest
@@ -93,11 +98,14 @@ def _notes(capture: Capture) -> Iterator[str]:
 def _parts(capture: Capture) -> Iterator[Part]:
     manifest = capture.manifest
     of = {one.id: one for one in manifest.objects}
-    by_object = sums_by(capture.io, lambda row: SYSTEM if _is_system(of.get(row.object)) else row.object)
+    by_object = sums_by(capture.io, lambda row: shown_as(row.object))
     shown = list(by_object)[:MOST_OBJECTS]
     rest = len(by_object) - len(shown)
     left = f"; {numbers.plural(rest, 'other')} did less" if rest else ""
-    facts = [[one.kind, one.volume] if (one := of.get(name)) else ["", ""] for name in shown]
+    parts: dict[str, list[CapturedObject]] = defaultdict(list)
+    for name in {row.object for row in capture.io} & of.keys():
+        parts[shown_as(name)].append(of[name])
+    facts = [[_each(one.kind for one in parts[name]), _each(one.volume for one in parts[name])] for name in shown]
     yield Part(
         f"Objects{left}",
         _table(
@@ -116,8 +124,8 @@ def _parts(capture: Capture) -> Iterator[Part]:
     yield Part("Volumes", _volumes(capture))
 
 
-def _is_system(one: CapturedObject | None) -> bool:
-    return one is not None and one.schema_ in SYSTEM_SCHEMAS
+def _each(words: Iterable[str]) -> str:
+    return ", ".join(sorted(set(words)))
 
 
 _RANKS = {"kind": 2, "read each": 4, "written each": 4, "syncs/s": 3}

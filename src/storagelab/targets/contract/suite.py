@@ -81,14 +81,16 @@ class _Stop(KeyboardInterrupt):
     """Raised during a run, like the user's Ctrl-C."""
 
 
-def target_of(text: str) -> TargetConfig:
-    """The server that `text` names: a DSN, or the name of an environment variable that holds one. Raises SpecError."""
+def target_of(text: str, key: str = "--target") -> TargetConfig:
+    """The server that `text`, the value of `key`, names: a DSN, or the name of an environment variable that holds one.
+    Raises SpecError.
+    """
     if not _VARIABLE.fullmatch(text):
         return TargetConfig.model_validate({"engine": engine_of(text), "dsn": text})
     held = os.environ.get(text)
     if not held:
         hint = "Name a variable that is set, or give the DSN itself."
-        raise SpecError("is neither a DSN nor an environment variable that is set", key="--target", hint=hint)
+        raise SpecError("is neither a DSN nor an environment variable that is set", key=key, hint=hint)
     return TargetConfig.model_validate({"engine": engine_of(held), "dsn_env": text})
 
 

@@ -63,8 +63,8 @@ class WatchedPostgres:
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
-        self._connection = connecting.connect(target)
         self._target, self._own = target, 0
+        self._connection = connecting.connect(target)
         facts = connecting.read_facts(self._connection)
         self.version, self._major = facts.version, facts.major
         if not (facts.superuser or self._rows("SELECT pg_has_role('pg_monitor', 'USAGE')")[0][0]):
@@ -103,6 +103,12 @@ class WatchedPostgres:
         self._own += 1
         try:
             return self._connection.execute(statement).fetchall()
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise PreflightError(
+                f"the login may not read what the server shows: {connecting.words_of(error)}",
+                key=key_of(self._target),
+                hint=f"as an administrator: GRANT {_ROLE} TO ..., or GRANT SELECT ON what it may not read TO ...",
+            ) from error
         except psycopg.OperationalError as error:
             if not self._connection.broken:
                 raise
@@ -224,6 +230,7 @@ class WatchedPostgres:
     # --- counters ----------------------------------------------------------------------------------------------------
 
     def counters(self, *, objects: bool) -> Counters:
+        # Sessions tell their commits up to a second late.
         commits, temporary_bytes, numbered = self._rows(
             "SELECT sum(xact_commit)::int8, sum(temp_bytes)::int8, txid_snapshot_xmax(txid_current_snapshot())"
             " FROM pg_stat_database"
@@ -343,11 +350,4 @@ def _postmaster(data: Path) -> int | None:
 
 def watched(target: TargetConfig) -> WatchedPostgres:
     """The server, for a capture. Raises PreflightError."""
-    try:
-        return WatchedPostgres(target)
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise PreflightError(
-            f"the login may not read what the server shows: {connecting.words_of(error)}",
-            key=key_of(target),
-            hint=f"as an administrator: GRANT {_ROLE} TO ...",
-        ) from error
+    return WatchedPostgres(target)
