@@ -119,10 +119,10 @@ class Tracer:
 
     def drain(self) -> Records:
         """The requests since the last call, by time."""
-        parts = [
-            _requests(number, point, one, rings.drain((point.inode, point.device, *point.fields)))
-            for number, (point, one, rings) in enumerate(self._rings)
-        ]
+        parts = [np.empty(0, _FORM)]
+        for number, (point, one, rings) in enumerate(self._rings):
+            if len(some := rings.drain((point.inode, point.device, *point.fields))):
+                parts.append(_requests(number, point, one, some))
         whole = np.concatenate(parts)
         return put_together(whole[np.argsort(whole["time_ns"], kind="stable")])
 
