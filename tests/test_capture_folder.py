@@ -1,10 +1,13 @@
 """The folder of a capture is read as it was written, and says what is wrong with it."""
 
+from dataclasses import replace
+
 import pytest
 
 from storagelab.capture import folder
 from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
 from storagelab.errors import StoreError
+from storagelab.report.text.captured import capture_markdown
 
 
 def some_capture(**changes):
@@ -56,3 +59,16 @@ def test_a_folder_that_was_changed_is_refused_by_file_and_place(tmp_path, file, 
 def test_another_folder_is_not_taken_for_one(tmp_path):
     with pytest.raises(StoreError, match="is not the folder of a capture"):
         folder.read(tmp_path)
+
+
+def test_a_report_shows_the_servers_own_tables_as_one_object_with_kinds_and_volume():
+    own = (
+        ("pg_catalog.pg_class", "table"),
+        ("pg_catalog.pg_class_oid_index", "index"),
+        ("pg_catalog.pg_proc toast", "toast"),
+    )
+    objects = [CapturedObject(id=name, name=name, kind=kind, volume="data") for name, kind in own]
+    rows = tuple(IoRow(0.0, one.id, "read", "session", 10, 81920, 0) for one in objects)
+    text = capture_markdown(replace(some_capture(objects=tuple(objects)), io=rows), "here")
+    assert "| system tables | index, table, toast | data | 15.0 |" in " ".join(text.split())
+    assert "pg_class" not in text

@@ -46,6 +46,7 @@ class Rings:
         self._event = event
         self._rings: list[tuple[int, mmap.mmap]] = []
         self._size = ring_bytes
+        self._forms: dict[tuple[Sequence[str], int], np.dtype[Any]] = {}
         self.lost = 0
         try:
             for cpu in _cpus():
@@ -86,7 +87,7 @@ class Rings:
         """What came since the last call, without order: `time_ns`, `pid` and the fields `wanted`."""
         names = ("pid", *wanted)
         parts = [part for _, ring in self._rings for part in self._records(self._taken(ring), names)]
-        return np.concatenate(parts) if parts else np.empty(0, _form(self._event, names, 0))
+        return np.concatenate(parts) if parts else np.empty(0, self._form(names, 0))
 
     def _taken(self, ring: mmap.mmap) -> bytes:
         head, tail = (struct.unpack_from("=Q", ring, place)[0] for place in (_HEAD, _TAIL))
@@ -109,7 +110,7 @@ class Rings:
             if kind == _LOST:
                 self.lost += struct.unpack_from("=Q", taken, at + 16)[0]
             elif kind == _SAMPLE:
-                some = np.frombuffer(taken, _form(self._event, names, length), (len(taken) - at) // length, at)
+                some = np.frombuffer(taken, self._form(names, length), (len(taken) - at) // length, at)
                 others = np.flatnonzero((some["record_kind"] != _SAMPLE) | (some["record_bytes"] != length))
                 some = some[: others[0]] if others.size else some
                 found.append(some)
@@ -117,6 +118,12 @@ class Rings:
                 continue
             at += length
         return found
+
+    def _form(self, names: Sequence[str], length: int) -> np.dtype[Any]:
+        """The form of a record of this length."""
+        if (names, length) not in self._forms:
+            self._forms[names, length] = _form(self._event, names, length)
+        return self._forms[names, length]
 
     def close(self) -> None:
         while self._rings:
@@ -127,7 +134,6 @@ class Rings:
 
 
 def _form(event: Event, names: Sequence[str], length: int) -> np.dtype[Any]:
-    """The form of a record of this length."""
     fields = {name: (event.fields[name].type, _DATA + event.fields[name].offset) for name in names}
     whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
     return np.dtype(

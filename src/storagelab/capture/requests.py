@@ -128,14 +128,13 @@ class Tracer:
 
     def drain(self) -> Records:
         """The requests since the last call, by time. What ended since then is in `ended`."""
+        parts, of_ends = [np.empty(0, _FORM)], [np.empty(0, _FORM)]
         # Ends are taken first, so that each one's request is there.
-        parts = {
-            point.name: _requests(number, point, one, rings.drain((point.inode, point.device, *point.fields)))
-            for number, (point, one, rings) in reversed(list(enumerate(self._rings)))
-        }
-        of_ends = [parts.pop(point.name) for point in _ENDS if point.name in parts]
-        self.ended = np.concatenate(of_ends) if of_ends else np.empty(0, _FORM)
-        whole = np.concatenate(list(parts.values()))
+        for number, (point, one, rings) in reversed(list(enumerate(self._rings))):
+            if len(some := rings.drain((point.inode, point.device, *point.fields))):
+                (of_ends if point in _ENDS else parts).append(_requests(number, point, one, some))
+        self.ended = np.concatenate(of_ends)
+        whole = np.concatenate(parts)
         return put_together(whole[np.argsort(whole["time_ns"], kind="stable")])
 
     def close(self) -> None:

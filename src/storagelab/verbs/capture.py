@@ -69,7 +69,7 @@ def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
     live = sys.stderr.isatty()
 
     def tell(gone_s: float, asked_per_s: float) -> None:
-        left = numbers.duration(max(0.0, seconds - gone_s))
+        left = numbers.duration(max(0, round(seconds - gone_s)))
         share = numbers.percent(min(1.0, gone_s / seconds), 0)
         text = f"{share}, {left} left, {numbers.round_figure(asked_per_s)} requests/s"
         hint = "; Ctrl-C ends it early and keeps it"

@@ -71,7 +71,7 @@ def capture_paper(capture: Capture, name: str) -> Paper:
 
 
 def _verdict(capture: Capture) -> str:
-    by_object = sums_by(capture.io, lambda row: row.object)
+    by_object = sums_by(capture.io, lambda row: shown_as(row.object))
     total = sum(_weight(sums)[1] for sums in by_object.values())
     length = numbers.duration(capture.manifest.seconds)
     if not total or not capture.manifest.seconds:
