@@ -50,7 +50,7 @@ class Iolog:
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:
-        """The name of a file in the log, and the offset of its first byte there. Until its object is known, it is a new file."""
+        """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known yet."""
         known = self._names.get(file)
         if known is None:
             thing = file.thing
