@@ -26,7 +26,7 @@ class Iolog:
 
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
         self._file, self._watched, self._begin_ns = file, watched, begin_ns
-        self._names: dict[str, tuple[str, int]] = {}
+        self._names: dict[File, tuple[str, int]] = {}
         self._taken: dict[str, int] = {}
         self._opened: set[str] = set()
         self._last_us = 0
@@ -50,8 +50,8 @@ class Iolog:
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:
-        """The name of a file in the log, and the offset of its first byte there."""
-        known = self._names.get(file.path)
+        """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known yet."""
+        known = self._names.get(file)
         if known is None:
             thing = file.thing
             of = _NOT_IN_NAMES.sub("_", thing.id if thing else "new_file")
@@ -61,8 +61,7 @@ class Iolog:
             else:
                 self._taken[of] = self._taken.get(of, 0) + 1
                 known = f"{of}.{self._taken[of]}", 0
-            if thing is not None:
-                self._names[file.path] = known
+            self._names[file] = known
         return known
 
     def end(self) -> None:
