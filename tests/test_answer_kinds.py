@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from drawn_campaigns import Campaign, Shape, drawn, shapes
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
@@ -170,6 +170,22 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
 
 @settings(max_examples=40, deadline=None)
 @given(shapes(most_runs=60))
+@example(
+    Shape(
+        of="inserts on MariaDB",
+        factors=3,
+        repetitions=3,
+        order="randomised",
+        costly=False,
+        made=26,
+        times="a little noise",
+        troubles=0.0,
+        hosts=2,
+        race=None,
+        waits=False,
+        seed=0,
+    )
+)
 def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None:
     check(drawn(shape))
 

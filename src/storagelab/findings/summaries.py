@@ -267,9 +267,11 @@ def with_fitted_means(
 
 
 def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
-    """The geometric mean time of a cell's runs that count, or of its hosts, as it is compared but not adjusted."""
+    """The geometric mean time of a cell's runs that count, or of its hosts' means, as it is compared but not adjusted."""
     if basis.fleet is not None:
-        return math.exp(float(np.nanmean(basis.fitted.log_s[index])))
+        hosts, logs = basis.fleet.hosts, basis.kept[index]
+        of_hosts = (logs[(hosts.of_run[index] == host) & ~np.isnan(logs)] for host in hosts.counted)
+        return math.exp(float(np.mean([of_host.mean() for of_host in of_hosts if of_host.size])))
     by_rate = basis.compared != "elapsed" and not latency_of(basis.compared)
     sample = cell.rows_per_s if by_rate else cell.judged if latency_of(basis.compared) else cell.elapsed_s
     points = () if sample is None else sample.points

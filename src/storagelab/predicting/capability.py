@@ -18,10 +18,8 @@ from storagelab.predicting.network import Station
 
 ALLOWANCE_S = 0.1
 """The length of a slice in which the kernel's control groups count."""
-_BACKGROUND_READERS = 4
-"""Threads that read in the background: as many purge in InnoDB, and up to three vacuum in PostgreSQL, unless configured."""
 _LEFT_LEAST = 0.05
-"""The least share of a volume that background writes leave to sessions: they then fall behind, and so wait for them."""
+"""The least share of a volume that the background leaves to sessions: it then falls behind."""
 
 
 class Asked(NamedTuple):
@@ -76,7 +74,7 @@ class Limited:
                 continue
             most_per_s = min(
                 [
-                    _left(_reached(key, limit), _amount(key, background), sessions, reads=reads) / _amount(key, path)
+                    _left(_reached(key, limit), _amount(key, background)) / _amount(key, path)
                     for key, limit in self.rates.items()
                     if key.startswith("read") == reads and _amount(key, path) > 0
                 ],
@@ -150,12 +148,8 @@ def _reached(key: str, limit: float) -> float:
     return limit if "bytes" in key or per_slice < 1 else math.floor(per_slice + 1e-9) / ALLOWANCE_S
 
 
-def _left(limit: float, background: float, sessions: float, *, reads: bool) -> float:
-    """What is left to sessions. A volume that is full serves all who wait in turn, so that the few threads that read in the
-    background get no more than their part, and fall behind.
-    """
-    if reads:
-        background = min(background, limit * _BACKGROUND_READERS / (_BACKGROUND_READERS + sessions))
+def _left(limit: float, background: float) -> float:
+    """What the background leaves to sessions."""
     return max(limit - background, limit * _LEFT_LEAST)
 
 
