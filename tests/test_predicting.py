@@ -74,6 +74,12 @@ def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
     assert (loads["a"].used_share, loads["b"].used_share) == pytest.approx((1.0, 0.5))
 
 
+def test_volumes_that_can_not_take_what_was_captured_are_said(predicted, tmp_path):
+    predicted(LIMITS.replace("300", "250"))  # 250 / 1.5 = 167 a second, and 200 were captured
+    notes = " ".join(predict(tmp_path / "shop", tmp_path / "volumes.toml").notes)
+    assert "The captured rate is 1.2 times what these volumes explain" in notes
+
+
 def test_without_limits_that_hold_back_the_time_elsewhere_decides(predicted):
     # Of 40 ms, 39 were waited for reads, 0.5 were CPU time, and (1 ms of flush) x 1.5 a commit that may share it.
     found = predicted(LIMITS.replace("300", "100_000") + "[server]\ncpus = 4\n")

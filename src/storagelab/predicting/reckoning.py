@@ -18,6 +18,8 @@ from storagelab.provisioning import cloud_disks
 
 _SIZE_BYTES = 100 * 2**30
 _MODEL_FAR = 1.25
+_OVER = 1.05
+"""A captured rate so far above the most that the volumes can take shows that their figures are wrong."""
 
 
 def predict(captured: Path, file: Path) -> Prediction:
@@ -36,7 +38,7 @@ def predict(captured: Path, file: Path) -> Prediction:
     return Prediction(
         capture=str(captured), engine=capture.manifest.engine,
         captured_per_s=demands.per_s if demands.counted else None, sessions=demands.sessions, layouts=tuple(found),
-        notes=tuple(_notes(capture, demands, server, layouts, errors)),
+        notes=tuple(_notes(capture, demands, server, layouts, errors, found[0].at_most_per_s)),
     )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def _notes(
     server: model.Server,
     layouts: Mapping[str, placing.Layout],
     errors: known.Errors,
+    at_most_per_s: float | None,
 ) -> Iterator[str]:
     """What was found out about the capture, and what is assumed."""
     if not capture.manifest.complete:
@@ -101,10 +104,11 @@ def _notes(
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
     far = model.captured_over_modelled(server, layouts[PRESENT])
-    if far is not None and not 1 / _MODEL_FAR < far < _MODEL_FAR:
+    over = at_most_per_s is not None and demands.per_s > _OVER * at_most_per_s
+    if far is not None and (over or not 1 / _MODEL_FAR < far < _MODEL_FAR):
         yield (
             f"The captured rate is {far:.2g} times what these volumes explain for the captured layout: "
-            "check their figures. Predictions are scaled by that."
+            "check their figures. Predicted rates are scaled by that; the most that volumes can take is not."
         )
     yield (
         "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
