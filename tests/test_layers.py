@@ -26,8 +26,8 @@ def test_each_layer_is_made_as_asked_read_back_and_leaves_nothing(quick_guest):
     assert sizes["raid0"] == pytest.approx(4, rel=0.03)
     assert sizes["raid1"] == pytest.approx(1, rel=0.03)
     assert sizes["raid5"] == pytest.approx(2, rel=0.03)
-    # Of 50 ms that were asked. The guest's timer catches up after the host has stood still, so a delay may be cut short.
-    assert made["raid1"]["a_read_takes_s"] >= 0.03 > made["raid0"]["a_read_takes_s"]
+    # The guest's timer catches up after the host has stood still, which may cut one delay short, or lengthen one read.
+    assert max(made["raid1"]["reads_take_s"]) >= 0.05 > min(made["raid0"]["reads_take_s"])
     # The head of LUKS2 takes 16 MiB.
     assert sizes["raid10"] == pytest.approx(2 - 0.125, rel=0.03)
     assert sizes["striped"] == pytest.approx(4 - 0.125, rel=0.05)
