@@ -129,6 +129,8 @@ class Experiment(Described):
     balanced: bool = True
     """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are
     not, and go on as they began."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """The SHA-256 of each file that the spec names, by key and name; none in campaigns of version 0.2.0 and before."""
     race: Race | None = None
     """The race, unless all repetitions of all cells are run."""
 

@@ -12,10 +12,10 @@ from storagelab.report.text.as_data import plan_json
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
-from storagelab.run.store import NothingStored, Store
-from storagelab.spec import against, matrix
+from storagelab.run.store import FILE_NAME, NothingStored, Store
+from storagelab.spec import against, matrix, named_files
 from storagelab.targets import Preflight
-from storagelab.verbs.planning import look_at, site_of
+from storagelab.verbs.planning import look_at, site_of, with_files
 from storagelab.words.numbers import percent, plural
 
 
@@ -39,6 +39,8 @@ def show(
     else:
         site = site_of(experiment, folder, despite_space=despite_space)
         found = look_at(experiment, expanded, site, allow_commands)
+        if (folder / FILE_NAME).exists():
+            experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
     facts = replace(facts, warnings=(*facts.warnings, *short))
@@ -95,9 +97,11 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     warnings = list(found.notes)
     try:
         with Store.reading(folder) as store:
-            if store.experiment().sha256 == experiment.sha256:
+            stored_as = store.experiment()
+            changed = named_files.differences(stored_as.files, experiment.files)
+            if stored_as.sha256 == experiment.sha256 and not changed:
                 attempts, durations, set_up = store.attempts(), store.durations(), store.set_up_share()
-                if (race := store.experiment().race) is not None:
+                if (race := stored_as.race) is not None:
                     warnings.append(
                         f"{folder} holds a race: this is the plan if no layout leaves; continue with "
                         f"`run --find-{race.goal}`"
@@ -105,7 +109,8 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:
-                warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
+                what = f"other files ({'; '.join(changed)})" if changed else "another spec under this name"
+                warnings.append(f"{folder} holds results of {what}; `run` would refuse")
     except NothingStored:
         pass  # the plan is for all runs
     except StoreError as error:
