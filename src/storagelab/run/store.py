@@ -295,11 +295,10 @@ def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
     if experiment.race is None:
         return "results of all repetitions, not of a race", ""
     race = experiment.race
-    kind, options = ("a race", " --find-best") if race.goal == "best" else ("a race for a good layout", " --find-good")
     if not race.within:
-        return f"{kind} without a margin", options
+        return "a race without a margin", " --find-best"
     margin = f"{100 * race.within:g}"
-    return f"{kind} with a margin of {margin} %", f"{options} --within {margin}%"
+    return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
 
 
 def _experiment(connection: opening.Connection, file: Path) -> Experiment:

@@ -66,7 +66,7 @@ def as_begun(experiment: Experiment, results: Path) -> Experiment:
         begun = store.experiment()
         if begun.sha256 == experiment.sha256:
             race = experiment.race
-            if race is not None and begun.race is not None and race.goal == begun.race.goal:
+            if race is not None and begun.race is not None:
                 race = race.model_copy(update={"first_look": begun.race.first_look})
             return experiment.model_copy(update={"balanced": begun.balanced, "race": race})
     return experiment

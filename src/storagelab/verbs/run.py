@@ -63,7 +63,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
             "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source, key="blocks",
-            hint="Leave --find-best or --find-good out.",
+            hint="Leave --find-best out.",
         )  # fmt: skip
     experiment = stored.as_begun(wanted, results)
     plan, folder = matrix.expand(experiment), results / experiment.name
