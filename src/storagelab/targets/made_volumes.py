@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,11 +38,6 @@ _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagel
 def wanted(config: Config) -> dict[str, VolumeConfig]:
     """The cell's volumes that are made before each of its runs."""
     return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
-
-
-def on_drives(plan: Plan) -> bool:
-    """Whether the plan makes volumes of whole drives."""
-    return any(volume.devices for cell in plan.cells for volume in wanted(cell.config).values())
 
 
 class Making(NamedTuple):
@@ -180,7 +175,7 @@ def made(
     try:
         found = []
         for name, volume in volumes.items():
-            folders = _folders(site, config, name)
+            folders = folders_of(site, config, name)
             undo.callback(partial(_remove, folders))
             folders.make()
             one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
@@ -199,7 +194,7 @@ def made(
         undo.close()
 
 
-def _folders(site: Site, config: Config, name: str) -> Folders:
+def folders_of(site: Site, config: Config, name: str) -> Folders:
     """The experiment's own folder for one volume, below the volume's path."""
     return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
 
@@ -263,7 +258,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
     """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
     removed = []
     for name in wanted(config):
-        folders = _folders(site, config, name)
+        folders = folders_of(site, config, name)
         for folder in folders.leftovers():
             stopped = [place for place in folder.glob("*/storagelab-*") if stop_orphan(place / "server")]
             removed += [f"stopped the server left running in {place}" for place in stopped]
@@ -277,14 +272,14 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
     return removed
 
 
-def put_back(results: Path) -> list[str]:
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
     PreflightError.
     """
     from storagelab.provisioning import volumes
 
     try:
-        return volumes.put_back(results)
+        return volumes.put_back(results, may_wipe)
     except RunFailed as error:
         raise PreflightError(f"not all drives could be given back: {error}") from error
 

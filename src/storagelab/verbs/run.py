@@ -159,6 +159,8 @@ class _Here(NamedTuple):
             with Interruptible() as stopping:
                 try:
                     volumes.enter_context(volumes_locked(self.plan, self.site))
+                    for line in sweep(self.plan, self.site):  # what a killed run left is in the way of all that follows
+                        screen.err().print(line, soft_wrap=True)
                     if found.drives:
                         confirm_drives(self.plan, self.site)
                     with saying_how_far() as tell:
