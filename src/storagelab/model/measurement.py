@@ -28,6 +28,8 @@ on.
 """
 RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
+LOAD = "load"
+"""The group of counters with `counts_after_s`: when a run began to count, in seconds since its load began."""
 CYCLES = "checkpoint cycles"
 """The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and how
 many `whole` cycles the counted part holds (0 if it holds parts of some).

@@ -54,7 +54,8 @@ def each(items: Collection[_T], what: str) -> Iterator[_T]:
 
 
 Progress = Callable[[int], None]
-"""Is called a few times a second with the amount of work done so far, in the unit of the run's workload."""
+"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done so
+far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
