@@ -108,6 +108,8 @@ class Preflight(Frozen):
     cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
     log_rooms: dict[str, float] = Field(default_factory=dict)
     """The bytes of redo log after which each cell's server must write pages, likewise."""
+    least_s: dict[str, float] = Field(default_factory=dict)
+    """The least time of each cell's runs, where that is known: a trace's requests have their own times."""
 
 
 class Target(Protocol):
