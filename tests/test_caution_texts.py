@@ -34,6 +34,7 @@ from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
+from storagelab.findings.cautions.refused import Refused
 from storagelab.findings.cautions.rewritten import Rewritten
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.cautions.throttle_slices import ThrottleSlices
@@ -65,6 +66,14 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "storagelab run --again",
             "give it a new name",
         ],
+    ),
+    (
+        Refused(shares={"cell-001": 0.0, "cell-002": 0.79}, how="refused by the server"),
+        ["Up to 79 % of transactions", "refused by the server", "differs between 2 cells, from 0 %", "isolation level"],
+    ),
+    (
+        Refused(shares={"cell-001": 0.02}, how="made again after an error"),
+        ["Up to 2 % of transactions", "those of the others. Let"],
     ),
     (MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),

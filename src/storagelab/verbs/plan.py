@@ -102,7 +102,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     except StoreError as error:
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = scheduling.pending(expanded, attempts)
-    time = estimate(expanded, pending, durations, set_up)
+    time = estimate(expanded, pending, durations, set_up, found.least_s)
     basis = f"learned from {plural(time.learned_from, 'finished run')}" if time.learned_from else _guessed(expanded)
     if time.set_up is not None:
         basis = f"{percent(time.set_up)} of it set-up, warm-up and clean-up; {basis}"

@@ -136,6 +136,11 @@ class Load(Described, ABC):
         return False
 
     @property
+    def commits_in_turn(self) -> int:
+        """How many commits that write each connection makes one after the other, if that is set."""
+        return 0
+
+    @property
     def without_rate(self) -> bool:
         """Whether transactions of a generator begin as soon as a session is free."""
         return False
@@ -235,6 +240,10 @@ class GeneratedLoad(DatabaseLoad):
     @property
     def warm_up_is_found(self) -> bool:
         return self.warm_up_s == "auto"
+
+    @property
+    def commits_in_turn(self) -> int:
+        return 0 if self.reads_only else self.transactions_per_connection or 0
 
     @property
     def without_rate(self) -> bool:
