@@ -243,7 +243,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     NoCheckpoint, LogNeverFull, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
-    FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
+    FilesOnDisks, JudgedBefore, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 
