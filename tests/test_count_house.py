@@ -66,9 +66,9 @@ def test_writing_lowers_figures_and_never_raises_one(house):
     assert written == "# Why.\ncode_lines = 900  # of code\nmodules = 10\nlongest_function = 60\n"
 
 
-def test_a_caution_may_be_a_small_module(house, tmp_path):
-    for name in ("findings/cautions/one.py", "findings/power.py"):
+def test_a_caution_may_be_a_small_module_and_a_median_is_not_rounded(house, tmp_path):
+    for name, body in (("findings/cautions/one.py", "    a = 1\n"), ("findings/power.py", "    a = 1\n    return a\n")):
         (tmp_path / "src" / "storagelab" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "src" / "storagelab" / name).write_text("A = 1\n")
-    assert house.figures(tmp_path)["small_modules"] == 1
-    assert house.figures(tmp_path)["modules"] == 2
+        (tmp_path / "src" / "storagelab" / name).write_text(f"def f():\n{body}")
+    found = house.figures(tmp_path)
+    assert (found["modules"], found["small_modules"], found["median_at_most"]) == (2, 1, 1.5)
