@@ -39,11 +39,21 @@ _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
-_NEVER_SHOWN = (
+_NEVER_SHOWN = (  # commands and names that the operator writes freely may hold secrets
     "primary_conninfo",
+    "primary_slot_name",
     "ssl_passphrase_command",
     "archive_command",
+    "archive_cleanup_command",
     "restore_command",
+    "recovery_end_command",
+    "cluster_name",
+    "application_name",
+    "synchronous_standby_names",
+    "event_source",
+    "bonjour_name",
+    "recovery_target_name",
+    "log_line_prefix",
     "krb_server_keyfile",
     "unix_socket_directories",  # differs in each run, without meaning
 )
@@ -59,7 +69,7 @@ def server_facts(connection: Connection) -> dict[str, object]:
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
-        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s)
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
           AND category !~ 'File Locations' ORDER BY name
         """,
         [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
@@ -251,6 +261,7 @@ class Reaching(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
+    for_set_up = connecting.FOR_SET_UP
 
     @abstractmethod
     def _connect(self, application_name: str) -> Connection: ...
@@ -318,16 +329,19 @@ class AttachedReach(Reaching):
 
     def _connect(self, application_name: str) -> Connection:
         options: dict[str, Any] = {"autocommit": True, "application_name": application_name}
-        return psycopg.connect(self._conninfo, **options)
+        return connecting.own_session(psycopg.connect(self._conninfo, **options))
 
     def connect_worker(self) -> Connection:
-        connection = self.connect("storagelab 0")
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
+        connection: Connection = psycopg.connect(self._conninfo, **options)
+        connection.prepare_threshold = None
         for name, value in self._asked.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
+        connecting.refuse_elsewhere(environment, self.config.target, settings["search_path"])
         return Clients(environment, options=_options(environment))
 
     @property
