@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import threading
 import time
@@ -31,7 +32,6 @@ VARIABLES = "PG"
 _ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 _OWN_PORT = "give the server's own port, not a pooler's"
-_TRANSACTION_TIMEOUT = 17
 FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
@@ -59,19 +59,21 @@ def connect(target: TargetConfig) -> Connection:
     """
     key, text = key_of(target), conninfo(target)
     try:
-        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
-        return own_session(psycopg.connect(text, **options))  # type: ignore[arg-type]
+        return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
         # libpq quotes the string it can't read, and a password may be in it.
         raise PreflightError(
             "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
         ) from error
     except psycopg.OperationalError as error:
+        pooler = "unsupported startup parameter" in str(error)
         open_line = "no encryption" in str(error) or "SSL off" in str(error)
         raise PreflightError(
             f"can't connect{_to(text)}: {hidden(str(error).strip(), target)}",
             key=key,
-            hint="the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+            hint=f"a pooler answers there: {_OWN_PORT}"
+            if pooler
+            else "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
             if open_line
             else "check host, port, database, user and password, for example with psql",
         ) from error
@@ -95,21 +97,23 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
     others are sent to the server in any case (PGTZ).
     """
     with without_variables():
-        return own_session(psycopg.connect(conninfo, **options))
+        return psycopg.connect(conninfo, **options)
 
 
-def own_session(connection: Connection) -> Connection:
-    """The same connection, without what the server, the database or the role set for it. These statements take no
-    snapshot, so that they work where each query fails: on a hot standby whose default is serializable.
+def own_session(conninfo: str, **more: Any) -> Connection:
+    """A session of our own, without what the server, the database or the role set for it. Raises psycopg.Error.
+
+    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose default
+    is serializable; and so that no pooler keeps them in a session that others get next.
     """
-    version = connection.info.server_version // 10_000
-    wanted = {
-        **FOR_SET_UP,
-        **_OWN_SESSIONS,
-        **({"transaction_timeout": "0"} if version >= _TRANSACTION_TIMEOUT else {}),
-    }
-    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in wanted.items()))  # type: ignore[call-overload]
-    return connection
+    given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
+    options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
+    return psycopg.connect(conninfo, options=options, autocommit=True, **more)
+
+
+def options_text(settings: Mapping[str, str]) -> str:
+    """Settings as PGOPTIONS has them: words, which blanks separate."""
+    return " ".join(f"-c {name}=" + re.sub(r"([\\ ])", r"\\\1", text) for name, text in settings.items())
 
 
 def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:

@@ -240,8 +240,7 @@ def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dic
     for option in Conninfo.parse(conninfo.encode()):
         if option.envvar and option.val is not None:
             known[option.envvar.decode()] = option.val.decode()
-    settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items())
-    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {settings}".strip()
+    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {connecting.options_text(options)}".strip()
     known["PGAPPNAME"] = GENERATOR_NAME
     return known
 
@@ -250,11 +249,6 @@ def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
     """sysbench takes the server from the client library's variables, except for the port."""
     nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
-
-
-def _escaped(value: str) -> str:
-    """A value as one of the words in PGOPTIONS, which blanks separate."""
-    return re.sub(r"([\\ ])", r"\\\1", value)
 
 
 class Reaching(Reach[Connection]):
@@ -291,10 +285,14 @@ class PrivateReach(Reaching):
         self.kernel_view = Path("/proc/self/schedstat").exists()
 
     def _connect(self, application_name: str) -> Connection:
-        return connecting.connect_private(self._server.conninfo, autocommit=True, application_name=application_name)
+        with connecting.without_variables():
+            return connecting.own_session(self._server.conninfo, application_name=application_name)
 
     def connect_worker(self) -> Connection:
-        return self.connect("storagelab 0")
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
+        connection = connecting.connect_private(self._server.conninfo, **options)
+        connection.prepare_threshold = None
+        return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         conninfo, folder = self._server.conninfo, self._server.programs.folder
@@ -304,9 +302,9 @@ class PrivateReach(Reaching):
             environment, _options(environment), folder, *installation(folder / "postgres"), socket
         )
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the server's
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - it has its own
         asked = {name: settings_text(value) for name, value in private_settings(self.config).items()}
-        return settings(own, asked, self._expected)
+        return settings(worker, asked, self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:  # noqa: ARG002 - the file system tells
         got = os.path.realpath(self._server.data_folder / "pg_wal")
@@ -328,8 +326,7 @@ class AttachedReach(Reaching):
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
     def _connect(self, application_name: str) -> Connection:
-        options: dict[str, Any] = {"autocommit": True, "application_name": application_name}
-        return connecting.own_session(psycopg.connect(self._conninfo, **options))
+        return connecting.own_session(self._conninfo, application_name=application_name)
 
     def connect_worker(self) -> Connection:
         options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
