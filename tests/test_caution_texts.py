@@ -73,7 +73,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
     ),
     (
         Refused(shares={"cell-001": 0.02}, how="made again after an error"),
-        ["Up to 2 % of transactions", "those of the others. Let"],
+        ["Up to 2 % of transactions", "those of the others. Use"],
     ),
     (MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
@@ -104,7 +104,10 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "lower workload.rate",
         ],
     ),
-    (JudgedBefore(what="a race of an earlier version"), ["This was a race of an earlier version", "were not made"]),
+    (
+        JudgedBefore(what="a race of an earlier version"),
+        ["This was a race of an earlier version", "some runs are missing"],
+    ),
     (SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (

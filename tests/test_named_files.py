@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from shell import typed
 
-from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, named_files, reading
 
 REPLAY = """
@@ -69,60 +68,57 @@ def test_hosts_whose_files_differ_are_not_gathered_into_one_campaign(tmp_path):
     assert "requests.iolog: its content changed" in refused.stderr
 
 
+def named_in(folder: Path, workload: str, *, volume: str = "") -> dict[str, Path]:
+    """What a spec names with these keys of its workload and its volume."""
+    spec = folder / "spec.toml"
+    spec.write_text(
+        f'[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n{volume}\n[layout]\ndata = ["a"]\n[workload]\n{workload}\n'
+    )
+    return named_files.named((cell.config for cell in matrix.expand(reading.load(spec)).cells), folder)
+
+
+def files(folder: Path, *names: str, content: str = "x") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
         ('kind = "pgbench"\nscripts = ["own/order.sql@9", "select-only"]', {"workload.scripts: own/order.sql"}),
         ('kind = "sysbench"\nscript = "own/order.lua"', {"workload.script: own/order.lua"}),
         (
-            'kind = "sql"\nsetup = ["own/order.sql"]\nrestore = "own"\n[[workload.transactions]]\nfile = "own/order.lua"',
+            'kind = "sql"\nsetup = ["own/order.sql"]\nrestore = "own"\ntransactions = [{ file = "own/order.lua" }]',
             {"workload.setup: own/order.sql", "workload.restore: own", "workload.transactions: own/order.lua"},
         ),
     ],
 )
 def test_every_key_that_takes_a_file_is_known(tmp_path, workload, expected):
-    (tmp_path / "own").mkdir()
-    for name in ("order.sql", "order.lua"):
-        (tmp_path / "own" / name).write_text("x")
-    text = f'[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[layout]\ndata = ["a"]\n[workload]\n{workload}\n'
-    spec = tmp_path / "spec.toml"
-    spec.write_text(text)
-    cells = matrix.expand(reading.load(spec)).cells
-    found = named_files.named((cell.config for cell in cells), tmp_path)
+    files(tmp_path, "own/order.sql", "own/order.lua")
+    found = named_in(tmp_path, workload)
     assert set(found) == expected
     before = named_files.hashes(found)
-    for name in ("order.sql", "order.lua"):
-        (tmp_path / "own" / name).write_text("y")
+    files(tmp_path, "own/order.sql", "own/order.lua", content="y")
     assert len(named_files.differences(before, named_files.hashes(found))) == len(expected)
 
 
-def test_what_a_volumes_command_calls_is_hashed_with_its_neighbours(tmp_path):
-    (tmp_path / "zfs").mkdir()
-    for name in ("prepare.sh", "common.sh"):
-        (tmp_path / "zfs" / name).write_text("x")
-    (tmp_path / "check.sh").write_text("x")
-    text = (
-        '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\nprepare = "sh ./zfs/prepare.sh && echo it\'s"\n'
-        'check = "sh check.sh; uname"\n[layout]\ndata = ["a"]\n[workload]\nkind = "random-insert"\n'
-    )
-    spec = tmp_path / "spec.toml"
-    spec.write_text(text)
-    cells = matrix.expand(reading.load(spec)).cells
-    found = named_files.named((cell.config for cell in cells), tmp_path)
+def test_what_a_volumes_command_calls_is_hashed_with_its_neighbours_but_no_folder_that_it_mounts(tmp_path):
+    files(tmp_path, "zfs/prepare.sh", "zfs/common.sh", "check.sh", "mounted/table")
+    commands = 'prepare = "sh ./zfs/prepare.sh mounted && echo it\'s"\ncheck = "sh check.sh; uname"'
+    found = named_in(tmp_path, 'kind = "random-insert"', volume=commands)
     assert set(found) == {"volumes.a.prepare: zfs", "volumes.a.check: check.sh"}
     before = named_files.hashes(found)
-    (tmp_path / "zfs" / "common.sh").write_text("y")
+    files(tmp_path, "zfs/common.sh", content="y")
     assert named_files.differences(before, named_files.hashes(found)) == ["volumes.a.prepare: zfs: its content changed"]
+
+
+def test_neighbours_of_equal_names_in_two_folders_are_two_files(tmp_path):
+    files(tmp_path, "a/order.lua", "a/common.lua", "b/order.lua", "b/common.lua")
+    varied = 'kind = "sysbench"\n[factors]\n"workload.script" = ["a/order.lua", "b/order.lua"]'
+    assert len(named_in(tmp_path, varied)) == 4
 
 
 def test_nothing_is_read_of_what_never_ends(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert named_files.hashes({"workload.trace: pipe": tmp_path / "pipe"})
-
-
-def test_a_store_keeps_the_hashes(tmp_path):
-    spec = replay(tmp_path)
-    assert typed(tmp_path, "run", str(spec)).returncode == 0
-    assert (tmp_path / "results" / "replayed" / FILE_NAME).is_file()
-    with Store.reading(tmp_path / "results" / "replayed") as store:
-        assert list(store.experiment().files) == ["workload.trace: requests.iolog"]

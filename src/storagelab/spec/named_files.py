@@ -27,7 +27,8 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
             if path.is_file() or path.is_dir():
                 found[f"{key}: {text}"] = path
             if path.suffix == ".lua":  # a script may require its neighbours
-                found |= {f"{key}: {one.name}": one for one in path.parent.glob("*.lua") if one != path}
+                beside = Path(text).parent
+                found |= {f"{key}: {beside / one.name}": one for one in path.parent.glob("*.lua") if one != path}
         for name, volume in config.volumes.items():
             for key, command in (("prepare", volume.prepare), ("check", volume.check)):
                 if command is not None and command != BY_HAND:
@@ -43,8 +44,8 @@ def _texts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """What a command names below the spec's folder. Of a file in a folder of its own, the whole folder: a script may
-    call its neighbours.
+    """The files that a command names below the spec's folder. Of a file in a folder of its own, the whole folder: a
+    script may call its neighbours. A folder that it names is left out: it may be where the volume is mounted.
     """
     try:
         words = shlex.split(command, comments=True)
@@ -55,8 +56,8 @@ def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
         if not name or len(name) > 4096 or "\0" in name:
             continue
         path = (folder / name).resolve()
-        if path != folder and path.is_relative_to(folder) and path.exists():
-            whole = path.parent if path.is_file() and path.parent != folder else path
+        if path.is_relative_to(folder) and path.is_file():
+            whole = path if path.parent == folder else path.parent
             yield f"{key}: {whole.relative_to(folder)}", whole
 
 

@@ -90,9 +90,8 @@ def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Ra
     margin = 0.0 if within is None else share_of(within)
     if margin is None or not (0 < margin < 1 or within is None):
         raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    return Race(within=margin, first_look=RACES_LOOK_FROM), None if budget is None else _seconds(
-        budget, "--budget", "Such as 90min or 2h."
-    )
+    budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+    return Race(within=margin, first_look=RACES_LOOK_FROM), budget_s
 
 
 def _seconds(text: str, key: str, hint: str) -> float:

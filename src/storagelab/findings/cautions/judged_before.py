@@ -15,7 +15,7 @@ class JudgedBefore(Caution):
     what: str
 
     def sentence(self, findings: Findings) -> str:
-        return f"This was {self.what}. Its runs are judged here as an experiment of which the others were not made."
+        return f"This was {self.what}. It is judged here as a plain experiment in which some runs are missing."
 
     def brief(self, findings: Findings) -> str:
         return "of a kind that is no longer judged"

@@ -42,8 +42,8 @@ class Refused(Caution):
         )
         return (
             f"Up to {percent(self.most)} of transactions{self.where(findings)} were {self.how}. Rates and latencies are "
-            f"those of the others.{differs if self.apart else ''} Let fewer transactions meet at the same rows (fewer "
-            "connections, more rows), or lower the isolation level if your own server does."
+            f"those of the others.{differs if self.apart else ''} Use fewer connections or more rows, so that fewer "
+            "transactions meet at the same rows, or the isolation level of your own server."
         )
 
     def brief(self, findings: Findings) -> str:
