@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 
 
 PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
-FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS = "faults", "fuzz", "cluster-faults", "known-answers"
+FAULTS, FUZZ, KNOWN_ANSWERS = "faults", "fuzz", "known-answers"
 LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS = "limits", "carried-over", "topologies", "predictions"
 """Measured only on request: these take long, and show no cost."""
 
@@ -90,10 +90,6 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
     if PREDICTIONS in parts:
         cases = 2 if options.quick else options.campaigns
         yield from predictions.figures(folder, cases, options.seed, options.kept, write=options.write)
-    if CLUSTER_FAULTS in parts:
-        from bench import cluster_faults  # of the extra
-
-        yield from cluster_faults.figures(folder)
     if FAULTS in parts:
         yield from faults.figures(options)
     if FUZZ in parts:
@@ -226,7 +222,7 @@ def main() -> int:
         action="store_true",
         help="write the tables of --only statistics or races, or the errors of predictions",
     )
-    on_request = (FAULTS, FUZZ, CLUSTER_FAULTS, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS)
+    on_request = (FAULTS, FUZZ, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS)
     parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine, or predictions in all")
     parser.add_argument(

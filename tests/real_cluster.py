@@ -14,11 +14,10 @@ from pathlib import Path
 
 import dask
 from real_servers import until
-from some_work import Texts
+from some_work import tell_who
 from test_executors import Noting
 
-from storagelab.run.cluster import Cluster
-from storagelab.run.joining import asked
+from storagelab.run.cluster import Cluster, asked
 
 RECIPES = Path(__file__).parent.parent / "docs" / "how-to" / "cluster"
 _HOST = "127.0.0.1"
@@ -55,16 +54,14 @@ class Machines:
         words = ["--protocol", scheme, "--host", self.host, "--port", str(self.port), *_NO_DASHBOARD]
         self.scheduler = self._start("scheduler", "distributed.cli.dask_scheduler", *words)
 
-    def add_worker(self, *before: str, threads: int = 1, slots: int = 0, **environment: str) -> subprocess.Popen[bytes]:
-        """Start one. It looks for the scheduler until that answers. `slots` = the measured runs that it offers to make."""
+    def add_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one. It looks for the scheduler until that answers."""
         name = f"worker-{len(self.workers)}"
-        words = ["--nthreads", str(threads), "--no-nanny", *_NO_DASHBOARD, "--host", _HOST, "--memory-limit", "0"]
+        words = ["--nthreads", "1", "--no-nanny", *_NO_DASHBOARD, "--host", _HOST, "--memory-limit", "0"]
         folder = self.folder / name
         folder.mkdir(parents=True)
-        words += ["--resources", f"storagelab={slots}"] if slots else []
-        words += ["--preload", "worker_shortcuts"] if "SHORTCUTS" in self.environment else []
         where = [self.address, "--local-directory", str(folder), *words]
-        self.workers.append(self._start(name, "distributed.cli.dask_worker", *where, before=before, **environment))
+        self.workers.append(self._start(name, "distributed.cli.dask_worker", *where, **environment))
         return self.workers[-1]
 
     def make_up(self, workers: int) -> None:
@@ -73,13 +70,11 @@ class Machines:
             self.add_worker()
         until(self.all_are_there, timeout_s=90)
 
-    def _start(
-        self, name: str, module: str, *words: str, before: tuple[str, ...] = (), **environment: str
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, module: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [*before, sys.executable, "-m", module, *words],
+                [sys.executable, "-m", module, *words],
                 stdout=log, stderr=log, env={**os.environ, **self.environment, **environment},
             )  # fmt: skip
         self.processes.append(process)
@@ -164,5 +159,5 @@ def done_by(address: str, folder: Path | None = None) -> list[str]:
     jobs = Noting("a", "b")
     settings = dask.config.collect([str(folder)], env={}) if folder else {}
     with dask.config.set(dask.config.merge(dask.config.config, settings)):
-        Cluster(Texts(), asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
+        Cluster(tell_who, asked(address, 1, trusted=False), lambda _: None, limit_s=60.0).execute(jobs)
     return sorted(jobs.reported_tasks)

@@ -16,7 +16,7 @@ import typer.main
 
 from storagelab import cli, errors
 from storagelab.findings.campaigns import Gate
-from storagelab.model.plan import Experiment, FleetConfig
+from storagelab.model.plan import Experiment
 from storagelab.report.export import document
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
@@ -31,8 +31,7 @@ def surface() -> dict[str, object]:
         "verbs": dict(_verbs(typer.main.get_command(cli.app), "storagelab")),
         "top of a spec": sorted(TOP_LEVEL),
         "spec keys": {
-            name: dict(_fields(schema_of(model)))
-            for name, model in (("header", Experiment), ("fleet", FleetConfig), ("tables", Written))
+            name: dict(_fields(schema_of(model))) for name, model in (("header", Experiment), ("tables", Written))
         },
         "export fields": dict(_fields(document.json_schema())),
         "exit codes": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import multiprocessing
 import os
 import re
@@ -10,14 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from real_servers import site_at, until
-from simulated_specs import planned, small
-from some_work import Texts, fill_the_disk, refuse, wait_for_file
+from simulated_specs import SMALL, planned, small
+from some_work import die_or_tell, refuse, tell_who
 from test_executors import NAMES, Noting
 from test_loop import Listening, results
 
@@ -28,21 +26,33 @@ from storagelab.run.store import Store
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 import dask
-from real_cluster import Machines, Wire, machines
+from real_cluster import Machines, Wire, certified, done_by, machines
 
 from storagelab.run import cluster as module
-from storagelab.run.cluster import Cluster
-from storagelab.run.joining import Reach
-from storagelab.run.requests import SimulatedRuns
+from storagelab.run.cluster import Cluster, Reach, asked, joined
+from storagelab.run.loop import make_elsewhere
 
 pytestmark = pytest.mark.slow
 
+REAL = """
+repetitions = 1
+[target]
+engine = "postgres"
+[volumes.a]
+path = "a"
+[layout]
+data = ["a"]
+log = "a"
+[workload]
+connections = 1
+rows_per_connection = 10
+"""
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, request=None, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines | Wire, work=make_elsewhere, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
-    return Cluster(request or Texts(), Reach(cluster.address, 1), said.append, limit_s=limit_s, tick_s=0.1), said
+    return Cluster(work, Reach(cluster.address, 1), said.append, limit_s=limit_s), said
 
 
 @pytest.fixture(scope="module")
@@ -89,26 +99,26 @@ class Reacting(Listening):
 
 def test_every_task_is_done_once(two):
     jobs = Noting(*NAMES)
-    on(two)[0].execute(jobs)
+    on(two, tell_who)[0].execute(jobs)
     assert sorted(jobs.reported_tasks) == sorted(jobs.ended_tasks) == NAMES
     assert len(set(jobs.pids.values())) <= 2
 
 
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
-    with pytest.raises(RuntimeError, match=r"LookupError: there is no [ab]") as raised:
-        on(two, Texts(refuse))[0].execute(Noting("a", "b"))
+    with pytest.raises(LookupError, match=r"there is no [ab]") as raised:
+        on(two, refuse)[0].execute(Noting("a", "b"))
     assert "in refuse" in raised.value.__notes__[0]
 
 
 def test_results_are_those_of_one_process_byte_for_byte(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)  # a batch is one run: the drives travel between all of them
-    assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == list(range(12))
+    assert sorted(make(tmp_path, on(two)[0]).ended) == list(range(12))
     assert results(tmp_path) == straight
     assert list((tmp_path / loop.STATE_FOLDER).iterdir()) == []
 
 
 def test_a_campaign_begun_on_the_cluster_goes_on_in_one_process_and_the_other_way_round(two, tmp_path, straight):
-    for first, then in (((on(two, SimulatedRuns())[0]), None), (None, on(two, SimulatedRuns())[0])):
+    for first, then in (((on(two)[0]), None), (None, on(two)[0])):
         folder = tmp_path / ("begun here" if first is None else "begun there")
         with pytest.raises(KeyboardInterrupt):
             make(folder, first, Listening(stop_after=5))
@@ -120,7 +130,7 @@ def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, stra
     said: list[str] = []
     tls = {f"distributed.comm.tls.{name}": "/nowhere.pem" for name in ("ca-file", "scheduler.cert", "client.cert")}
     with dask.config.set({"distributed.comm.require-encryption": True, **tls}):  # for other clusters
-        make(tmp_path, Cluster(SimulatedRuns(), Reach(None, 2), said.append, limit_s=60.0))
+        make(tmp_path, Cluster(make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
     assert results(tmp_path) == straight
     listed = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
     assert "--multiprocessing-fork" not in listed
@@ -132,34 +142,25 @@ def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, stra
 
 def test_a_worker_killed_at_its_work_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    executor, said = on(two, SimulatedRuns())
+    executor, _ = on(two)
     make(tmp_path / "r", executor, Reacting(3, two.workers[-1].kill))
     assert results(tmp_path / "r") == straight
-    assert any("is gone" in line for line in said)
 
 
-def test_a_task_at_which_a_worker_died_is_lost_with_its_name_and_goes_to_another(two, tmp_path):
-    go = tmp_path / "go"
-    jobs = Noting(f"a {go}", f"b {go}")
-    executor, said = on(two, Texts(wait_for_file))
-
-    def kill_when_busy() -> None:
-        until(lambda: len(executor._sent) == 2, timeout_s=50)
-        two.workers[-1].kill()
-        go.touch()
-
-    threading.Thread(target=kill_when_busy).start()
-    executor.execute(jobs)
-    assert sorted(jobs.reported_tasks) == ["a", "b"]
-    (why,) = jobs.lost_for
-    assert why.startswith("its worker tcp://127.0.0.1:")
-    assert why.endswith("is gone")
+def test_a_task_at_which_its_worker_dies_is_lost_and_the_others_are_done(tmp_path):
+    jobs, lost = Noting(*NAMES[:4], "die"), list[str]()
+    jobs.lost = lambda task, why: lost.append(f"{task}: {why}")
+    said: list[str] = []
+    Cluster(die_or_tell, Reach(None, 2), said.append, limit_s=60.0).execute(jobs)
+    assert sorted(jobs.reported_tasks) == NAMES[:4]
+    (why,) = lost
+    assert why.startswith("die: its worker is gone, or failed")
     assert any("its batch is scheduled again" in line for line in said)
 
 
 def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    executor, said = on(two, SimulatedRuns())
+    executor, said = on(two)
 
     def restart() -> None:
         two.scheduler.kill()
@@ -169,20 +170,18 @@ def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, mon
 
     make(tmp_path / "r", executor, Reacting(4, restart))
     assert results(tmp_path / "r") == straight
-    assert any("is gone" in line and "waiting for it" in line for line in said)
-    assert any("is back" in line for line in said)
+    assert any("is gone: waiting for it" in line for line in said)
     two.end(*two.workers)  # some may still look for the scheduler that they knew
 
 
 def test_a_client_that_is_cut_off_comes_back_and_loses_no_run(two, tmp_path, straight, monkeypatch):
     monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
     with Wire(two) as wire:
-        executor, said = on(wire, SimulatedRuns())
+        executor, said = on(wire)
         listener = make(tmp_path / "r", executor, Reacting(4, lambda: wire.cut(for_s=2.0)))
     assert results(tmp_path / "r") == straight
     assert sorted(listener.ended) == list(range(12))
-    assert any("is gone" in line and "waiting for it" in line for line in said)
-    assert any("is back" in line for line in said)
+    assert any("is gone: waiting for it" in line for line in said)
 
 
 def test_a_client_that_is_killed_goes_on_with_what_is_stored(two, tmp_path, straight):
@@ -192,77 +191,28 @@ def test_a_client_that_is_killed_goes_on_with_what_is_stored(two, tmp_path, stra
     assert client.exitcode == -signal.SIGKILL
     stored = results(tmp_path)
     assert 3 <= len(stored) < len(straight)
-    assert sorted(make(tmp_path, on(two, SimulatedRuns())[0]).ended) == sorted(straight.keys() - stored.keys())
+    assert sorted(make(tmp_path, on(two)[0]).ended) == sorted(straight.keys() - stored.keys())
     assert results(tmp_path) == straight
 
 
 def _killed_after(runs: int, folder: Path, address: str) -> None:
-    executor = Cluster(SimulatedRuns(), Reach(address, 1), lambda _: None, limit_s=60.0)
+    executor = Cluster(make_elsewhere, Reach(address, 1), lambda _: None, limit_s=60.0)
     make(folder, executor, Reacting(runs, lambda: os.kill(os.getpid(), signal.SIGKILL)))
 
 
-def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers(two):
-    jobs = Noting(*(f"{name} 0.5" for name in NAMES))
-    executor, said = on(two, limit_s=5.0)
-    stopped: list[int] = []
-
-    def stop(pid: int) -> None:  # the first to have done its task is given the next one at once
-        stopped.append(pid)
-        os.kill(pid, signal.SIGSTOP)
+def test_a_task_that_takes_longer_than_the_limit_is_taken_from_its_worker(two):
+    executor, said = on(two, tell_who, limit_s=3.0)
+    jobs = Noting("long 9", "a", "b")
 
     def lost(task: str, why: str) -> None:
         jobs.lost_for.append(why)
-        jobs.tasks += [task, "late 2"]  # long enough to hear from the other one meanwhile
-        os.kill(stopped[0], signal.SIGCONT)
+        jobs.tasks.append("again 0.1")
 
-    jobs.then["a"], jobs.lost = stop, lost
+    jobs.lost = lost
     executor.execute(jobs)
-    assert sorted(jobs.reported_tasks) == [*NAMES, "late"]
-    assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a batch")
-    assert any("hangs: no answer in 5 s; its batch is scheduled again" in line for line in said)
-    assert any("answers again" in line for line in said)
-
-
-def test_a_scheduler_that_is_silent_for_longer_than_the_time_limit_makes_no_worker_late(two, monkeypatch):
-    monkeypatch.setattr(module, "_SILENT_S", 2.0)
-    jobs = Noting(*(f"{name} 0.3" for name in NAMES))
-    executor, said = on(two, limit_s=4.0)
-
-    def pause(_: int) -> None:
-        two.scheduler.send_signal(signal.SIGSTOP)
-        threading.Timer(6.0, lambda: two.scheduler.send_signal(signal.SIGCONT)).start()
-
-    jobs.then["a"] = pause
-    executor.execute(jobs)
-    assert sorted(jobs.reported_tasks) == NAMES
-    assert jobs.lost_for == []
-    assert "the scheduler has not answered for 2 s: waiting" in said
-
-
-def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, tmp_path):
-    full = tmp_path / "full"
-    full.mkdir()
-    script = f'mount -t tmpfs -o size=64k none {full} && export TMPDIR={full} && exec "$@"'
-    mounting = ("unshare", "-m", "sh", "-c", script, "sh")
-    if subprocess.run([*mounting, "true"], capture_output=True).returncode != 0:
-        pytest.skip("this user can't mount a small disk")
-    host = two.add_worker(*mounting)
-    until(two.all_are_there, timeout_s=90)
-    jobs = Noting(*NAMES)
-    executor, said = on(two, Texts(fill_the_disk))
-    refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
-
-    def assign(host: str = "") -> str | None:  # there is work until the host has had some
-        if not jobs.tasks and not any(refused in line for line in said):
-            jobs.tasks.append("more 0.1")
-        return jobs.tasks.pop(0) if jobs.tasks else None
-
-    jobs.assign = assign
-    executor.execute(jobs)
-    two.end(host)
-    assert sorted(set(jobs.reported_tasks) - {"more"}) == NAMES
-    assert jobs.lost_for == []
+    assert sorted(jobs.reported_tasks) == ["a", "again", "b"]
+    assert jobs.lost_for == ["its worker did not answer within 3 s, the time limit of a batch"]
+    assert said == [f"{jobs.lost_for[0]}; its batch is scheduled again"]
 
 
 # --- who may work ----------------------------------------------------------------------------------------------------
@@ -276,34 +226,138 @@ def without_storagelab(folder: Path) -> Path:
     return none
 
 
-def test_a_scheduler_needs_no_storagelab(tmp_path, straight):
-    with_it = os.pathsep.join(filter(None, sys.path))
-    without = os.pathsep.join([str(without_storagelab(tmp_path)), with_it])
-    with machines(tmp_path / "cluster", workers=0, PYTHONPATH=without) as cluster:
-        cluster.add_worker(PYTHONPATH=with_it)
-        until(cluster.all_are_there, timeout_s=90)
-        make(tmp_path / "r", on(cluster, SimulatedRuns())[0])
-    assert results(tmp_path / "r") == straight
-
-
-def test_workers_with_another_storagelab_or_none_are_refused_by_name_and_one_like_ours_is_welcome(tmp_path):
-    other = tmp_path / "other" / "storagelab"
-    shutil.copytree(Path(version.__file__).parent, other, ignore=shutil.ignore_patterns("__pycache__"))
-    (other / "version.py").write_text('__version__ = "0.0.9"\n')
-    none = without_storagelab(tmp_path)
+@pytest.mark.parametrize("without", [False, True])
+def test_workers_with_another_storagelab_or_none_are_refused_with_what_differs(tmp_path, without):
+    other = tmp_path / "other"
+    shutil.copytree(Path(version.__file__).parent, other / "storagelab", ignore=shutil.ignore_patterns("__pycache__"))
+    (other / "storagelab" / "version.py").write_text('__version__ = "0.0.9"\n')
+    folder, said = (
+        other,
+        r"worker tcp://127.0.0.1:\d+ differs: its storagelab is 0\.0\.9 .*here " + re.escape(version.__version__),
+    )
+    if without:
+        folder, said = (
+            without_storagelab(tmp_path),
+            r"can't load storagelab .*no storagelab here",
+        )
     with machines(tmp_path / "cluster", workers=0) as cluster:
-        for folder in (other.parent, none):
-            cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))
+        cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))
         until(cluster.all_are_there, timeout_s=90)
-        executor, said = on(cluster)
-        with pytest.raises(PreflightError, match="no worker can be used:") as raised:
-            executor.execute(Noting("a"))
-        here = re.escape(version.__version__)
-        assert re.search(rf"\n  tcp://127.0.0.1:\d+: its storagelab is 0\.0\.9 .*here {here}", str(raised.value))
-        assert re.search(r": it can't load this storagelab \(ModuleNotFoundError: .*storagelab", str(raised.value))
-        assert any("is refused: its storagelab is 0.0.9" in line for line in said)
-        cluster.make_up(3)
-        executor, _ = on(cluster)
-        jobs = Noting("a", "b")
-        executor.execute(jobs)
-        assert sorted(jobs.reported_tasks) == ["a", "b"]
+        with pytest.raises(PreflightError, match=said) as raised:
+            on(cluster, tell_who)[0].execute(Noting("a"))
+    assert "install the same storagelab" in str(raised.value)
+
+
+# --- which cluster is meant, and whether it is safe to join ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [("tcp://127.0.0.1:8786",) * 2, ("tcp://[::1]:8786",) * 2, ("localhost:1", "tcp://localhost:1")],
+)
+def test_on_this_machine_no_encryption_is_needed(said, address):
+    assert asked(said, 1, trusted=False) == Reach(address, 1)
+
+
+def test_without_an_address_the_cluster_is_local_and_dasks_own_setting_is_read():
+    assert asked(None, 4, trusted=False) == Reach(None, 4)
+    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:4711"}):
+        assert asked(None, 4, trusted=False).address == "tcp://127.0.0.1:4711"
+        assert asked("localhost:1", 4, trusted=False).address == "tcp://localhost:1"
+
+
+def test_what_is_not_encrypted_is_refused_beyond_this_machine_unless_the_user_insists():
+    with pytest.raises(PreflightError, match=r"(?s)10\.1\.2\.3:8786 is not encrypted.*--trust-network"):
+        asked("tcp://10.1.2.3:8786", 1, trusted=False)
+    assert asked("tcp://10.1.2.3:8786", 1, trusted=True).address == "tcp://10.1.2.3:8786"
+
+
+def test_an_address_without_a_scheme_means_tls_beyond_this_machine_and_asks_for_certificates():
+    needs = r"tls://10\.1\.2\.3:8786 needs a certificate.*tls\.ca-file is not set"
+    with pytest.raises(PreflightError, match=needs) as raised:
+        asked("10.1.2.3:8786", 1, trusted=False)
+    assert "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in str(raised.value)
+    with (
+        dask.config.set({"distributed.comm.tls.ca-file": "/nowhere.pem"}),
+        pytest.raises(PreflightError, match=r"names /nowhere\.pem, which is not a file"),
+    ):
+        asked("tls://10.1.2.3:8786", 1, trusted=False)
+
+
+@pytest.mark.parametrize("said", ["8786", "host", "http://host:1", "tcp://host", "tls://:8786"])
+def test_what_is_no_address_is_refused(said):
+    with pytest.raises(PreflightError, match="is no address of a scheduler"):
+        asked(said, 1, trusted=False)
+
+
+def test_with_certificates_all_is_encrypted_and_who_has_none_or_others_stays_outside(tmp_path, monkeypatch):
+    ours, others = certified(tmp_path / "ours"), certified(tmp_path / "others")
+    with machines(tmp_path / "cluster", 1, scheme="tls", DASK_CONFIG=str(ours)) as cluster:
+        assert done_by(cluster.address, ours) == ["a", "b"]
+        monkeypatch.setattr(module, "_ANSWER_S", 2.0)
+        for address, settings in [(cluster.address, others), (cluster.address.replace("tls", "tcp"), None)]:
+            with pytest.raises(PreflightError, match=f"no scheduler answers at {address}"):
+                done_by(address, settings)
+        with pytest.raises(PreflightError, match="needs a certificate"):
+            done_by(cluster.address)
+
+
+def test_a_scheduler_that_listens_everywhere_without_encryption_is_refused_though_it_is_reached_from_here(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "_ANSWER_S", 90.0)  # it is still starting
+    with machines(tmp_path / "cluster", workers=0, host="") as cluster:
+        with pytest.raises(PreflightError, match=r"listens at tcp://\S+ too, which is not encrypted, and whoever"):
+            done_by(cluster.address)
+        with joined(Reach(cluster.address, 1, trusted=True)) as client:
+            assert client.status == "running"
+
+
+# --- as a person types it --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spec(tmp_path) -> Path:
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    return file
+
+
+def test_options_of_a_cluster_need_the_cluster(typed, spec, tmp_path):
+    for words in (["--scheduler", "tcp://127.0.0.1:1"], ["--trust-network"], ["--time-limit", "1min"]):
+        code, _, err = typed("run", spec, "--results", tmp_path / "r", *words)
+        assert code == 2
+        assert f"{words[0]}: is an option of a cluster\n  Add --executor dask." in err
+
+
+def test_without_dask_the_message_says_what_to_install(typed, spec, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "storagelab.run.cluster")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delattr("storagelab.run.cluster")
+    code, _, err = typed("run", spec, "--results", tmp_path / "r", "--executor", "dask")
+    assert code == 2
+    assert "Dask is not installed" in err
+    assert 'pip install "storagelab[cluster]"' in err
+
+
+def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_ANSWER_S", 1.0)
+    words = ("--executor", "dask", "--scheduler", "tcp://127.0.0.1:9")
+    code, _, err = typed("run", spec, "--results", tmp_path / "r", *words)
+    assert code == 2
+    assert "no scheduler answers at tcp://127.0.0.1:9" in err
+
+
+def test_measured_runs_are_refused_with_the_way_to_measure_on_several_hosts(typed, tmp_path):
+    file = tmp_path / "real.toml"
+    file.write_text(REAL)
+    code, _, err = typed("run", file, "--results", tmp_path / "r", "--executor", "dask")
+    assert code == 2
+    assert "--executor: only simulated runs can be made on a cluster" in err
+    assert "storagelab gather" in err
+    assert not (tmp_path / "r").exists()
+    file.write_text(REAL + '[fleet]\nhosts = ["db1"]\n')
+    code, _, err = typed("plan", file)
+    assert code == 2
+    assert "fleet: is a table of version 0.2.0 and earlier" in err
+    assert "storagelab gather" in err

@@ -34,12 +34,8 @@ class Noting:
         self.pids: dict[str, int] = {}
         self.reported_together = list[int]()
 
-    def assign(self, host: str = "") -> str | None:
+    def assign(self) -> str | None:
         return self.tasks.pop(0) if self.tasks else None
-
-    @property
-    def over(self) -> bool:
-        return not self.tasks
 
     def reported(self, *reports: tuple[str, int]) -> None:
         self.reported_together.append(len(reports))

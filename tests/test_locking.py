@@ -20,11 +20,7 @@ from test_interruptions import SPEC, TOO_LONG, Running
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.run.fleet import Asked, look_around, make_on_host
-from storagelab.run.scheduling import Batch
 from storagelab.targets import volumes_locked
-from storagelab.targets.states import Carried
 
 HOLDS = """
 import sys
@@ -117,30 +113,6 @@ def test_a_device_that_is_only_read_is_locked_as_well(scratch):
         with pytest.raises(PreflightError, match=rf"^volumes\.a\.device: .* \(process {os.getpid()}\)"):
             hold(scratch, config)
     hold(scratch, config)
-
-
-# --- on hosts of a fleet ---------------------------------------------------------------------------------------------
-
-
-def test_a_host_whose_volume_is_in_use_says_so_before_anything_starts(scratch, holder):
-    found = look_around(Asked(plan=plan_of(small(scratch)), site=site_at(scratch), allow_commands=False))
-    assert f"is in use by another storagelab (process {holder.pid})" in found.refusal
-
-
-def test_a_run_on_a_host_is_refused_where_another_campaign_measures_and_made_once_it_has_ended(scratch, holder):
-    plan = plan_of(small(scratch))
-    runs = (PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1),)
-    (block,) = Plan(cells=plan.cells, runs=runs).blocks.values()
-    assert isinstance(block, PlannedBlock)
-    made = []
-    batch = Batch(block, {0: 1}, site_at(scratch), Carried())
-    with pytest.raises(PreflightError, match="is in use by another storagelab"):
-        make_on_host("a campaign", batch, made.append)
-    assert made == []
-    assert os.listdir(scratch / "a") == []
-    holder.kill()
-    make_on_host("a campaign", batch, made.append)
-    assert [run.status for run in made] == ["ok"]
 
 
 # --- whole campaigns -------------------------------------------------------------------------------------------------

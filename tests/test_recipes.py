@@ -25,7 +25,7 @@ from test_determinism import rows
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 from real_cluster import RECIPES, certified, done_by, free_port
 
-from storagelab.run import joining
+from storagelab.run import cluster
 
 ROOT = Path(__file__).parent.parent
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -42,18 +42,17 @@ def _without_loading(package: str) -> Path:
 def environment(home: Path) -> dict[str, str]:
     """What a user has who set up his home as the recipes say."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
-    return {**kept, "HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    own = {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
+    return {**kept, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 @contextlib.contextmanager
-def started(home: Path, recipe: str, *words: str, **settings: str) -> Iterator[str]:
+def started(home: Path, recipe: str, *words: str) -> Iterator[str]:
     """Run a recipe until Ctrl-C. The address of its scheduler, as it prints it."""
     program = [sys.executable, str(RECIPES / recipe), *words]
     complaints = home / "complaints"
     with complaints.open("w") as errors:
-        process = subprocess.Popen(
-            program, env={**environment(home), **settings}, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        process = subprocess.Popen(program, env=environment(home), stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -87,16 +86,20 @@ def hosts(home) -> Iterator[list[str]]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd gives up root's rights
     ours, port = home / ".ssh", free_port()
+    (home / "bin").mkdir()
+    (home / "bin" / "storagelab").write_text(f'#!/bin/sh\nexec {sys.executable} -m storagelab "$@"\n')
+    (home / "bin" / "storagelab").chmod(0o755)
     ours.mkdir(mode=0o700)
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ours / key], check=True)
     (ours / "known_hosts").write_text(f"[127.0.0.1]:{port} {(ours / 'host.pub').read_text()}")
-    seen_there = " ".join(f'{name}="{environment(home)[name]}"' for name in ("HOME", "PYTHONPATH"))
+    seen_there = " ".join(f'{name}="{environment(home)[name]}"' for name in ("HOME", "PATH", "PYTHONPATH"))
     (ours / "sshd_config").write_text(f"""
 ListenAddress 127.0.0.1:{port}
 HostKey {ours}/host
 AuthorizedKeysFile {ours}/user.pub
 PidFile none
+Subsystem sftp internal-sftp
 StrictModes no
 UsePAM no
 PasswordAuthentication no
@@ -135,6 +138,45 @@ def test_hosts_that_ssh_reaches_make_the_runs_that_a_person_types(hosts, home):
     assert len(rows(home / "r")) == 8
 
 
+EACH = """
+name = "both"
+repetitions = 2
+[target]
+engine = "postgres"
+[volumes.a]
+path = "."
+[layout]
+data = ["a"]
+log = "a"
+[workload]
+connections = 2
+rows_per_connection = 200
+[factors]
+"layout.data_files" = [1, 2]
+"""
+
+
+@pytest.mark.campaign
+def test_a_loop_with_ssh_measures_on_two_hosts_and_gathers_their_campaigns(hosts, home):
+    for name in ("ssh", "scp"):  # OpenSSH reads the user's own file by /etc/passwd, not by HOME
+        program = home / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {shutil.which(name)} -F {home}/.ssh/config "$@"\n')
+        program.chmod(0o755)
+    (home / "both.toml").write_text(EACH)
+    script = (RECIPES.parent / "hosts" / "each-host.sh").read_text()
+    (home / "each-host.sh").write_text(
+        script.replace("at=lab\n", f'at="{home}/$host/lab"\n')
+    )  # one home for both names
+    said = subprocess.run(
+        ["sh", "each-host.sh", "both.toml", *hosts[1:]],
+        capture_output=True, text=True, cwd=home, env=environment(home), timeout=300,
+    )  # fmt: skip
+    logs = "".join(log.read_text() for log in home.glob("node-*.log"))
+    assert said.returncode == 0, said.stderr + logs
+    assert "8 runs of 2 campaigns" in said.stdout + said.stderr
+    assert "Runs come from 2 hosts" in (home / "gathered" / "both" / "report.html").read_text()
+
+
 # --- Slurm -----------------------------------------------------------------------------------------------------------
 
 SBATCH = """#!/bin/sh
@@ -165,7 +207,7 @@ def test_a_job_of_slurms_brings_workers(home):
         assert ours in asked_for
         asked_for = asked_for.replace(ours, here)
     (home / ".config" / "dask" / "jobqueue.yaml").write_text(asked_for)
-    with started(home, "slurm_cluster.py", "1", PATH=f"{home / 'bin'}:{os.environ['PATH']}") as scheduler:
+    with started(home, "slurm_cluster.py", "1") as scheduler:
         assert done_by(scheduler, home / ".config" / "dask") == ["a", "b"]
         directives = re.findall(r"^#SBATCH (.+)", (home / "job.sh").read_text(), re.MULTILINE)
     assert directives == [
@@ -233,7 +275,7 @@ def test_ports_volumes_and_names_of_the_cluster_on_kubernetes_fit_each_other():
 
 @pytest.mark.slow
 def test_the_commands_for_kubernetes_are_a_cluster(home, monkeypatch):
-    monkeypatch.setattr(joining, "_ANSWER_S", 60.0)  # it is being started
+    monkeypatch.setattr(cluster, "_ANSWER_S", 60.0)  # it is being started
     port = free_port()
     here = {
         "8786": str(port), "tls://storagelab-scheduler:8786": f"tls://127.0.0.1:{port}", "$(DASK_WORKER_NAME)": "one",
@@ -357,6 +399,7 @@ esac
     assert [one for one in tmp_path.iterdir() if one.is_dir()] == []
 
 
-def test_the_page_links_to_every_recipe():
-    page = (RECIPES.parent / "start-a-cluster.md").read_text()
-    assert [file.name for file in RECIPES.iterdir() if f"](cluster/{file.name})" not in page] == []
+@pytest.mark.parametrize(("folder", "page"), [("cluster", "start-a-cluster.md"), ("hosts", "many-machines.md")])
+def test_the_page_links_to_every_recipe(folder, page):
+    text = (RECIPES.parent / page).read_text()
+    assert [file.name for file in (RECIPES.parent / folder).iterdir() if f"]({folder}/{file.name})" not in text] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import zlib
 
 import pytest
@@ -12,7 +13,6 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop
-from storagelab.run.requests import batch_in, batch_message
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import open_block, states
@@ -22,17 +22,17 @@ from storagelab.targets.states import Carried, InFile
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
     state = Carried()
     state.write([b"header\n", bytes(1_000_000)])
-    sent = state.packed()
+    sent = pickle.dumps(state)
     assert len(sent) < 20_000
-    assert Carried(sent).read() == b"header\n" + bytes(1_000_000)
+    assert pickle.loads(sent).read() == b"header\n" + bytes(1_000_000)
 
 
 def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
     state, file = Carried(), InFile(tmp_path / "block-0.bin")
     state.write([b"header\n", bytes(1_000_000)])
-    file.write([state.packed()])
+    file.write([pickle.loads(pickle.dumps(state)).kept()])
     assert file.path.stat().st_size < 20_000
-    assert file.read() == Carried(Carried(file.kept()).packed()).read() == state.read()
+    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
     file.write([file.kept()[:100]])
     assert file.read() == b"", "what is damaged counts as lost"
 
@@ -76,7 +76,7 @@ def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
 
 def made(work: loop.Batch) -> list[str]:
     told: list[object] = []
-    loop.make_elsewhere(batch_in(batch_message(work))[0], told.append)
+    loop.make_elsewhere(pickle.loads(pickle.dumps(work)), told.append)
     (report,) = told
     assert isinstance(report, loop.Made)
     assert all(isinstance(run, Run) and run.status == "ok" for run in report.runs)

@@ -27,7 +27,7 @@ from storagelab.capture.schema import capture_schema, capture_schema_text
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
-from storagelab.model.plan import Experiment, FleetConfig
+from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import declared
 from storagelab.profiles.declared import default_of
@@ -77,10 +77,6 @@ def keys_of_table(name: str) -> str:
 
 def keys_of_experiment() -> str:
     return _table_of(Experiment, [(one, Experiment.model_fields[one]) for one in keys.HEADER], "")
-
-
-def keys_of_fleet() -> str:
-    return _table_of(FleetConfig, list(FleetConfig.model_fields.items()), keys.FLEET)
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
@@ -384,7 +380,6 @@ def glossary() -> str:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "keys of the experiment": keys_of_experiment,
-    "keys of the fleet": keys_of_fleet,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
     "recipes": recipes,

@@ -148,7 +148,7 @@ def run_(
         Literal["processes", "dask"],
         typer.Option(
             "--executor",
-            help="Who makes the runs: this machine, or a Dask cluster, whose hosts make measured rounds.",
+            help="Who makes the runs: this machine, or for simulated runs a Dask cluster.",
         ),
     ] = "processes",
     scheduler: Annotated[
@@ -159,8 +159,8 @@ def run_(
             help="The cluster's scheduler; default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow a cluster beyond this machine without encryption.")
+    trust_network: Annotated[
+        bool, typer.Option("--trust-network", help="Join a cluster beyond this machine without TLS.")
     ] = False,
     time_limit: Annotated[
         str | None,
@@ -176,7 +176,7 @@ def run_(
     """
     from storagelab.verbs import elsewhere, run
 
-    cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
+    cluster = elsewhere.asked(executor, scheduler, trusted=trust_network, time_limit=time_limit)
     raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
     asked = run.Asked(
         again,

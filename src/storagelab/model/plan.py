@@ -60,17 +60,6 @@ class Race(Frozen):
     first_look: Literal[2, 3] = 2
 
 
-class FleetConfig(Described):
-    """The hosts that share the rounds of a measured experiment. Specs are compared without it, since each run says
-    where it was made.
-    """
-
-    hosts: Annotated[tuple[str, ...], LeftOut("all that the cluster has")] = ()
-    """The names of the hosts that must all take part: the value of STORAGELAB_HOST on each, or the host's own name."""
-    at_once: Annotated[int | None, LeftOut("all")] = Field(None, ge=1)
-    """How many hosts make a run at the same time. With 1, hosts that share a disk or a SAN take turns."""
-
-
 MOST_REPETITIONS = 10_000
 
 
@@ -121,7 +110,6 @@ class Experiment(Described):
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
-    fleet: FleetConfig | None = None
     """The hosts that run it, if the spec names them."""
     balanced: bool = True
     """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are

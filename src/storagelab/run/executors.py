@@ -41,13 +41,8 @@ Work = Callable[[Task, Callable[[Report], None]], None]
 class Jobs(Protocol[Task, Reported]):
     """The work to be done, as an executor asks for it."""
 
-    def assign(self, host: str = "") -> Task | None:
-        """A task to begin now; None if there is none at present. `host` gets it, if that matters."""
-        ...
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is left to do, neither at present nor later."""
+    def assign(self) -> Task | None:
+        """A task to begin now; None if there is none at present."""
         ...
 
     def reported(self, *reports: Reported) -> None:

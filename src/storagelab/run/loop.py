@@ -162,11 +162,7 @@ class _Campaign:
         self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
         executor.execute(self)
 
-    @property
-    def over(self) -> bool:
-        return self._schedule.ended and self._rounds is None
-
-    def assign(self, host: str = "") -> Batch | None:  # noqa: ARG002 - any host will do
+    def assign(self) -> Batch | None:
         if self._schedule.ended and self._rounds is not None:
             todo = batches(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
             self._schedule = Schedule(todo, self._executor.at_once)

@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from storagelab.machine.outputs import open_to_append
-from storagelab.model.measurement import Run, host_of
+from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 from storagelab.words.names import level_text, repetition_text
-from storagelab.words.numbers import duration, plural, rate, seconds, significant
+from storagelab.words.numbers import duration, rate, seconds, significant
 
 LOG_FILE = "run.log"
 _RATE_OF = 500
@@ -58,8 +58,6 @@ class RunProgress:
         """The number of workers in a cluster at present; None without a cluster."""
         self.renew_page: Callable[[], None] | None = None
         """Called when a run is stored, before the next one begins."""
-        self._rounds: dict[str, int] = {}
-        """A fleet's host -> its current round."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
         self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
@@ -111,16 +109,6 @@ class RunProgress:
         cell = next(cell for cell in self.plan.cells if cell.cell_id == planned.cell_id)
         return _run_text(cell.levels, cell.cell_id, planned.repetition)
 
-    @property
-    def by_host(self) -> bool:
-        """Whether the hosts of a fleet make the runs."""
-        return bool(self._rounds)
-
-    @property
-    def running(self) -> str:
-        """What runs are being made between two of them: of a fleet the round of each host, else the run that comes next."""
-        return self._now if self._rounds else self.waiting
-
     def time_left(self) -> str:
         return f"{self._most}{self._eta_text()}"
 
@@ -141,21 +129,6 @@ class RunProgress:
         self._show()
         self._check()
 
-    def scheduled(self, planned: PlannedRun, cell: Cell, host: str, instead_of: str) -> None:
-        """A host of a fleet gets a run. `instead_of`: the lost host whose round it takes over with this run; "" if
-        none.
-        """
-        if self._rounds.get(host) != planned.repetition or instead_of:
-            taken = f", all of it, instead of {instead_of}, which is lost" if instead_of else ""
-            self.say(f"{host}: round {planned.repetition}{taken}")
-        self._rounds[host] = planned.repetition
-        self._log.info("%s: start %s", host, escaped(_run_text(cell.levels, cell.cell_id, planned.repetition)))
-        if (planned.cell_id, planned.repetition) not in self._left:  # made earlier, on a host that is lost
-            self.left_to_make([*self._left.values(), planned])
-        self._now = ", ".join(f"{name} in round {number}" for name, number in sorted(self._rounds.items()))
-        self._show()
-        self._check()
-
     def stored(self, run: Run) -> None:
         made = run.cell_id, run.repetition
         self._left.pop(made, None)
@@ -167,7 +140,7 @@ class RunProgress:
             self._finished.append((run.cell_id, run.wall_s))
         left = "" if not self._left else f"; {self._most}{self._eta_text()} left"
         width = len(str(self.total))
-        which = _run_text(run.levels, run.cell_id, run.repetition) + (f", {host_of(run)}" if self._rounds else "")
+        which = _run_text(run.levels, run.cell_id, run.repetition)
         self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
         self._show()
         if self.renew_page is not None:
@@ -214,21 +187,18 @@ class RunProgress:
             self._eta_until_s = began + (_RARELY * took_s if took_s > _QUICKLY_S else 0.0)
         if self.workers is None:
             return self._eta
-        if self._rounds:
-            return f"{plural(self.workers(), 'host')}, {self._eta}"
         passed_s = began - self._stored_at[0] if self._stored_at else 0.0
         speed = f", {significant(len(self._stored_at) / passed_s, 2)} runs/s" if passed_s > 0 else ""
         return f"{self.workers()} workers{speed}, {self._eta}"
 
     def _time_left(self) -> str:
-        """Runs of one block, or of one host's round, are made one after the other, however many processes there are."""
+        """Runs of one block are made one after the other, however many processes there are."""
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
         left_s: dict[int, float] = {}
         for planned in self._left.values():
             share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
-            one = planned.repetition if self._rounds else planned.block
-            left_s[one] = left_s.get(one, 0.0) + (1.0 - share) * seconds_of(planned)
+            left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
         return duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))
 
 

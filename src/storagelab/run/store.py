@@ -318,9 +318,7 @@ def _checked(experiment: Experiment) -> Experiment:
     the sizes of plans. Its cells are checked when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
-    tables = experiment.model_dump(
-        include={"name", "question", "costly", "factors", "excludes", "fleet"}, exclude_none=True
-    )
+    tables = experiment.model_dump(include={"name", "question", "costly", "factors", "excludes"}, exclude_none=True)
     for content in (
         {name: _with_lists(value) for name, value in tables.items()},
         experiment.canonical,

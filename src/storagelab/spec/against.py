@@ -38,7 +38,7 @@ def against(first: Path, second: Path) -> Experiment:
 
 
 def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path) -> None:
-    for name in (*keys.HEADER, keys.FLEET, "factors", "exclude"):
+    for name in (*keys.HEADER, "factors", "exclude"):
         if name not in _OF_THE_FIRST and first.get(name) != second.get(name):
             hint = "Write the same into both specs: only the tables of a cell may differ, such as [target] or [layout]."
             raise SpecError("differs from the spec that it is compared with", file=str(file), key=name, hint=hint)
@@ -68,7 +68,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
         "name": f"{one.name}-against-{other.name}"[:_LONGEST_NAME].rstrip("._-"),
         "order": "randomised",
     }
-    of_the_first = {name: first[name] for name in ("labels", keys.FLEET, "exclude") if name in first}
+    of_the_first = {name: first[name] for name in ("labels", "exclude") if name in first}
     return "\n".join([
         f"# {names[0]} against {names[1]}: what differs between the two is the factor {FACTOR}.",
         *(line((name,), value) for name, value in header.items()),

@@ -17,7 +17,6 @@ _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between 
 _CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
     "repetitions": "must be the same for every cell, or the comparison would be unfair",
     "factors": "can't be varied by itself",
-    "fleet": "says where runs are made, so it can't be a factor",
     "labels": "holds for the whole experiment, so it can't differ between cells",
     "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }

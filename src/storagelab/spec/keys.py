@@ -59,9 +59,7 @@ Written: type[Config] = create_model("Written", __base__=Config, workload=(_AnyW
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "blocks", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""
 TABLES = tuple(Written.model_fields)
-FLEET = "fleet"
-"""The table that says which hosts make the runs."""
-TOP_LEVEL = (*HEADER, *TABLES, FLEET, "labels", "factors", "exclude")
+TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
 """Keys that say how results are judged and worded. They affect no run, so they may change while results are kept."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from storagelab.errors import SpecError
 from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, shown
-from storagelab.model.plan import Experiment, Factor, FleetConfig
+from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import share_of
 from storagelab.spec import keys, small_files
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
@@ -114,16 +114,18 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
             "base": base,
             "factors": factors,
             "excludes": read_excludes(raw.get("exclude", []), factors),
-            "fleet": _fleet(raw[keys.FLEET]) if keys.FLEET in raw else None,
         }
     )
 
 
 def _check_top_level(raw: keys.Tables) -> None:
     for name, value in raw.items():
+        if name == "fleet":  # version 0.2.0 was the last that had it
+            hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
+            raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
         if name not in keys.TOP_LEVEL:
             raise keys.unknown_key((name,), raw)
-        if name in (*keys.TABLES, keys.FLEET, "factors") and not isinstance(value, dict):
+        if name in (*keys.TABLES, "factors") and not isinstance(value, dict):
             hint = f"Write [{name}] on a line of its own, and its keys below it."
             raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
 
@@ -163,21 +165,6 @@ def refuse_odd_name(name: str, whose: str = "") -> None:
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
             + 'name = "files-and-log-place"',
         )
-
-
-def _fleet(table: keys.Tables) -> FleetConfig:
-    for name in table.keys() - FleetConfig.model_fields.keys():
-        hint = choices(name, FleetConfig.model_fields, f"[{keys.FLEET}] can have")
-        raise SpecError("is not a key that storagelab knows", key=keys.dotted((keys.FLEET, name)), hint=hint)
-    try:
-        fleet = keys.checked(FleetConfig, table)
-    except SpecError as error:
-        raise SpecError(error.problem, key=f"{keys.FLEET}.{error.key}", hint=error.hint) from None
-    for number, host in enumerate(fleet.hosts):
-        if not host or host in fleet.hosts[:number]:
-            problem = f"{shown(host)} is named twice" if host else "is empty"
-            raise SpecError(problem, key=keys.dotted((keys.FLEET, "hosts", number)), hint="Name each host once.")
-    return fleet
 
 
 def _base(raw: keys.Tables) -> dict[str, Any]:
@@ -223,12 +210,12 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are
-    numbered as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged,
-    what volumes cost, and on which hosts runs are made.
+    numbered as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged
+    and what volumes cost.
     """
     raw = _without_prices(raw)
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    given = {name: raw[name] for name in raw if name not in (*keys.JUDGEMENT, keys.FLEET)}
+    given = {name: raw[name] for name in raw if name not in keys.JUDGEMENT}
     if "measure" in given:
         measure = {name: value for name, value in given["measure"].items() if name != "judge"}
         given = {**given, "measure": measure} if measure else {name: given[name] for name in given if name != "measure"}

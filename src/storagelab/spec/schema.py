@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from storagelab.model.config import PRICE
-from storagelab.model.plan import Experiment, FleetConfig
+from storagelab.model.plan import Experiment
 from storagelab.spec import keys
 
 Schema = dict[str, Any]
@@ -19,8 +19,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def spec_schema() -> Schema:
     """The schema, in JSON Schema's draft 2020-12."""
-    whole, header, fleet = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment, FleetConfig))
-    parts: Schema = {**header.get("$defs", {}), **fleet.pop("$defs", {}), **whole.pop("$defs")}
+    whole, header = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment))
+    parts: Schema = {**header.get("$defs", {}), **whole.pop("$defs")}
     tables: Schema = whole["properties"]
     for spelled in keys.WITH_UNIT:
         _add_spelling(spelled, tables, parts)
@@ -32,7 +32,6 @@ def spec_schema() -> Schema:
         "properties": {
             **{name: header["properties"][name] for name in keys.HEADER},
             **tables,
-            keys.FLEET: fleet,
             "factors": {
                 "type": "object",
                 "description": "What varies: paths of keys in quotes, or names whose levels are labelled.",

@@ -67,10 +67,10 @@ class Carried:
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
-    def packed(self) -> bytes:
-        """The state, packed for travelling."""
+    def __getstate__(self) -> dict[str, Sequence[bytes]]:
+        """For another process: the state travels packed."""
         kept = self.kept()
-        return kept if not kept or is_packed(kept) else zlib.compress(kept, level=1)
+        return {"_parts": (kept if not kept or is_packed(kept) else zlib.compress(kept, level=1),)}
 
     def __str__(self) -> str:
         return "memory"

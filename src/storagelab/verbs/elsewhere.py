@@ -15,42 +15,29 @@ from storagelab.spec.units import parse_seconds
 
 if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
-    from storagelab.run.joining import Reach
 
-_CAN = "can run programs on all workers, and read and change what they send"
-INSECURE = f"--insecure: nothing is encrypted: whoever reaches the scheduler's port {_CAN}"
-ON_THIS_MACHINE = f"without TLS: whoever has an account on this machine {_CAN}"
 _INSTALL = 'pip install "storagelab[cluster]"'
 
 
 class Elsewhere(NamedTuple):
-    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local
-    processes.
+    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
+    `trusted`: whoever reaches the network of the scheduler may run programs on it.
     """
 
     scheduler: str | None
-    insecure: bool
+    trusted: bool
     time_limit_s: float | None
 
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Batch, loop.Report]:
-        """The cluster, not yet joined. Raises PreflightError."""
+        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not installed."""
         with _dask():
-            from storagelab.run import cluster, requests
-        reach, limit_s = self.reach(jobs, say), loop.time_limit_s(plan, durations, self.time_limit_s)
-        return cluster.Cluster(requests.SimulatedRuns(), reach, say, limit_s=limit_s)
-
-    def reach(self, jobs: int, say: Callable[[str], None]) -> Reach:
-        """Where the cluster is. Raises PreflightError if that is not safe, or if Dask is not installed."""
-        with _dask():
-            from storagelab.run import joining
-        reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
-        if self.insecure:
-            say(INSECURE)
-        elif reach.address is None or not reach.address.startswith("tls://"):
-            say(ON_THIS_MACHINE)
-        return reach
+            from storagelab.run import cluster
+        reach = cluster.asked(self.scheduler, jobs, trusted=self.trusted)
+        return cluster.Cluster(
+            loop.make_elsewhere, reach, say, limit_s=loop.time_limit_s(plan, durations, self.time_limit_s)
+        )
 
 
 @contextlib.contextmanager
@@ -66,14 +53,12 @@ def _dask() -> Iterator[None]:
         ) from None
 
 
-def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
+def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> Elsewhere | None:
     """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
         hint = "Such as 90s or 10min."
-        return Elsewhere(
-            scheduler, insecure, None if time_limit is None else _seconds(time_limit, "--time-limit", hint)
-        )
-    given = {"--scheduler": scheduler is not None, "--insecure": insecure, "--time-limit": time_limit is not None}
+        return Elsewhere(scheduler, trusted, None if time_limit is None else _seconds(time_limit, "--time-limit", hint))
+    given = {"--scheduler": scheduler is not None, "--trust-network": trusted, "--time-limit": time_limit is not None}
     for name, is_given in given.items():
         if is_given:
             raise SpecError("is an option of a cluster", key=name, hint="Add --executor dask.")

@@ -33,13 +33,10 @@ def show(
     experiment = stored.as_begun(against.load(spec_file, second), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    if experiment.fleet is not None:
-        found = Preflight(server="that of each host, looked at as `run` begins", volumes=())
-    else:
-        site = site_of(experiment, folder, despite_space=despite_space)
-        found = look_at(experiment, expanded, site, allow_commands)
-        if (folder / FILE_NAME).exists():
-            experiment = with_files(experiment, expanded, site)
+    site = site_of(experiment, folder, despite_space=despite_space)
+    found = look_at(experiment, expanded, site, allow_commands)
+    if (folder / FILE_NAME).exists():
+        experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
     facts = replace(facts, warnings=(*facts.warnings, *short))

@@ -21,7 +21,7 @@ from storagelab.spec import against, matrix, named_files
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
 from storagelab.targets.kept_volumes import PreparationAwaited
-from storagelab.verbs import by_hand, fleet, so_far
+from storagelab.verbs import by_hand, so_far
 from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import (
     look_at,
@@ -70,35 +70,22 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     site = site_of(experiment, folder, despite_space=asked.despite_space)
     here = _Here(experiment, plan, folder, site, asked)
     here.racing(())  # refused before anything is changed
-    _refuse_drives_elsewhere(experiment, plan, asked)
-    if (hosts := fleet.asked(experiment, plan, asked.elsewhere)) is not None:
-        runs, all_well = fleet.make(
-            experiment, plan, folder, hosts, again=asked.again, allow_commands=asked.allow_commands,
-            despite_space=asked.despite_space,
+    if asked.elsewhere is not None and not loop.portable(plan):
+        raise PreflightError(
+            "only simulated runs can be made on a cluster", file=experiment.source, key="--executor",
+            hint="leave --executor out; to measure on several hosts, run the spec on each, then use `storagelab gather`",
         )  # fmt: skip
-    else:
-        found = look_at(experiment, plan, site, asked.allow_commands)
-        hashed = with_files(experiment, plan, site)
-        runs, all_well = here._replace(experiment=hashed).make(found)
-        for changed in named_files.differences(hashed.files, with_files(experiment, plan, site).files):
-            screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
-            all_well = False
+    found = look_at(experiment, plan, site, asked.allow_commands)
+    hashed = with_files(experiment, plan, site)
+    runs, all_well = here._replace(experiment=hashed).make(found)
+    for changed in named_files.differences(hashed.files, with_files(experiment, plan, site).files):
+        screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
+        all_well = False
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json)
     if asked.against is not None and len(plan.cells) == 2:
         cells = " ".join(cell.cell_id for cell in plan.cells)
         screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
     return all_well
-
-
-def _refuse_drives_elsewhere(experiment: Experiment, plan: Plan, asked: Asked) -> None:
-    """Raises PreflightError: a drive is confirmed by who sits at its machine."""
-    for cell in plan.cells:
-        for name, volume in cell.config.volumes.items():
-            if volume.devices and (experiment.fleet is not None or asked.elsewhere is not None):
-                raise PreflightError(
-                    "names drives, which storagelab prepares only on the machine where it is started",
-                    file=experiment.source, key=f"volumes.{name}.devices", hint="run the spec there, without a cluster",
-                )  # fmt: skip
 
 
 class _Here(NamedTuple):

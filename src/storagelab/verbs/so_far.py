@@ -1,8 +1,7 @@
 """The page of a campaign that is still running: renewed between two runs, and again if the runs are interrupted.
 
 A page takes seconds of a CPU, so another process makes it while no run is measured here, and the next run waits for it. It is
-renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time. The runs of a fleet are
-measured on its hosts, which go on meanwhile.
+renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time.
 
 python -m storagelab.verbs.so_far FOLDER TEXT RELOAD_S    makes the page once, in a process of its own
 """
@@ -77,8 +76,8 @@ class SoFar:
 
     def _next(self) -> str:
         progress = self._progress
-        if progress.by_host or progress.at_once == 1:
-            return f"Running now: {progress.running}."
+        if progress.at_once == 1:
+            return f"Running now: {progress.waiting}."
         return f"{progress.at_once} at a time."
 
     def _make(self, text: str, reload_s: float) -> None:

@@ -67,7 +67,6 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Order", _order_text(experiment, plan)),
         ("Prepare", _preparations_text(experiment, plan)),
         ("First", "" if whole else _first_runs_text(plan, labels_of(experiment.factors))),
-        ("Hosts", _hosts_text(experiment)),
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
@@ -135,20 +134,6 @@ def _preparations_text(experiment: Experiment, plan: Plan) -> str:
     if parts and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
         return f"{listed(parts)}; levels that are prepared once are not compared: set blocks = 3"
     return listed(parts)
-
-
-def _hosts_text(experiment: Experiment) -> str:
-    """How many rounds each host makes."""
-    if experiment.fleet is None:
-        return ""
-    named, rounds = experiment.fleet.hosts, experiment.repetitions
-    at_once = experiment.fleet.at_once
-    turns = "" if at_once is None else f"; {plural(at_once, 'host')} at a time"
-    if not named:
-        return f"{plural(rounds, 'round')}, shared evenly among the hosts that the cluster has{turns}"
-    least, more = divmod(rounds, len(named))
-    each = f"{least} or {least + 1}" if more else str(least)
-    return f"{listed(list(named))}; {plural(rounds, 'round')} in all, {each} on each{turns}"
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
