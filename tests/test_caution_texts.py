@@ -28,11 +28,13 @@ from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
 from storagelab.findings.cautions.different_loads import DifferentLoads
 from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.few_repetitions import FewRepetitions, SingleRepetition
+from storagelab.findings.cautions.judged_before import JudgedBefore
 from storagelab.findings.cautions.log_room import LogFills, LogNeverFull
 from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFast, TwoProvenances
+from storagelab.findings.cautions.refused import Refused
 from storagelab.findings.cautions.rewritten import Rewritten
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.findings.cautions.throttle_slices import ThrottleSlices
@@ -65,6 +67,14 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "give it a new name",
         ],
     ),
+    (
+        Refused(shares={"cell-001": 0.0, "cell-002": 0.79}, how="refused by the server"),
+        ["Up to 79 % of transactions", "refused by the server", "differs between 2 cells, from 0 %", "isolation level"],
+    ),
+    (
+        Refused(shares={"cell-001": 0.02}, how="made again after an error"),
+        ["Up to 2 % of transactions", "those of the others. Use"],
+    ),
     (MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
     (
@@ -93,6 +103,10 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "one of them was to do 50,000 transactions/s and did 165 transactions/s, begun up to 1.1 s late",
             "lower workload.rate",
         ],
+    ),
+    (
+        JudgedBefore(what="a race of an earlier version"),
+        ["This was a race of an earlier version", "some runs are missing"],
     ),
     (SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
@@ -232,7 +246,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     NoCheckpoint, LogNeverFull, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
-    FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
+    FilesOnDisks, JudgedBefore, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 

@@ -12,7 +12,9 @@ from real_mariadb import needs_mariadb
 from real_mariadb import running as mariadb_running
 from real_servers import connect, open_folder
 
+from storagelab.targets.found import Found
 from storagelab.targets.unprivileged import give_to_server
+from storagelab.verbs.drafts import of_server
 
 MEMORY = Path("/dev/shm")
 
@@ -83,3 +85,9 @@ def test_an_answer_that_does_not_fit_is_one_message(typed, home, monkeypatch):
     code, out, err = typed("init", "--ask")
     assert (code, out) == (2, "")
     assert "MariaDB has no load of that name" in err
+
+
+def test_a_folder_with_a_newline_in_its_name_writes_nothing_into_a_draft():
+    odd = Path("/fast\n[between_runs]\npause_s = 9\n#")
+    text = of_server("postgres", Found("PostgreSQL 15", {}, {"fast": odd}, True, 0), "MINE")
+    assert "between_runs" not in tomllib.loads(text)

@@ -28,6 +28,17 @@ def test_a_cell_takes_as_long_as_its_own_runs_did():
     assert known.learned_from == 3
 
 
+def test_a_limit_of_the_log_s_volume_bounds_how_fast_commits_follow_each_other():
+    text = (
+        '[target]\nengine = "postgres"\n[volumes.a]\npath = "/x"\nfile = "8GiB"\nlimit = { write_iops = 92 }\n'
+        '[workload]\nkind = "pgbench"\nconnections = 1\ntransactions_per_connection = 900\n'
+    )
+    plan = expand(parse(text, "x.toml"))
+    made_s = plan.cells[0].config.workload.rows_made / plan.cells[0].config.workload.rows_made_per_s
+    # a write and a flush for each commit, and 90 of them in a second
+    assert estimate(plan, plan.runs[:1], []).seconds == pytest.approx(2 + made_s + 900 * 2 / 90)
+
+
 def by_rows(*rows_per_connection):
     """A plan of one run for each size of 16 connections, and its cells."""
     plan = make_plan(make_experiment({"workload.rows_per_connection": rows_per_connection}, repetitions=1))

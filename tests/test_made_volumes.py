@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from raw_io_specs import needs_fio, parsed, runs_of, site_at
 
 from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.findings.analysis import analyse
 from storagelab.machine.disks import HERE
 from storagelab.machine.processes import lives, until
 from storagelab.model.config import VolumeConfig
-from storagelab.model.limits import BurstConfig, LimitConfig
+from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
 from storagelab.provisioning import cloud_disks, file_systems, limits, loop_devices, own_commands, programs, volumes
 from storagelab.provisioning.bursts import Bucket
@@ -105,11 +106,12 @@ def test_after_each_kill_with_a_volume_mounted_the_next_run_goes_on_at_the_first
     assert left_of(scratch) == []
 
 
-def raw_spec(scratch: Path, keys: str, seconds: str = "1s") -> str:
+def raw_spec(scratch: Path, keys: str, seconds: str = "1s", warm_up: str = "0s") -> str:
     return (
         f'repetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "{scratch}"\n{keys}\n'
         '[layout]\ndata_size = "8MiB"\n[workload]\n'
-        f'operation = "read"\npattern = "random"\nblock = "8KiB"\noutstanding = 8\nduration = "{seconds}"\nwarm_up = "0s"\n'
+        f'operation = "read"\npattern = "random"\nblock = "8KiB"\noutstanding = 8\nduration = "{seconds}"\n'
+        f'warm_up = "{warm_up}"\n'
     )
 
 
@@ -120,13 +122,19 @@ def raw_spec(scratch: Path, keys: str, seconds: str = "1s") -> str:
 @limited
 @needs_fio
 @pytest.mark.slow
-def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up(scratch):
+@pytest.mark.parametrize(("warm_up_s", "told_s"), [(0, 3), (4, None)])
+def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up(scratch, warm_up_s, told_s):
     # 400 requests/s and 1,200 credits: bursts of 800/s end after 1,200 / (800 - 400) = 3 s, so 6 s make 3 x 800 + 3 x 400.
-    burst = "burst = { iops = 800, credits = 1200 }"
-    spec = raw_spec(scratch, f'file = "64MiB"\nlimit = {{ read_iops = 400, {burst} }}', "6s")
+    # The pause comes after the limit is set and before the load begins.
+    keys = 'file = "64MiB"\nlimit = { read_iops = 400, burst = { iops = 800, credits = 1200 } }'
+    spec = f"{raw_spec(scratch, keys, f'{warm_up_s + 6}s', f'{warm_up_s}s')}[between_runs]\npause = '2s'\n"
     (run,) = runs_of(scratch, spec)
     assert (run.status, run.reason) == ("ok", "")
-    assert run.measurement.counters[RAW_IO]["ios_per_s"] == pytest.approx(600, rel=0.05)
+    assert run.measurement.counters[RAW_IO]["ios_per_s"] == pytest.approx(600 if told_s else 400, rel=0.05)
+    experiment = parsed(scratch, spec)
+    findings = analyse(experiment, expand(experiment), [run])
+    told = [one.after_s for one in findings.cautions if one.kind == "burst-credits"]
+    assert told == ([pytest.approx(told_s, abs=0.6)] if told_s else [])
     made = run.measurement.environment["volumes"]["a"]["made"]
     assert made["burst"]["empty_after_s"] == pytest.approx(3, abs=0.6)  # and fio takes a moment to begin
     assert run.measurement.environment["volumes"]["a"]["throttle"]["read_iops"] in (400, 800)
@@ -161,6 +169,14 @@ def test_a_bucket_holds_at_most_its_credits_and_at_least_none(most, spent):
         assert 0 <= bucket.credits <= most
     bucket.spend(0, most / 100)
     assert bucket.credits == pytest.approx(most)
+
+
+@pytest.mark.parametrize(("limit", "reached"), [(9, 9), (19, 10), (95, 90), (109, 100), (300, 300)])
+def test_a_limit_that_the_kernel_keeps_coarsely_is_told_with_what_it_lets_through(limit, reached):
+    assert effective("write_iops", limit) == reached
+    assert effective("write_bytes_per_s", limit) == limit
+    told = list(limits.warnings("a", {"write_iops": limit, "write_bytes_per_s": 4096}))
+    assert [f"write_iops = {limit}:" in one for one in told] == ([] if limit == 300 else [True])
 
 
 def test_every_cloud_disk_has_a_source_and_a_disk_of_a_growing_kind_grows_up_to_its_most():

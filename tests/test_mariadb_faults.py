@@ -46,7 +46,7 @@ def during(monkeypatch):
             done = threading.Event()
 
             def on_progress(rows):
-                if not done.is_set():
+                if rows and not done.is_set():  # before the first row, no session works yet
                     done.set()
                     what(self)
                 progress(rows)

@@ -201,7 +201,7 @@ def test_a_variable_that_is_not_set_is_named_with_an_example(scratch, monkeypatc
 
 def test_a_server_that_is_not_there_is_said_with_what_to_check(scratch):
     error = refused(small(scratch, dsn=f"host={scratch} user=lab dbname=postgres"), scratch)
-    assert str(error).startswith("target.dsn: can't connect: ")
+    assert str(error).startswith(f"target.dsn: can't connect to {scratch}, port 5432 as lab: ")
     assert "No such file or directory" in str(error)
     assert "check host, port" in error.hint
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from raw_io_specs import SPEC, needs_fio, parsed, site_at
 from bench import throttled
 from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
+from storagelab.run.estimate import estimate
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.raw.block import opened
@@ -54,6 +56,7 @@ def test_a_sound_spec_tells_what_it_would_use(scratch):
         ('block = "8KiB"', "block_bytes = 700", "workload.block_bytes: 700 B is no whole number of 512 B sectors"),
         ('data_size = "8MiB"', "", 'layout.data_size_bytes: is missing.* Add data_size = "4GB"'),
         ('path = "."', 'path = "./none"', "volumes.a.path: .*none does not exist"),
+        ('path = "."', 'file = "64MiB"', "volumes.a.path: is missing: volumes.a.file is for a volume on this machine"),
         ('path = "."', 'path = "."\nraid = "10"', "volumes.a.raid: is for simulated or remote volumes"),
         ('"raw-io" }', '"raw-io", scale = 4 }', "target.scale: is for simulated drives, and no volume of the spec has any"),
         ('"raw-io" }', '"raw-io", bin_dir = "x" }', "target.bin_dir: is for databases"),
@@ -69,6 +72,34 @@ def test_what_cannot_be_done_is_refused_by_its_key(scratch, old, new, said):
     assert old in SPEC
     assert re.search(said, refused(scratch, SPEC.replace(old, new)))
     assert not ours(scratch)
+
+
+@needs_fio
+def test_volumes_that_are_made_one_after_the_other_share_the_space(scratch):
+    most = shutil.disk_usage(scratch).free * 2 // 3
+    made = "".join(f'[volumes.{name}]\npath = "."\nfile_bytes = {most}\n' for name in "ab")
+    text = SPEC.replace('[volumes.a]\npath = "."\n', made) + '[factors]\n"layout.data" = [["a"], ["b"]]\n'
+    assert [need.needed_bytes for need in checked(scratch, text).volumes] == [most, most]
+
+
+@needs_fio
+def test_a_trace_says_what_is_left_out_and_how_long_it_takes_at_least(scratch):
+    lines = [
+        "fio version 3 iolog",
+        "0 f add",
+        "0 f open",
+        "0 f write 0 4096",
+        "9 f trim 0 4096",
+        "8300000 f read 0 4096",
+    ]
+    (scratch / "requests.iolog").write_text("\n".join(lines) + "\n")
+    load = '[workload]\nkind = "replay"\ntrace = "requests.iolog"\n'
+    text = SPEC[: SPEC.index("[workload]")] + load
+    found = checked(scratch, text)
+    assert found.notes == ("the trace has 2 requests in 8.3 s; 1 trim is left out",)
+    plan = expand(parsed(scratch, text))
+    assert estimate(plan, plan.runs, [], None, found.least_s).seconds == pytest.approx(8.3 + 1)
+    assert checked(scratch, text + 'pace = "as-fast-as-possible"\n').least_s == {}
 
 
 @needs_fio

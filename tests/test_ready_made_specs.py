@@ -47,7 +47,7 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
     if work.get("kind") in GENERATED:
-        least = {"table_size": 500, "scale": 1}
+        least = {"table_size": 5000, "scale": 1, "connections": CONNECTIONS}
         work |= {"duration": "1s", "warm_up": "0s", **{key: size for key, size in least.items() if key in work}}
         factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
     elif "scale" not in target and "trace" not in work:

@@ -133,7 +133,7 @@ def test_a_template_whose_making_was_cut_short_is_made_again(scratch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "load"), [("postgres", {}), ("mariadb", {"kind": "sysbench", "table_size": 200, "duration_s": 1.0})]
+    ("engine", "load"), [("postgres", {}), ("mariadb", {"kind": "sysbench", "table_size": 20_000, "duration_s": 1.0})]
 )
 def test_runs_from_a_template_find_the_tables_where_the_layout_says(scratch, engine, load):
     config = cell(scratch, engine, {"data_files": 2, "log": "b"}, **load)

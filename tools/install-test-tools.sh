@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, MariaDB's server with its client, fio for raw I/O, sysbench, an SSH server, the programs that make XFS and
+# measure, MariaDB's server with its client, fio for raw I/O, sysbench, a pooler (pgbouncer), an SSH server, the programs that make XFS and
 # btrfs, and QEMU for a guest with throw-away drives. They come from Debian's own packages, where this may install them.
 # Where it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
@@ -29,6 +29,7 @@ postgres_is_here || wanted="${wanted:+$wanted }postgresql"
 # Of MariaDB the -core packages: they bring the programs alone, no account and nothing that starts.
 command -v fio >/dev/null || wanted="${wanted:+$wanted }fio"
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
+PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null || wanted="${wanted:+$wanted }pgbouncer"
 command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
 PATH="$PATH:/usr/sbin" command -v sshd >/dev/null || wanted="${wanted:+$wanted }openssh-server"
 PATH="$PATH:/usr/sbin" command -v mkfs.xfs >/dev/null || wanted="${wanted:+$wanted }xfsprogs"

@@ -22,6 +22,7 @@ from storagelab.findings.evidence import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.spending import Bound, LimitedRate
+from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
 
 AT_LIMIT = 0.85
@@ -65,7 +66,8 @@ def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float,
             limit = limits.get(rate)
             amount = counted.get(f"volume.{name}.throttled_{counter}")
             if isinstance(limit, int | float) and limit > 0 and amount is not None:
-                yield name, rate, float(limit), amount / limit
+                reached = effective(rate, limit)
+                yield name, rate, reached, amount / reached
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from statistics import median
 
+from storagelab.model.limits import SLICE_S
 from storagelab.model.measurement import Measurement
 
-SLICE_S = 0.1
-"""Linux, `throtl_slice`: the kernel admits the requests of a throttled group in slices of this length."""
 SHARE_LEAST = 0.02
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,7 +11,19 @@ from storagelab.model.values import Described, LeftOut
 
 LIMITS = ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
 """What control groups can limit on a device, by the names of the keys."""
+SLICE_S = 0.1
+"""Linux, `throtl_slice`: the kernel's control groups admit requests in slices of this length."""
+COARSE_BELOW = 10 / SLICE_S
+"""Below so many requests a second, a slice holds fewer than 10, and the limit that holds may be 10 % or more below the one
+that is set.
+"""
 Rate = Annotated[int | None, LeftOut("that of `like`, or no limit")]
+
+
+def effective(key: str, limit: float) -> float:
+    """What a limit really lets through in a second: of requests, the kernel admits a whole number in each slice."""
+    per_slice = limit * SLICE_S
+    return limit if "bytes" in key or per_slice < 1 else math.floor(per_slice + 1e-9) / SLICE_S
 
 
 class BurstConfig(Described):

@@ -28,6 +28,20 @@ on.
 """
 RAW_IO_AT_DRIVE = "raw-io at the drive"
 """The group of counters with the same requests as fio and as the kernel counted them."""
+GENERATOR = "generator"
+"""The group of counters with what a load generator did beside its transactions: `NOT_AT_ONCE`, `skipped`, `lag_mean_s`,
+`lag_max_s` and `warm_up_s`.
+"""
+NOT_AT_ONCE: Mapping[str, str] = {
+    "failed": "refused by the server",
+    "retried": "made again after an error",
+    "reconnects": "made again after a lost connection",
+}
+"""Transactions that were not done, or not at once: the counter's name -> what became of them."""
+REFUSED_MOST = 0.01
+"""A run in which a larger share of transactions was refused or made again is `unverified`."""
+LOAD = "load"
+"""The group of counters with `counts_after_s`: when a run began to count, in seconds since its load began."""
 CYCLES = "checkpoint cycles"
 """The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and how
 many `whole` cycles the counted part holds (0 if it holds parts of some).
@@ -44,6 +58,8 @@ WATCHED = "watching"
 """The name of the check that fails if part of a run was not watched."""
 THROTTLED = "CPU quota"
 """The name of the check that fails if control groups held back the server or its load for a large part of the run."""
+REFUSED = "refused transactions"
+"""The name of the check that fails if the share of transactions that were refused or made again is above `REFUSED_MOST`."""
 CLOCK = "the server's clock"
 """The name of the check that fails if the clock that times a run was set meanwhile."""
 AWAKE = "this machine"
@@ -237,6 +253,12 @@ class Measurement(Frozen):
     def unverified(self) -> tuple[Check, ...]:
         """The checks whose value differs from the one asked for, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
+
+
+def refused_share(counted: Mapping[str, float], transactions: int) -> float:
+    """Transactions that were refused or made again, by a generator's counters, as a share of all that were tried."""
+    number = sum(counted.get(name, 0.0) for name in NOT_AT_ONCE)
+    return number / (number + transactions) if number else 0.0
 
 
 HELD_BACK: Mapping[str, str] = {"server": "the server", "load": "the load's own program", "storagelab": "storagelab"}

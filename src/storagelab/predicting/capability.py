@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storagelab.drives.measured import MeasuredDrive, OutsideMeasured
-from storagelab.model.limits import LIMITS
+from storagelab.model.limits import LIMITS, SLICE_S, effective
 from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
-ALLOWANCE_S = 0.1
-"""The length of a slice in which the kernel's control groups count."""
 _LEFT_LEAST = 0.05
 """The least share of a volume that the background leaves to sessions: it then falls behind."""
 
@@ -74,7 +72,7 @@ class Limited:
                 continue
             most_per_s = min(
                 [
-                    _left(_reached(key, limit), _amount(key, background)) / _amount(key, path)
+                    _left(effective(key, limit), _amount(key, background)) / _amount(key, path)
                     for key, limit in self.rates.items()
                     if key.startswith("read") == reads and _amount(key, path) > 0
                 ],
@@ -82,7 +80,7 @@ class Limited:
             )
             if math.isfinite(most_per_s):
                 stations.append(Station(name, path.requests, (most_per_s * path.requests,)))
-                allowances[name] = most_per_s * path.requests * ALLOWANCE_S
+                allowances[name] = most_per_s * path.requests * SLICE_S
         waited_for = asked.read.plus(asked.write).plus(asked.log)
         return Offered(tuple(stations), allowances, waited_for.requests * self.latency_s)
 
@@ -92,7 +90,9 @@ class Limited:
         if per_s <= 0 or key not in self.rates or asked.log.requests <= 0:
             return asked
         _, _, path, background = self._parts(asked)[-1]
-        room = self.rates[key] / per_s - path.requests - background.requests / per_s + asked.log.requests
+        room = (
+            effective(key, self.rates[key]) / per_s - path.requests - background.requests / per_s + asked.log.requests
+        )
         fits = max(_least(asked, sessions, per_s).requests, room)
         return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
@@ -100,7 +100,7 @@ class Limited:
         """What is asked at this many transactions a second, as a share of the tightest limit."""
         return max(
             (
-                (per_s * _amount(key, path) + _amount(key, background)) / limit
+                (per_s * _amount(key, path) + _amount(key, background)) / effective(key, limit)
                 for _, reads, path, background in self._parts(asked)
                 for key, limit in self.rates.items()
                 if key.startswith("read") == reads
@@ -131,21 +131,15 @@ def _least(asked: Asked, sessions: float, per_s: float) -> Amount:
     used = asked.used
     if used.commits is None or used.writes <= 0:
         return asked.log
-    held_per_s, mean = used.busy / ALLOWANCE_S, max(1.0, used.commits / used.writes)
+    held_per_s, mean = used.busy / SLICE_S, max(1.0, used.commits / used.writes)
     gathered = sessions * used.commits / (used.commits + used.beside)
     writes_per_s = used.writes * used.per_s - 2 * held_per_s
     one = (used.commits * used.per_s - held_per_s * gathered) / writes_per_s if writes_per_s > 0 else mean
     one = min(mean, max(1.0, one))
     gathered = sessions * used.commits / (used.commits + asked.write.requests)
-    saved = max(0.0, gathered / one - 2) / ALLOWANCE_S / per_s if per_s > 0 else math.inf
+    saved = max(0.0, gathered / one - 2) / SLICE_S / per_s if per_s > 0 else math.inf
     least = max(used.commits / one - saved, used.commits / sessions)
     return asked.log._replace(requests=asked.log.requests * least / used.writes)
-
-
-def _reached(key: str, limit: float) -> float:
-    """What a limit of requests lets through: the kernel counts whole requests in each slice."""
-    per_slice = limit * ALLOWANCE_S
-    return limit if "bytes" in key or per_slice < 1 else math.floor(per_slice + 1e-9) / ALLOWANCE_S
 
 
 def _left(limit: float, background: float) -> float:

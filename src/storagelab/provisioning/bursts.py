@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from storagelab.model.limits import BurstConfig
+from storagelab.model.limits import BurstConfig, effective
 from storagelab.provisioning.limits import Limited, Rates
 
 _LOOK_EVERY_S = 0.05
@@ -21,16 +21,18 @@ slices of 0.1 s, so the limit would flicker otherwise.
 
 
 class Bucket:
-    """The credits of one volume. While the context lasts, its limit on requests follows them."""
+    """The credits of one volume. From the load's beginning to the end of the context, its limit on requests follows them;
+    before, it is that of a bucket that nobody has used.
+    """
 
     def __init__(self, drive: Limited, rates: Rates, burst: BurstConfig) -> None:
         self._drive, self._burst = drive, burst
         self._limited = dict(rates)
         self._bursting = {**rates, "read_iops": burst.iops, "write_iops": burst.iops}
-        self._refill_per_s = float(max(rates.get("read_iops", 0), rates.get("write_iops", 0)))
+        self._refill_per_s = max(effective(key, rates.get(key, 0)) for key in ("read_iops", "write_iops"))
         self.credits = float(burst.credits if burst.start == "full" else 0)
         self.emptied_after_s: float | None = None
-        """When it first ran empty, in seconds since the context began."""
+        """When it first ran empty, in seconds since the load began."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="storagelab burst credits", daemon=True)
 
@@ -41,14 +43,18 @@ class Bucket:
 
     def __enter__(self) -> Self:
         self._drive.set(self.rates)
-        self._thread.start()
         return self
+
+    def begin(self) -> None:
+        """The load begins."""
+        self._thread.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def spend(self, requests: float, seconds: float) -> None:
         """Takes the credits of these requests out of the bucket, and refills it for these seconds."""

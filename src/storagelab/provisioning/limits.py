@@ -16,11 +16,13 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
-from storagelab.model.limits import LIMITS
+from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, effective
 from storagelab.model.measurement import Check
 
 Rates = Mapping[str, int]
 """The keys of `LIMITS` that are limited, each a second."""
+_NEAR = 0.99
+"""A limit that lets at least this share of itself through is kept well."""
 _V2_WORDS = {name: word for word, name in V2_LIMITS.items()}
 
 
@@ -114,6 +116,18 @@ def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limited]:
         yield drive
     finally:
         drive.set({})
+
+
+def warnings(name: str, asked: Rates) -> Iterator[str]:
+    """Which limits of requests the kernel keeps only coarsely."""
+    for key, limit in asked.items():
+        if "iops" in key and (limit < COARSE_BELOW or effective(key, limit) < _NEAR * limit):
+            yield (
+                f"volumes.{name}.limit: {key} = {limit}: the kernel admits whole requests in each {SLICE_S:g} s, so "
+                + (f"{effective(key, limit):g} a second get through" if limit * SLICE_S >= 1
+                   else f"limits below {1 / SLICE_S:g} are kept badly")
+                + f"; set a multiple of {1 / SLICE_S:g}, best {COARSE_BELOW:g} or more"
+            )  # fmt: skip
 
 
 def checks(name: str, asked: Rates, got: Rates) -> Iterator[Check]:

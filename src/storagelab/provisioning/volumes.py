@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import VolumeConfig
-from storagelab.model.limits import LimitConfig
+from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
     at_work,
@@ -50,6 +50,8 @@ class MadeVolume:
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
     """Looks again how it is."""
+    begin: Callable[[], None] = lambda: None
+    """To be called as the load of a run begins."""
     at_the_end: Callable[[], Iterable[Check]] = tuple
     """Looks at what may have changed during a run: a RAID goes on without a drive that fails."""
     written_before: int = 0
@@ -92,6 +94,7 @@ class MadeVolume:
                 self.drive.set({})  # the volume may be kept for further runs
             return
         bucket = bursts.Bucket(self.drive, asked, burst)
+        self.begin = bucket.begin
         try:
             with bucket:
                 self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
@@ -120,7 +123,7 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
     if volume.limit is not None:
         limits.check(f"{key}.limit")
-        cloud_disks.resolved(volume.limit, size, f"{key}.limit")
+        _limit(name, volume, found)
     return found
 
 
@@ -166,19 +169,31 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
     yield from (f"{key} = {value}" for key, value in queues.asked_of(volume).items())
-    if volume.limit is not None:
-        size = volume.file_bytes or _smallest(volume, found)
-        yield f"limited to {_limit_text(cloud_disks.resolved(volume.limit, size, name))}"
+    if (limit := _limit(name, volume, found)) is not None:
+        yield f"limited to {_limit_text(limit)}"
     yield from preparing.put_back_steps(volume, found)
+
+
+def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConfig | None:
+    """The volume's limit with its figures."""
+    if volume.limit is None:
+        return None
+    return cloud_disks.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
+
+
+def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is given up by the volume's keys, or does not hold as it is written."""
+    yield from file_systems.warnings(name, volume.mount_options)
+    if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
+        yield from limits.warnings(name, cloud_disks.rates(limit))
 
 
 def _limit_text(limit: LimitConfig) -> str:
     parts = []
     for what in ("read", "write"):
         iops, rate = getattr(limit, f"{what}_iops"), getattr(limit, f"{what}_bytes_per_s")
-        own = [f"{iops:,} {what}s/s"] if iops else []
-        own += [f"{bytes_(rate)}/s of {what}s"] if rate else []
-        parts += own
+        parts += [f"{effective(f'{what}_iops', iops):,.10g} {what}s/s"] if iops else []
+        parts += [f"{bytes_(rate)}/s of {what}s"] if rate else []
     if limit.burst is not None:
         parts.append(
             f"bursts to {limit.burst.iops:,}/s with {limit.burst.credits:,} credits, {limit.burst.start} at first"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median_low
+from types import MappingProxyType
 from typing import NamedTuple
 
 from storagelab.model import prepared
 from storagelab.model.config import Config
+from storagelab.model.limits import effective
 from storagelab.model.plan import Plan, PlannedRun
 from storagelab.model.values import Frozen
 
 _COPIED_PER_S = 1_500_000
 """How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
+_REQUESTS_A_COMMIT = 2
+"""A commit's write and the flush after it: a limit counts both, measured on ext4."""
 _PLAIN = 0.5
 """A template whose making takes more than this share of a run can be told from the chance by which runs differ."""
 
@@ -27,16 +31,23 @@ class TimeEstimate(Frozen):
 
 
 def estimate(
-    plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]], set_up: float | None = None
+    plan: Plan,
+    runs: Sequence[PlannedRun],
+    finished: Iterable[tuple[str, float]],
+    set_up: float | None = None,
+    least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
     """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they copy.
-    `set_up` is its share in finished runs, which holds where runs have no set time."""
+    `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time that counts
+    of a cell's runs, where it is known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
     templates = prepared.distinct(known[run.cell_id] for run in runs)
     making = _making(known, durations)
-    seconds = sum(map(seconds_of, runs)) + sum(making.ratio * _making_s(one) for one in templates)
+    least = {cell_id: one_s + known[cell_id].kind.setup_s for cell_id, one_s in least_s.items()}
+    seconds = sum(max(seconds_of(run), least.get(run.cell_id, 0.0)) for run in runs)
+    seconds += sum(making.ratio * _making_s(one) for one in templates)
     counted = [_counted_s(known[run.cell_id]) for run in runs]
     if runs and None not in counted:
         set_up = max(0.0, 1 - sum(one for one in counted if one is not None) / seconds)
@@ -159,13 +170,22 @@ def _set_s(config: Config) -> float:
 def _guess(config: Config) -> float:
     kind, scale = config.kind, config.target.world_scale if config.simulated else 1
     work_s = config.workload.work.amount / scale / kind.work_per_s
-    work_s += config.between_runs.pause_s
+    work_s = max(work_s, _commits_s(config)) + config.between_runs.pause_s
     if not config.generated:
         return kind.setup_s + work_s
     if config.workload.longest_s is not None:
         work_s = _set_s(config)
     data_s = config.workload.rows_made / _COPIED_PER_S if prepared.wanted(config) else _making_s(config)
     return kind.setup_s + data_s + work_s
+
+
+def _commits_s(config: Config) -> float:
+    """The least time of the commits of a connection, which follow each other, where the log's volume has a limit."""
+    volume = config.volumes.get(config.log_volume or "")
+    limit = None if volume is None or volume.limit is None else volume.limit.write_iops
+    return (
+        0.0 if limit is None else config.workload.commits_in_turn * _REQUESTS_A_COMMIT / effective("write_iops", limit)
+    )
 
 
 def _making_s(config: Config) -> float:

@@ -35,10 +35,9 @@ class Foreign(NamedTuple):
     hint: str = "Leave it out."
 
 
-def _key_of(field: str) -> str:
-    """A volume's key as people write it: sizes have units."""
-    with_unit = f"volumes.*.{field.removesuffix('_bytes')}"
-    return with_unit if without_unit(with_unit) != with_unit else f"volumes.*.{field}"
+def _key_of(key: str) -> str:
+    """A key as people write it: sizes have units."""
+    return key.removesuffix("_bytes") if without_unit(key.removesuffix("_bytes")) == key else key
 
 
 def _is_stable(device: str) -> bool:
@@ -153,15 +152,16 @@ _CHECKED_BY_HAND = frozenset(
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
 """What a volume of its own is made of: key and field."""
 _OF_MADE_VOLUMES = (
-    *(Rule(_key_of(key), lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
+    *(Rule(_key_of(f"volumes.*.{key}"), lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
            and not (volume.by_hand and key in _CHECKED_BY_HAND),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
       for key in sorted(MADE_KEYS - DRIVE_KEYS - _OF_ANY_VOLUME - _OF_HANDS)),
-    *(Rule(_key_of(key), lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
+    *(Rule(_key_of(f"volumes.*.{key}"),
+           lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
            "is for a volume made of drives", 'Leave it out, or name drives: devices = ["/dev/disk/by-id/..."].')
       for key in sorted(DRIVE_KEYS)),
-    *(Rule(_key_of(key), lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
+    *(Rule(_key_of(f"volumes.*.{key}"), lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
            "is for a volume that you prepare yourself", 'Set prepare = "by-hand" too, or leave it out.')
       for key in sorted(_OF_HANDS)),
     Rule("volumes.*.made_for", lambda _, volume: volume.made_for is not None and not volume.made,
@@ -324,7 +324,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
 
 def _foreign(config: Config, foreign: Foreign) -> Iterator[SpecError]:
     for pattern in foreign.keys:
-        for key in _written(config, pattern):
+        for key in map(_key_of, _written(config, pattern)):
             yield Rule(key, lambda _: True, foreign.problem, foreign.hint).error(config)
 
 
@@ -361,6 +361,11 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
 def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     if not config.target.raw_io:
         yield from _foreign(config, _PLACES)
+    for name in config.data_volumes if config.target.raw_io else ():
+        made = config.volumes[name].model_fields_set & MADE_KEYS if name in config.volumes else None
+        if made and not config.volumes[name].drives:
+            problem = f"is missing: {_key_of(f'volumes.{name}.{min(made)}')} is for a volume on this machine"
+            yield SpecError(problem, key=f"volumes.{name}.path", hint='Name a folder: path = "/mnt/drive".')
     yield from _foreign(config, _ONLY_REAL)
     if config.target.raw_io:
         yield from _raw_conflicts(config)

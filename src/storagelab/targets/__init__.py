@@ -54,7 +54,8 @@ def each(items: Collection[_T], what: str) -> Iterator[_T]:
 
 
 Progress = Callable[[int], None]
-"""Is called a few times a second with the amount of work done so far, in the unit of the run's workload."""
+"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done so
+far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
@@ -107,6 +108,8 @@ class Preflight(Frozen):
     cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
     log_rooms: dict[str, float] = Field(default_factory=dict)
     """The bytes of redo log after which each cell's server must write pages, likewise."""
+    least_s: dict[str, float] = Field(default_factory=dict)
+    """The least time of each cell's runs, where that is known: a trace's requests have their own times."""
 
 
 class Target(Protocol):

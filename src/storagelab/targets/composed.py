@@ -12,7 +12,7 @@ from storagelab.errors import RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
-from storagelab.model.measurement import Check, Measurement
+from storagelab.model.measurement import LOAD, Check, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.prepared import RESTORED
 from storagelab.model.waits import SampledWaits
@@ -217,8 +217,11 @@ class Composed(Generic[C]):
             raw, raw_checks = watcher.raw_io("before", seed)
             prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
             watcher.ready()
+            began_s = self._begun(progress) if self.config.generated else None  # its sessions work as they gather
             sessions.gather()
             with watcher:
+                began_s = began_s or self._begun(progress)
+                counts_s = time.monotonic()
                 sessions.release()
                 loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
             sessions.settle()
@@ -231,11 +234,16 @@ class Composed(Generic[C]):
         machine, machine_checks = watcher.of_machine(done.elapsed_s, with_checkpoint=checkpoint_s is not None)
         after, after_checks = watcher.raw_io("after", seed)
         checks += [*machine_checks, *raw_checks, *after_checks]
-        counters |= done.counters | machine | raw
+        counters |= done.counters | machine | raw | {LOAD: {"counts_after_s": counts_s - began_s}}
         return self._measured(
             done, watcher.seen, counters=counters | after, checkpoint_s=checkpoint_s, environment=environment,
             checks=(*self._layout_checks(), *checks),
         )  # fmt: skip
+
+    def _begun(self, progress: Progress) -> float:
+        """Tells that the load begins, and returns when, by the monotonic clock."""
+        progress(0)
+        return time.monotonic()
 
     def _on_poll(self, progress: Progress, work: int) -> None:
         self.server.refuse_if_dead()

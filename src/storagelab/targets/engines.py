@@ -155,6 +155,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
         cycles={cell_id: cycle for one in found for cell_id, cycle in one.cycles.items()},
         log_rooms={cell_id: room for one in found for cell_id, room in one.log_rooms.items()},
+        least_s={cell_id: seconds for one in found for cell_id, seconds in one.least_s.items()},
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,14 +56,14 @@ def check(plan: Plan, site: Site) -> Making:
     for config in (cell.config for cell in plan.cells):
         of_cell: list[Drive] = []
         for name, volume in wanted(config).items():
-            from storagelab.provisioning import file_systems, refusals, volumes
+            from storagelab.provisioning import refusals, volumes
 
             found = volumes.check(name, volume, site.results)
             of_cell += found
             refusals.refuse_twice(of_cell, f"volumes.{name}")
             steps.update(dict.fromkeys(volumes.steps(name, volume, found)))
             drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
-            warnings.update(dict.fromkeys(file_systems.warnings(name, volume.mount_options)))
+            warnings.update(dict.fromkeys(volumes.warnings(name, volume, found)))
     if (
         any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
         and os.geteuid() != 0
@@ -226,10 +226,17 @@ class _OnMadeVolumes:
             for one in self._made
             if self._facts and (since := one.written_bytes()) is not None
         }
+        waiting = list(self._made)
+
+        def on_progress(work: int) -> None:
+            while waiting:  # the first call tells that the load begins
+                waiting.pop().begin()
+            progress(work)
+
         with contextlib.ExitStack() as limits:
             for one in self._made:
                 limits.enter_context(one.loaded())
-            measured = self._target.run(cell, repetition, seed, progress)
+            measured = self._target.run(cell, repetition, seed, on_progress)
         return measured.model_copy(
             update={
                 "environment": self._with_facts(measured.environment),
@@ -272,14 +279,12 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
     return removed
 
 
-def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
-    PreflightError.
-    """
+def put_back(results: Path) -> list[str]:
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises PreflightError."""
     from storagelab.provisioning import volumes
 
     try:
-        return volumes.put_back(results, may_wipe)
+        return volumes.put_back(results)
     except RunFailed as error:
         raise PreflightError(f"not all drives could be given back: {error}") from error
 

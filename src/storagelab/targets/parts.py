@@ -41,6 +41,9 @@ class Reach(ABC, Generic[C]):
     @abstractmethod
     def connect(self) -> C: ...
 
+    for_set_up: ClassVar[Mapping[str, str]] = {}
+    """Settings of the client programs that make tables, whatever the server or the role sets."""
+
     @abstractmethod
     def connect_worker(self) -> C:
         """Opens a session of the load, with the settings that the spec asks for."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.words.numbers import count, duration, plural
+from storagelab.words.numbers import duration, plural
 
 What = Literal["r", "w", "s"]
 _BYTES_EACH = 550
@@ -53,7 +53,8 @@ class Trace(NamedTuple):
 
     @property
     def text(self) -> str:
-        left_out = f"; {count(self.left_out)} trims are left out" if self.left_out else ""
+        are = "is" if self.left_out == 1 else "are"
+        left_out = f"; {plural(self.left_out, 'trim')} {are} left out" if self.left_out else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
 
     @property

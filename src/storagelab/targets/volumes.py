@@ -29,7 +29,9 @@ def volume_needs(
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
-        return (volume.file_bytes or 0) if volume.has_own_drive else bytes_on(config, name)
+        if not volume.has_own_drive:
+            return bytes_on(config, name)
+        return (volume.file_bytes or 0) if name in config.volumes_used else 0  # it is made only for those cells
 
     paths: dict[str, Path] = {}
     needed: dict[str, int] = {}

@@ -8,7 +8,7 @@ from statistics import median
 
 from storagelab.findings.evidence import Evidence, table_in, volumes_of
 from storagelab.findings.model import Caution, Findings
-from storagelab.model.measurement import Measurement, Run
+from storagelab.model.measurement import LOAD, Measurement
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
@@ -42,10 +42,10 @@ class BurstCredits(Caution):
 def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     counted: dict[str, int] = defaultdict(int)
-    for cell_id, run, one in evidence.measurements():
+    for cell_id, _, one in evidence.measurements():
         for volume, burst in _buckets(one):
             counted[volume] += 1
-            after_s = _emptied_while_counted(run, one, burst)
+            after_s = _emptied_while_counted(one, burst)
             if after_s is not None:
                 found[volume][cell_id].append(after_s)
     for volume, of_cells in found.items():
@@ -61,21 +61,15 @@ def _buckets(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, objec
             yield name, burst
 
 
-def _emptied_while_counted(run: Run, measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """How many seconds after the warm-up the bucket was empty; None if it wasn't, or hardly within the part that counts.
+def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
+    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part that
+    counts, or if an earlier version made the run, which did not keep when.
 
-    The bucket's time begins with the limit, just before the load.
+    Both times begin with the load.
     """
-    empty_s = burst.get("empty_after_s")
-    if not isinstance(empty_s, int | float) or run.config.measure.raw == "before":
+    empty_s, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
+    if not isinstance(empty_s, int | float) or counts_s is None:
         return None
-    after_s = float(empty_s) - _warm_up_s(run, measurement)
+    after_s = empty_s - counts_s
     within = SHARE_LEAST * measurement.elapsed_s < after_s < (1 - SHARE_LEAST) * measurement.elapsed_s
     return after_s if within else None
-
-
-def _warm_up_s(run: Run, measurement: Measurement) -> float:
-    asked = getattr(run.config.workload, "warm_up_s", 0.0)
-    if isinstance(asked, int | float):
-        return float(asked)
-    return max((group.get("warm_up_s", 0.0) for group in measurement.counters.values()), default=0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
-from storagelab.model.measurement import BEHIND_RATE, SETTLED, THROTTLED, WATCHED
+from storagelab.model.measurement import BEHIND_RATE, REFUSED, SETTLED, THROTTLED, WATCHED
 from storagelab.words.names import factor_text
 from storagelab.words.numbers import plural
 from storagelab.words.phrases import in_brackets, without_stop
@@ -100,7 +100,7 @@ def check_settings(evidence: Evidence) -> Iterator[Unverified]:
     for cell_id, run, measurement in evidence.measurements():
         whats = [
             (check.name, check.asked, check.got, check.read_from)
-            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, THROTTLED)
+            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, THROTTLED, REFUSED)
         ]  # fmt: skip
         if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]

@@ -136,6 +136,11 @@ class Load(Described, ABC):
         return False
 
     @property
+    def commits_in_turn(self) -> int:
+        """How many commits that write each connection makes one after the other, if that is set."""
+        return 0
+
+    @property
     def without_rate(self) -> bool:
         """Whether transactions of a generator begin as soon as a session is free."""
         return False
@@ -154,6 +159,11 @@ class Load(Described, ABC):
     def only_operation(self) -> str | None:
         """What each request does, if all do the same and are of one size: read or write."""
         return None
+
+    @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        """The user's files that the load reads: the key that names each, and its path."""
+        return ()
 
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         """Contradictions in a cell with this load."""
@@ -230,6 +240,10 @@ class GeneratedLoad(DatabaseLoad):
     @property
     def warm_up_is_found(self) -> bool:
         return self.warm_up_s == "auto"
+
+    @property
+    def commits_in_turn(self) -> int:
+        return 0 if self.reads_only else self.transactions_per_connection or 0
 
     @property
     def without_rate(self) -> bool:

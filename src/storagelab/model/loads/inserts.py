@@ -38,6 +38,10 @@ class InsertLoad(DatabaseLoad):
         return 0.0
 
     @property
+    def commits_in_turn(self) -> int:
+        return -(-self.rows_per_connection // self.rows_per_transaction)
+
+    @property
     def inserts(self) -> tuple[str, float] | None:
         return self.kind, self.reads_per_row
 

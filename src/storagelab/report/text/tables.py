@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from storagelab.findings.cautions.refused import Refused
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
@@ -89,6 +90,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
             compared.rate_unit(findings),
             [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells],
         ),
+        *_refused_column(findings, cells),
         ("sd", [_spread(cell.elapsed_s) for cell in cells]),
         *latency_columns(cells),
         *_judged_columns(findings, cells),
@@ -118,7 +120,16 @@ def _rate_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Text
     columns: list[TextColumn] = [(f"{unit} (95 % CI)", rates)]
     if compared.by_latency(findings):
         columns.append(("judged (95 % CI)", [compared.figure_text(findings, cell) for cell in cells]))
-    return columns
+    return [*columns, *_refused_column(findings, cells)]
+
+
+def _refused_column(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    """The share of transactions that were refused or made again, where that is a caution."""
+    return [
+        ("refused", [percent(one.shares[cell.cell_id]) if cell.cell_id in one.shares else "" for cell in cells])
+        for one in findings.cautions
+        if isinstance(one, Refused)
+    ]
 
 
 def latency_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:

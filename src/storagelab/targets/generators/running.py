@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
 from storagelab.model.loads.base import GeneratedLoad
-from storagelab.model.measurement import BEHIND_RATE, Check, TimeSeries
+from storagelab.model.measurement import (
+    BEHIND_RATE,
+    GENERATOR,
+    NOT_AT_ONCE,
+    REFUSED,
+    REFUSED_MOST,
+    Check,
+    TimeSeries,
+    refused_share,
+)
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.cycles import Cycles
@@ -134,7 +143,7 @@ class Generator(Sessions[C]):
         if not counted.number:
             raise RunFailed(
                 f"{self.program.title} did no transaction in {end_s - start_s:.1f} s"
-                + (f"; {counted.failed} were refused" if counted.failed else "")
+                + (f"; {refused:,} were refused" if (refused := sum(counted.not_done.values())) else "")
             )
         began_s, elapsed_s = self._counting.start_s, end_s - start_s
         by_clock = self._counting.by_clock(start_s, end_s)
@@ -145,17 +154,17 @@ class Generator(Sessions[C]):
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
             transactions=counted.number, latency=latency, turns=of_turns,
             counters=self._counters(counted) | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
-            checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s)),
+            checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s), *self._refused_check(counted)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,
         )  # fmt: skip
 
     def _counters(self, counted: Counted) -> Counters:
-        found = {"skipped": float(counted.skipped), "failed": float(counted.failed)}
+        found = {name: float(number) for name, number in counted.not_done.items()}
         if self.load.rate is not None and counted.lag_s is not None:
             found |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
         found["warm_up_s"] = self._counting.warm_up_s or 0.0
-        return {"generator": {name: value for name, value in found.items() if value}}
+        return {GENERATOR: {name: value for name, value in found.items() if value}}
 
     def _rate_check(self, counted: Counted, elapsed_s: float) -> Iterator[Check]:
         """A check that fails if the run fell behind its rate."""
@@ -169,10 +178,23 @@ class Generator(Sessions[C]):
             return
         got = f"{reached:,.0f} transactions/s" if reached >= _WHOLE else f"{reached:.3g} transactions/s"
         got += f", begun up to {counted.lag_s[1]:.3g} s late" if counted.lag_s is not None else ""
-        got += f", {counted.skipped} skipped" if counted.skipped else ""
+        got += f", {skipped} skipped" if (skipped := counted.not_done.get("skipped")) else ""
         yield Check(
             name=BEHIND_RATE, asked=f"{rate:,.7g} transactions/s", got=got, ok=False, read_from=self.program.title
         )
+
+    def _refused_check(self, counted: Counted) -> Iterator[Check]:
+        """A check that fails if too many transactions were refused or made again."""
+        share = refused_share(counted.not_done, counted.number)
+        if share > REFUSED_MOST:
+            numbers = [
+                f"{counted.not_done[name]:,} {how}" for name, how in NOT_AT_ONCE.items() if counted.not_done.get(name)
+            ]
+            got = f"{100 * share:.3g} %: {', '.join(numbers)}, and {counted.number:,} done"
+            yield Check(
+                name=REFUSED, asked=f"at most {100 * REFUSED_MOST:g} % refused or made again", got=got, ok=False,
+                read_from=self.program.title,
+            )  # fmt: skip
 
     def close(self) -> None:
         """End the program and everything that it started. Never raises, since it is also called after errors."""

@@ -42,17 +42,13 @@ class Reported(NamedTuple):
     """
 
     number: int
-    failed: int
+    not_done: Mapping[str, int]
     elapsed_s: float
     histogram: tuple[tuple[int, int], ...]
     exact_ns: tuple[int, int, int]
     seconds: Mapping[int, tuple[float, float]]
     warm_up_s: int
     log: Transactions
-
-    @property
-    def skipped(self) -> int:
-        return 0
 
     @property
     def lag_s(self) -> tuple[float, float] | None:
@@ -142,11 +138,11 @@ def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
     began = re.findall(r"total time:\s*([\d.]+)s", before)
-    number, failed = (_figure(last, name) for name in ("transactions", "ignored errors"))
+    number, ignored, reconnects = (_figure(last, name) for name in ("transactions", "ignored errors", "reconnects"))
     least, longest, total = (round(_figure(last, name) * _NS_PER_MS) for name in ("min", "max", "sum"))
     bins = before[before.rfind("Latency histogram") :]
     return Reported(
-        number=round(number), failed=round(failed),
+        number=round(number), not_done={"retried": round(ignored), "reconnects": round(reconnects)},
         elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
         histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
         exact_ns=(total, least, longest), warm_up_s=int(warm_up_s), log=log,

@@ -76,7 +76,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     def make(self, own: C, reach: Any) -> None:
         self.create(own)
-        self.fill(own, reach.clients(self.session_options), reach.site)
+        self.fill(own, reach.clients({**reach.for_set_up, **self.session_options}), reach.site)
 
 
 class SysbenchTables(GeneratedTables[C, Sysbench]):

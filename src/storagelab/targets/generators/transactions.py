@@ -5,7 +5,7 @@ Moments are in seconds since the epoch by this machine's clock, latencies in mic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -20,14 +20,15 @@ P99_LEAST = 100
 
 
 class Counted(Protocol):
-    """What a generator reports of a run: the transactions committed, skipped and refused over `span_s`."""
+    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did not."""
 
     @property
     def number(self) -> int: ...
     @property
-    def skipped(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
+    def not_done(self) -> Mapping[str, int]:
+        """How many were not done, or not at once: by the names of counters (`NOT_AT_ONCE`, "skipped")."""
+        ...
+
     @property
     def lag_s(self) -> tuple[float, float] | None: ...
     @property
@@ -80,12 +81,8 @@ class Transactions(NamedTuple):
         return len(self.ended_s)
 
     @property
-    def skipped(self) -> int:
-        return len(self.skipped_s)
-
-    @property
-    def failed(self) -> int:
-        return len(self.failed_s)
+    def not_done(self) -> Mapping[str, int]:
+        return {"skipped": len(self.skipped_s), "failed": len(self.failed_s)}
 
     @property
     def lag_s(self) -> tuple[float, float] | None:

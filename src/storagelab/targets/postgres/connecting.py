@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import Conninfo
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen
@@ -28,6 +31,21 @@ VARIABLES = "PG"
 """The prefix of environment variables that PostgreSQL's programs and its client library read."""
 _ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
+_OWN_PORT = "give the server's own port, not a pooler's"
+FOR_SET_UP = {
+    "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "row_security": "off",
+    "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
+}  # fmt: skip
+"""What our own sessions, and programs that make and restore tables, rely on: a server, a database or a role may set
+each of them to something else. The sessions of a load keep what is set for its role."""
+_OWN_SESSIONS = {
+    "search_path": "pg_catalog", "default_tablespace": "", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
+    "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
+    "array_nulls": "on",
+}  # fmt: skip
+"""What else our own sessions rely on, when they read and make things by their whole names."""
 
 
 def conninfo(target: TargetConfig) -> str:
@@ -41,22 +59,35 @@ def connect(target: TargetConfig) -> Connection:
     """
     key, text = key_of(target), conninfo(target)
     try:
-        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
-        return psycopg.connect(text, **options)  # type: ignore[arg-type]
+        return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
         # libpq quotes the string it can't read, and a password may be in it.
         raise PreflightError(
             "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
         ) from error
     except psycopg.OperationalError as error:
+        pooler = "unsupported startup parameter" in str(error)
         open_line = "no encryption" in str(error) or "SSL off" in str(error)
         raise PreflightError(
-            f"can't connect: {hidden(str(error).strip(), target)}",
+            f"can't connect{hidden(f'{_to(text)}: {str(error).strip()}', target)}",
             key=key,
-            hint="the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+            hint=f"a pooler answers there: {_OWN_PORT}"
+            if pooler
+            else "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
             if open_line
             else "check host, port, database, user and password, for example with psql",
         ) from error
+
+
+def _to(conninfo: str) -> str:
+    """Where a connection string leads, without its password."""
+    known = {**os.environ, **{
+        option.envvar.decode(): option.val.decode()
+        for option in Conninfo.parse(conninfo.encode()) if option.envvar and option.val
+    }}  # fmt: skip
+    place = known.get("PGHOST") or known.get("PGHOSTADDR") or "the local socket"
+    user = f" as {known['PGUSER']}" if known.get("PGUSER") else ""
+    return f" to {place}, port {known.get('PGPORT', '5432')}{user}"
 
 
 def connect_private(conninfo: str, **options: Any) -> Connection:
@@ -69,14 +100,64 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
         return psycopg.connect(conninfo, **options)
 
 
+def own_session(conninfo: str, **more: Any) -> Connection:
+    """A session of our own, without what the server, the database or the role set for it. Raises psycopg.Error.
+
+    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose default
+    is serializable; and so that no pooler keeps them in a session that others get next.
+    """
+    given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
+    options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
+    return psycopg.connect(conninfo, options=options, autocommit=True, **more)
+
+
+def options_text(settings: Mapping[str, str]) -> str:
+    """Settings as PGOPTIONS has them: words, which blanks separate."""
+    return " ".join(f"-c {name}=" + re.sub(r"([\\ ])", r"\\\1", text) for name, text in settings.items())
+
+
+def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
+    """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler may
+    drop what they ask for, and names without a schema would then be those of somebody else's tables.
+    """
+    try:
+        with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
+            found = connection.execute("SELECT current_database(), current_schema()").fetchone()
+    except psycopg.Error as error:
+        raise RunFailed(f"the load's client can't log in: {hidden(words_of(error), target)}") from error
+    wanted = environment.get("PGDATABASE", found[0] if found else ""), schema
+    if found != wanted:
+        raise RunFailed(
+            f"the load's client would work in {'.'.join(map(str, found or ()))}, not in {'.'.join(wanted)}: something "
+            f"between it and the server drops its options; {_OWN_PORT}"
+        )
+
+
+def check_direct(connection: Connection, target: TargetConfig) -> None:
+    """Refuses a pooler, which shares the server's sessions, and so their settings, between its clients. Raises
+    PreflightError.
+    """
+    pids = {connection.info.backend_pid, *(value(connection, "SELECT pg_backend_pid()") for _ in range(3))}
+    if len(pids) > 1:
+        raise PreflightError(
+            "a pooler is between storagelab and the server: the process that answers is not the one that took the login",
+            key=key_of(target), hint=_OWN_PORT,
+        )  # fmt: skip
+
+
 @contextlib.contextmanager
-def without_variables() -> Iterator[None]:
-    """Removes PG* variables from this process's environment while the context lasts; other callers wait."""
+def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Removes PG* variables from this process's environment while the context lasts, and sets those of `instead`; other
+    callers wait.
+    """
     with _ENVIRONMENT:
         kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
+        os.environ.update({name: text for name, text in instead.items() if name.startswith(VARIABLES)})
         try:
             yield
         finally:
+            for name in [name for name in os.environ if name.startswith(VARIABLES)]:
+                del os.environ[name]
             os.environ.update(kept)
 
 
@@ -114,6 +195,8 @@ class ServerFacts(Frozen):
     buffers_bytes: int
     direct: bool  # its data files bypass the kernel's page cache
     locks: int  # that its lock table surely has room for
+    standby: bool  # it follows another server, and takes no writes
+    set_for_load: tuple[str, ...]  # "name=value" that its database or role sets
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
 
@@ -137,19 +220,23 @@ def read_facts(connection: Connection) -> ServerFacts:
                 WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
                pg_size_bytes(current_setting('shared_buffers')),
                coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%',
+               pg_is_in_recovery(),
+               ARRAY(SELECT unnest(setconfig) FROM pg_db_role_setting d
+                     WHERE (setrole = 0 OR setrole = pg_roles.oid) AND (setdatabase = 0 OR setdatabase =
+                           (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY 1),
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
         FROM pg_roles WHERE rolname = current_user
         """
     ).fetchone()
     assert row is not None
     version, major, superuser, may_create, may_make, max_connections, locks, open_connections, *rest = row
-    buffers_bytes, direct, started_s = rest
+    buffers_bytes, direct, standby, set_for_load, started_s = rest
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
         may_make_database=may_make, may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
         max_connections=max_connections, open_connections=open_connections, locks=locks,
-        buffers_bytes=buffers_bytes, direct=direct,
+        buffers_bytes=buffers_bytes, direct=direct, standby=standby, set_for_load=tuple(set_for_load),
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
 
@@ -229,6 +316,11 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
             facts.major >= OLDEST_MAJOR,
             f"the server is PostgreSQL {facts.version}, which is too old",
             f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        ),
+        (
+            not facts.standby,
+            "the server is a hot standby: it follows another server, and takes no writes",
+            "name its primary, or a server of its own; capture also watches a standby",
         ),
         (
             facts.may_create or database,

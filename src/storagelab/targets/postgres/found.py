@@ -9,6 +9,7 @@ import psycopg
 
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
+from storagelab.targets.attaching import quoting
 from storagelab.targets.found import Found, volume_name
 from storagelab.targets.postgres import connecting
 
@@ -24,7 +25,7 @@ _OF_STORAGE = [
 
 def found(target: TargetConfig) -> Found:
     """What the server shows. Raises PreflightError if it can't be reached."""
-    with connecting.connect(target) as connection:
+    with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
         facts = connecting.read_facts(connection)
         rows = connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"

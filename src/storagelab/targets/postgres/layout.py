@@ -220,6 +220,8 @@ class Layout(Places):
 
         If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
         """
+        if self.config.target.attached:
+            connecting.check_direct(connection, self.config.target)
         databases, schemas, tablespaces = self._made_before(connection)
         if not templates:
             stay = {*databases} - {self.prefix}

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+import psycopg
+
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
@@ -19,6 +21,7 @@ from storagelab.targets import (
     places,
     templates,
 )
+from storagelab.targets.attaching import quoting
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.objects import share_on
 from storagelab.targets.parts import tables_of
@@ -92,12 +95,19 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
     """Checks attached servers; opens one connection for each server, however many cells it has."""
     found = []
     for sharing in by_server(configs):
-        with connecting.connect(sharing[0].target) as connection:
+        target = sharing[0].target
+        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
+            connecting.check_direct(connection, target)
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
+        if facts.set_for_load:
+            names = ", ".join(
+                dict.fromkeys(one.partition("=")[0] for one in facts.set_for_load)
+            )  # a value may be a secret
+            notes.append(f"the server sets for this login, and the load keeps: {names}")
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))

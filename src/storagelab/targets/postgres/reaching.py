@@ -39,11 +39,21 @@ _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
-_NEVER_SHOWN = (
+_NEVER_SHOWN = (  # commands and names that the operator writes freely may hold secrets
     "primary_conninfo",
+    "primary_slot_name",
     "ssl_passphrase_command",
     "archive_command",
+    "archive_cleanup_command",
     "restore_command",
+    "recovery_end_command",
+    "cluster_name",
+    "application_name",
+    "synchronous_standby_names",
+    "event_source",
+    "bonjour_name",
+    "recovery_target_name",
+    "log_line_prefix",
     "krb_server_keyfile",
     "unix_socket_directories",  # differs in each run, without meaning
 )
@@ -59,7 +69,7 @@ def server_facts(connection: Connection) -> dict[str, object]:
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
-        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s)
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
           AND category !~ 'File Locations' ORDER BY name
         """,
         [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
@@ -230,8 +240,7 @@ def reaching(conninfo: str, options: Mapping[str, str], *, private: bool) -> dic
     for option in Conninfo.parse(conninfo.encode()):
         if option.envvar and option.val is not None:
             known[option.envvar.decode()] = option.val.decode()
-    settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items())
-    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {settings}".strip()
+    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {connecting.options_text(options)}".strip()
     known["PGAPPNAME"] = GENERATOR_NAME
     return known
 
@@ -242,15 +251,11 @@ def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
 
 
-def _escaped(value: str) -> str:
-    """A value as one of the words in PGOPTIONS, which blanks separate."""
-    return re.sub(r"([\\ ])", r"\\\1", value)
-
-
 class Reaching(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
+    for_set_up = connecting.FOR_SET_UP
 
     @abstractmethod
     def _connect(self, application_name: str) -> Connection: ...
@@ -280,10 +285,14 @@ class PrivateReach(Reaching):
         self.kernel_view = Path("/proc/self/schedstat").exists()
 
     def _connect(self, application_name: str) -> Connection:
-        return connecting.connect_private(self._server.conninfo, autocommit=True, application_name=application_name)
+        with connecting.without_variables():
+            return connecting.own_session(self._server.conninfo, application_name=application_name)
 
     def connect_worker(self) -> Connection:
-        return self.connect("storagelab 0")
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
+        connection = connecting.connect_private(self._server.conninfo, **options)
+        connection.prepare_threshold = None
+        return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         conninfo, folder = self._server.conninfo, self._server.programs.folder
@@ -293,9 +302,9 @@ class PrivateReach(Reaching):
             environment, _options(environment), folder, *installation(folder / "postgres"), socket
         )
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the server's
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - it has its own
         asked = {name: settings_text(value) for name, value in private_settings(self.config).items()}
-        return settings(own, asked, self._expected)
+        return settings(worker, asked, self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:  # noqa: ARG002 - the file system tells
         got = os.path.realpath(self._server.data_folder / "pg_wal")
@@ -317,17 +326,19 @@ class AttachedReach(Reaching):
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
     def _connect(self, application_name: str) -> Connection:
-        options: dict[str, Any] = {"autocommit": True, "application_name": application_name}
-        return psycopg.connect(self._conninfo, **options)
+        return connecting.own_session(self._conninfo, application_name=application_name)
 
     def connect_worker(self) -> Connection:
-        connection = self.connect("storagelab 0")
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
+        connection: Connection = psycopg.connect(self._conninfo, **options)
+        connection.prepare_threshold = None
         for name, value in self._asked.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
+        connecting.refuse_elsewhere(environment, self.config.target, settings["search_path"])
         return Clients(environment, options=_options(environment))
 
     @property

@@ -15,7 +15,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.base import Load
-from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
+from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Progress, Site, State, Target, kept_volumes, made_volumes
@@ -165,7 +165,8 @@ class _RawTarget:
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         environment = self.describe()
         time.sleep(self._config.between_runs.pause_s)
-        tell = _report(progress, self._config.workload)
+        progress(0)
+        tell, began_s = _report(progress, self._config.workload), time.monotonic()
         self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
         with DeviceCounters({self._volume: self._path}) as devices:
             machine = MachineCounters(devices, None)
@@ -174,7 +175,9 @@ class _RawTarget:
                 tell()
                 machine.look()
 
+            counts_s = time.monotonic()
             outcome = self._sender.send(self._fio, self._at, self._io_engine, seed, meanwhile)
+            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # what sends takes a moment to start
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive = _at_drive(counters.get("volumes", {}), self._volume, outcome)
@@ -186,6 +189,7 @@ class _RawTarget:
             counters={
                 RAW_IO: {**figures(outcome), **outcome.figures},
                 **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
+                LOAD: {"counts_after_s": counts_s - began_s},
                 **counters,
                 "cpu": _cpu(counters.get("cpu", {}), outcome),
             },

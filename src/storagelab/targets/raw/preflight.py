@@ -11,9 +11,6 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
-from storagelab.model.loads.base import of_class
-from storagelab.model.loads.raw_io import RawIo
-from storagelab.model.loads.replay import Replay
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.raw import fio
@@ -29,25 +26,33 @@ _READ_AS_IT_IS = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     program = fio.find()
-    configs = [cell.config for cell in plan.cells]
-    on_files = [config for config in configs if config.volumes[config.data_volumes[0]].device is None]
-    needs = volume_needs(on_files, site, _bytes_on, size_key="layout.data_size")
+    configs = {cell.cell_id: cell.config for cell in plan.cells}
+    on_files = {cell_id: one for cell_id, one in configs.items() if one.volumes[one.data_volumes[0]].device is None}
+    needs = volume_needs(list(on_files.values()), site, _bytes_on, size_key="layout.data_size")
     traces: list[str] = []
-    for config in on_files:
+    least_s: dict[str, float] = {}
+    for cell_id, config in on_files.items():
         name = config.data_volumes[0]
         path = site.volume_paths(config)[name]
         made = config.volumes[name].has_own_drive
         if not made:  # the drive is made for each run; it takes direct I/O
             check_direct(path, f"volumes.{name}.path")
         sector = (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path)
-        traces += _CHECKS[type(config.workload)](config, site.spec_folder, sector, path)
-    devices = dict.fromkeys(_devices(configs))
-    for config in configs:
-        if config.volumes[config.data_volumes[0]].device is not None:
-            _check_device(config)
+        for _, name_of_trace in config.workload.own_files:
+            file = site.spec_folder / Path(name_of_trace).expanduser()
+            trace = read(file)
+            trace.check_fits(file, config.layout.data_size_bytes or 0, sector or 512)
+            traces.append(trace.text)
+            least_s |= {cell_id: trace.seconds} if config.workload.paced else {}
+        if not config.workload.own_files:
+            _check_block(config, sector, path)
+    on_devices = [one for cell_id, one in configs.items() if cell_id not in on_files]
+    devices = dict.fromkeys(_devices(on_devices))
+    for config in on_devices:
+        _check_device(config)
     notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
     server = f"raw I/O by fio {program.version}, without a server"
-    return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)))
+    return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)), least_s=least_s)
 
 
 def _bytes_on(config: Config, volume: str) -> int:
@@ -74,14 +79,6 @@ def check_direct(path: Path, key: str) -> None:
             ) from error  # fmt: skip
 
 
-def _check_trace(config: Config, folder: Path, sector: int | None, path: Path) -> list[str]:  # noqa: ARG001 - as of drawn requests
-    """What the trace holds, in words. Raises PreflightError."""
-    file = folder / Path(of_class(config.workload, Replay).trace).expanduser()
-    trace = read(file)
-    trace.check_fits(file, config.layout.data_size_bytes or 0, sector or 512)
-    return [trace.text]
-
-
 def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
     if sector is not None and work.block_bytes % sector:
@@ -97,15 +94,6 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
             key="layout.data_size_bytes",
             hint="raise it; a file smaller than the caches on the way measures these",
         )
-
-
-def _check_drawn(config: Config, folder: Path, sector: int | None, path: Path) -> list[str]:  # noqa: ARG001 - as of a trace
-    """Nothing to say. Raises PreflightError."""
-    _check_block(config, sector, path)
-    return []
-
-
-_CHECKS = {RawIo: _check_drawn, Replay: _check_trace}
 
 
 def sector_bytes(path: Path) -> int | None:
