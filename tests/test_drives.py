@@ -143,7 +143,8 @@ def test_a_drive_that_was_not_given_back_is_found_even_if_the_last_line_was_cut_
     file.write_text(file.read_text() + '{"event": "rele')
     history = kept.of(ID)
     assert (history.confirmed, history.steps, history.claim.lba_format) == (BLANK, ("blkdiscard",), 3)
-    assert kept.left() == journal.claims() == [history.claim]
+    assert kept.left() == [(history.claim, True)]
+    assert journal.claims() == [history.claim]
     kept.released(BLANK)
     assert (kept.left(), journal.claims(), kept.of(ID).released) == ([], [], True)
 
@@ -205,31 +206,128 @@ def test_a_journal_that_can_not_be_written_stops_everything(tmp_path, registry):
         Journal(tmp_path / "results").step(BLANK, "blkdiscard")
 
 
-@as_root
-def test_a_drive_that_somebody_has_put_to_another_use_since_the_kill_stays_as_it_is(tmp_path, registry, monkeypatch):
-    monkeypatch.setattr(drives, "serial_of", lambda _, kernel=None: "S1")  # a loop device stands for a drive
-    with loop_devices.attached(tmp_path / "drive", 2**26, None) as name:
-        one = drives.look(f"/dev/{name}", "devices")
-        left = Journal(tmp_path / "results")
-        left.claimed(one, None)
-        file_systems.make(f"/dev/{name}", "ext4", None)
-        left.made(one, drives.uuids_on(name))
-
-        with preparing.held(one), pytest.raises(RunFailed, match="in use by a campaign that runs"):
-            preparing.put_back(left)
-        with (
-            file_systems.mounted(f"/dev/{name}", tmp_path / "photos", "ext4", None),
-            pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"),
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{", b"7", b"null", b"[" * 100_000, b"\0\0", b"\xff\xfe\x80", b"x" * 2**20, b'{"event": "claimed"}',
+        b'{"event": "claimed", "device": "/a"}', b'{"event": "step", "device": "/a\\u0000", "what": "x"}',
+        b'{"event": "queue", "device": "/a", "before": {"../../x": 1}}', b'{"event": "step", "device": 1, "what": []}',
+    ],
+)  # fmt: skip
+def test_a_damaged_journal_is_one_error_with_its_line_and_a_way_out(tmp_path, registry, line):
+    kept = Journal(tmp_path / "results")
+    kept.claimed(BLANK, None)
+    with (tmp_path / "results" / journal.FILE).open("ab") as file:
+        file.write(line + b"\n" + b"{}\n")
+    for look in (kept.left, lambda: kept.of(ID), lambda: preparing.put_back(kept)):
+        with pytest.raises(
+            RunFailed, match=r"drives.jsonl: line 2 is damaged .*nothing is done.*\n  to get drives back"
         ):
-            preparing.put_back(left)
-        file_systems.make(f"/dev/{name}", "ext4", "-F")
-        with pytest.raises(RunFailed, match="holds what storagelab did not make"):
-            preparing.put_back(left)
-        assert (drives.uuids_on(name), left.left()) != (frozenset(), [])
+            look()
 
-        left.made(one, drives.uuids_on(name))
-        assert preparing.put_back(left) == [f"{one.id} is blank again: the run that used it had not given it back"]
-        assert (drives.uuids_on(name), left.left()) == (frozenset(), [])
+
+def test_a_journal_that_claims_a_drive_twice_or_is_no_file_is_refused(tmp_path, registry):
+    kept = Journal(tmp_path / "results")
+    kept.claimed(BLANK, None)
+    file = tmp_path / "results" / journal.FILE
+    file.write_bytes(file.read_bytes() * 2)
+    with pytest.raises(RunFailed, match=r"line 2 is damaged .*claimed a second time"):
+        kept.left()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(RunFailed, match="is no regular file"):
+        kept.left()
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch, registry):
+    """A loop device that stands for a drive."""
+    monkeypatch.setattr(drives, "serial_of", lambda _, kernel=None: "S1")
+    monkeypatch.setattr(drives, "_NO_DRIVES", re.compile("none"))
+    monkeypatch.setattr(refusals, "STABLE_NAMES", "/dev/")
+    with loop_devices.attached(tmp_path / "drive", 2**26, None) as name:
+        yield drives.look(f"/dev/{name}", "devices")
+
+
+def minix(node: str) -> None:
+    subprocess.run(["mkfs.minix", node], check=True, capture_output=True)
+
+
+def raw_bytes(node: str) -> None:
+    with open(node, "r+b") as drive:
+        drive.seek(16 * 2**20)
+        drive.write(b"rows" * 1000)
+        drive.seek(0)
+        drive.write(b"a database without a file system")
+
+
+def tar(node: str) -> None:
+    subprocess.run(["tar", "-cf", node, "/etc/hostname"], check=True, capture_output=True)
+
+
+def ext4(node: str) -> None:
+    file_systems.make(node, "ext4", "-F")
+
+
+def content(drive: Drive) -> bytes:
+    with open(f"/dev/{drive.name}", "rb") as opened:
+        return opened.read()
+
+
+@as_root
+@pytest.mark.parametrize("put", [minix, raw_bytes, tar, ext4])
+def test_what_somebody_put_on_a_drive_since_the_kill_is_wiped_only_if_its_serial_number_is_given(
+    tmp_path, stand_in, put
+):
+    left = Journal(tmp_path / "results")
+    claim = left.claimed(stand_in, None)
+    drives.mark(stand_in.name, claim.token)
+    assert list(drives.signatures_in(programs.said("wipefs", "--json", stand_in.id), stand_in.id)) == []
+    put(stand_in.id)
+    before = content(stand_in)
+    with pytest.raises(
+        RunFailed, match=r"may hold what storagelab did not make.*\n.*first bytes: .*\n.*--yes-wipe S1\n"
+    ):
+        preparing.put_back(left)
+    assert content(stand_in) == before
+    preparing.put_back(left, ["S1"])
+    assert (drives.look(stand_in.id, "key").holds, left.left()) == ((), [])
+
+
+@as_root
+@pytest.mark.parametrize("known", ["nowhere", "with another token", "with another folder"])
+def test_a_claim_that_only_a_file_of_the_results_knows_destroys_nothing(tmp_path, stand_in, registry, known):
+    forged = Journal(tmp_path / "results")
+    claim = forged.claimed(stand_in, None)
+    file = registry / f"{stand_in.key}.json"
+    other = {"with another token": {"token": "x"}, "with another folder": {"results": "/elsewhere"}}.get(known)
+    file.unlink()
+    if other:
+        file.write_text(claim.model_copy(update=other).model_dump_json())
+    ext4(stand_in.id)
+    before = content(stand_in)
+    with pytest.raises(RunFailed, match=r"nothing is done|not given back by the runs"):
+        preparing.put_back(forged)
+    assert content(stand_in) == before
+
+
+@as_root
+def test_a_drive_is_given_back_unasked_if_it_holds_what_storagelab_made_or_nothing(tmp_path, stand_in):
+    left = Journal(tmp_path / "results")
+    left.claimed(stand_in, None)
+    assert preparing.put_back(left) == [f"{stand_in.id} is given back as it is: nothing of storagelab's lies on it"]
+    left.claimed(stand_in, None)
+    ext4(stand_in.id)
+    left.made(stand_in, drives.uuids_on(stand_in.name))
+    with preparing.held(stand_in), pytest.raises(RunFailed, match="in use by a campaign that runs"):
+        preparing.put_back(left)
+    with (
+        file_systems.mounted(stand_in.id, tmp_path / "photos", "ext4", None),
+        pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"),
+    ):
+        preparing.put_back(left)
+    assert preparing.put_back(left) == [f"{stand_in.id} is blank again: the run that used it had not given it back"]
+    assert (drives.uuids_on(stand_in.name), left.left()) == (frozenset(), [])
 
 
 # --- the user's word -------------------------------------------------------------------------------------------------

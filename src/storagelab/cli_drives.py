@@ -30,6 +30,10 @@ def _volumes(context: typer.Context) -> None:
 @_volumes_app.command("undo")
 def _undo(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
+    may_wipe: Annotated[
+        list[str] | None,
+        typer.Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it holds now. May be repeated."),
+    ] = None,
 ) -> None:
     """Give back the drives that a killed run left.
 
@@ -38,7 +42,7 @@ def _undo(
     """
     from storagelab.verbs import volumes
 
-    volumes.undo(results)
+    volumes.undo(results, may_wipe or ())
 
 
 _drives_app = typer.Typer(

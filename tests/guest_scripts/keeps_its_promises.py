@@ -97,7 +97,7 @@ def tells_its_own_from_what_others_made() -> None:
             try:
                 raise AssertionError(volumes.put_back(results))
             except StoragelabError as error:
-                expect("it holds what storagelab did not make (UUID", str(error))
+                expect("may hold what storagelab did not make", str(error))
             sh("wipefs", "--all", NODES[0])
         volumes.remove_left([place])
         assert len(volumes.put_back(results)) == len(devices)

@@ -8,8 +8,10 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import (
@@ -33,6 +35,8 @@ UNKNOWN_DATA = "data of an unknown kind"
 _OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
 _NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")
 _LOOKED_AT_BYTES = 2**20
+_SCAN_S = 60.0
+HELD = "another program holds it"
 
 
 class Drive(Frozen):
@@ -185,7 +189,7 @@ def _held_exclusively(node: str) -> tuple[str, ...]:
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        return ("another program holds it",) if error.errno == errno.EBUSY else ()
+        return (HELD,) if error.errno == errno.EBUSY else ()
     return ()
 
 
@@ -195,18 +199,80 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     found: dict[str, None] = {}
     for part in (name, *partitions_of(name, kernel)):
         found.update(dict.fromkeys(_signatures(f"/dev/{part}")))
-    if not found and not _is_blank(f"/dev/{name}"):
+    if not found and not is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
     return tuple(found)
 
 
 def uuids_on(name: str) -> frozenset[str]:
     """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
-    found = set[str]()
-    for part in (name, *partitions_of(name)):
-        signatures = json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", [])
-        found |= {str(one["uuid"]) for one in signatures if one.get("uuid")}
-    return frozenset(found)
+    return frozenset(uuid for part in (name, *partitions_of(name)) for uuid in uuids_of(part))
+
+
+def uuids_of(part: str) -> set[str]:
+    return {str(one["uuid"]) for one in _found_on(part) if one.get("uuid")}
+
+
+def without_uuid(name: str) -> list[str]:
+    """The kinds of what wipefs finds on the drive and its partitions that has no UUID. Raises RunFailed."""
+    return [
+        str(one.get("type")) for part in (name, *partitions_of(name)) for one in _found_on(part) if not one.get("uuid")
+    ]
+
+
+def _found_on(part: str) -> list[dict[str, object]]:
+    return list(json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", []))
+
+
+def table_uuid(drive: Drive) -> set[str]:
+    """The UUID of the drive's partition table, if it has a GPT: bytes 56 to 71 of its second sector."""
+    with open(f"/dev/{drive.name}", "rb") as opened:
+        opened.seek(drive.sector_bytes)
+        header = opened.read(72)
+    return {str(UUID(bytes_le=header[56:72]))} if header.startswith(b"EFI PART") else set()
+
+
+def contents(drive: Drive) -> str:
+    """What lies on the drive, for somebody who must say whether it may be destroyed."""
+    with open(f"/dev/{drive.name}", "rb") as opened:
+        first = opened.read(16)
+    return f"{drive.text}; its first bytes: {first.hex(' ')}"
+
+
+# --- the mark --------------------------------------------------------------------------------------------------------
+#
+# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token. Whoever uses the drive
+# writes there: a file system, a partition table, a database or an archive.
+
+
+def mark(name: str, token: str) -> None:
+    """Fills the first MiB. Raises RunFailed."""
+    _write_first(name, _mark_of(token))
+
+
+def is_marked(name: str, token: str) -> bool:
+    with open(f"/dev/{name}", "rb") as drive:
+        return bool(token) and drive.read(_LOOKED_AT_BYTES) == _mark_of(token)
+
+
+def unmark(name: str, token: str) -> None:
+    """Removes the mark, if it is still there. Raises RunFailed."""
+    if is_marked(name, token):
+        _write_first(name, bytes(_LOOKED_AT_BYTES))
+
+
+def _mark_of(token: str) -> bytes:
+    line = f"storagelab {token}".ljust(63).encode() + b"\n"
+    return line * (_LOOKED_AT_BYTES // len(line))
+
+
+def _write_first(name: str, content: bytes) -> None:
+    try:
+        with open(f"/dev/{name}", "r+b", buffering=0) as drive:
+            drive.write(content)
+            os.fsync(drive.fileno())
+    except OSError as error:
+        raise RunFailed(f"/dev/{name} can't be written: {error.strerror}") from error
 
 
 def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
@@ -236,15 +302,21 @@ def signatures_in(text: str, node: str) -> Iterator[str]:
         yield f"{what}{label} ({Path(node).name})"
 
 
-def _is_blank(node: str) -> bool:
-    """Whether the first and the last MiB hold nothing but zeros or ones, as after a discard."""
+def is_blank(node: str, *, whole: bool = False) -> bool:
+    """Whether the first and the last MiB hold nothing but zeros or ones, as after a discard; or the `whole` of it, if
+    that can be read within a minute: else nobody knows.
+    """
+    until_s = time.monotonic() + _SCAN_S
     try:
         with open(node, "rb", buffering=0) as drive:
             size = drive.seek(0, os.SEEK_END)
-            for place in (0, max(0, size - _LOOKED_AT_BYTES)):
+            places = range(0, size, _LOOKED_AT_BYTES) if whole else (0, max(0, size - _LOOKED_AT_BYTES))
+            for place in places:
                 drive.seek(place)
                 content = drive.read(_LOOKED_AT_BYTES)
                 if content.count(0) != len(content) and content.count(0xFF) != len(content):
+                    return False
+                if time.monotonic() > until_s:
                     return False
     except OSError:
         return False

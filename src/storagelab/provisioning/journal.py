@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
+import secrets
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
+
+from pydantic import Field, ValidationError, model_validator
 
 from storagelab.errors import RunFailed
 from storagelab.model.values import Frozen
@@ -23,47 +28,85 @@ from storagelab.provisioning.drives import Drive
 
 FILE = "drives.jsonl"
 REGISTRY = Path("/var/lib/storagelab")
+_LONGEST_LINE_BYTES = 2**18
+_BY_HAND = (
+    f"to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody needs "
+    f"that, delete its .json file in {REGISTRY}, and begin a new campaign: --results FOLDER"
+)
 
 
 class Claim(Frozen):
-    """A drive that an experiment uses: as it was before, and the index of its LBA format then."""
+    """A drive that an experiment uses: as it was before, and the index of its LBA format then. `token` is drawn for
+    the claim; the registry and the journal must have the same. `made` = the UUIDs that may lie on the drive: of what it
+    held, and of what storagelab makes. Claims of earlier versions have neither.
+    """
 
     drive: Drive
     results: str
-    lba_format: int | None = None
+    lba_format: int | None = Field(None, ge=0, lt=64)
+    token: str = ""
+    made: tuple[str, ...] = ()
+
+
+class _Event(Frozen):
+    """A line of the journal. `uuids` are those of earlier versions, which nothing relies on."""
+
+    at: str = ""
+    event: Literal["confirmed", "claimed", "step", "made", "queue", "released"]
+    device: str = Field(pattern=r"^/[^\x00-\x1f\x7f]+$", max_length=4096)
+    drive: Drive | None = None
+    claim: Claim | None = None
+    what: str | None = None
+    before: dict[Literal["scheduler", "read_ahead_bytes"], str | int] | None = None
+    uuids: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _Event:
+        needed = {"confirmed": "drive", "claimed": "claim", "step": "what", "queue": "before"}.get(self.event, "event")
+        drive = self.drive or (self.claim and self.claim.drive)
+        if getattr(self, needed) is None:
+            raise ValueError(f"it lacks {needed}")
+        if drive and drive.id != self.device:
+            raise ValueError("it names two drives")
+        return self
 
 
 class History(NamedTuple):
     """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back yet,
-    the steps begun since, and whether it was given back before. `made` = the UUIDs that may lie on it: of what it held, and
-    of what storagelab makes; None = unknown (a journal of an earlier version). `queue` = its queue's settings before.
+    the steps begun since, and whether it was given back before. `queue` = its queue's settings before.
     """
 
     confirmed: Drive | None = None
     claim: Claim | None = None
     steps: tuple[str, ...] = ()
     released: bool = False
-    made: frozenset[str] | None = None
     queue: Mapping[str, str | int] = MappingProxyType({})
 
 
 class Journal:
     def __init__(self, results: Path) -> None:
-        self.results = results.absolute()
+        self.results = Path(os.path.realpath(results))
         self._file = self.results / FILE
 
     def confirmed(self, drive: Drive) -> None:
         """The user has confirmed that everything on the drive may be destroyed."""
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
-    def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] | None = None) -> None:
+    def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
         """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment has
         claimed the drive.
         """
-        claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format)
+        claim = Claim(
+            drive=drive,
+            results=str(self.results),
+            lba_format=lba_format,
+            token=secrets.token_hex(16),
+            made=tuple(uuids),
+        )
         self.refuse_claimed_by_others(drive)
         _write_whole(REGISTRY / f"{drive.key}.json", claim.model_dump_json())
-        self._append("claimed", drive.id, claim=claim.model_dump(), uuids=None if uuids is None else sorted(uuids))
+        self._append("claimed", drive.id, claim=claim.model_dump())
+        return claim
 
     def refuse_claimed_by_others(self, drive: Drive) -> None:
         """Raises RunFailed if another experiment has the drive."""
@@ -80,7 +123,10 @@ class Journal:
 
     def made(self, drive: Drive, uuids: Iterable[str]) -> None:
         """The volume is made; these are the UUIDs of what lies on its drive."""
-        self._append("made", drive.id, uuids=sorted(uuids))
+        for claim in claims():
+            if claim.drive.id == drive.id:
+                known = claim.model_copy(update={"made": (*claim.made, *uuids)})
+                _write_whole(REGISTRY / f"{drive.key}.json", known.model_dump_json())
 
     def queue(self, drive: Drive, before: Mapping[str, str | int]) -> None:
         """These settings of its queue are changed next."""
@@ -91,52 +137,70 @@ class Journal:
         (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
 
     def of(self, device: str) -> History:
-        """What it says about the drive with this stable name."""
+        """What it says about the drive with this stable name. Raises RunFailed."""
         history = History()
-        for event in self._events():
-            if event.get("device") != device:
+        for number, event in self._events():
+            if event.device != device:
                 continue
-            match event["event"]:
+            match event.event:
                 case "confirmed":
-                    history = history._replace(confirmed=Drive.model_validate(event["drive"]))
+                    history = history._replace(confirmed=event.drive)
                 case "claimed":
-                    uuids = event.get("uuids")
-                    history = history._replace(
-                        claim=Claim.model_validate(event["claim"]), steps=(), queue={},
-                        made=None if uuids is None else frozenset(uuids),
-                    )  # fmt: skip
+                    if history.claim is not None:
+                        raise self._damaged(number, "the drive is claimed a second time, and was not given back")
+                    history = history._replace(claim=event.claim, steps=(), queue={})
                 case "step":
-                    history = history._replace(steps=(*history.steps, event["what"]))
-                case "made":
-                    history = history._replace(made=frozenset(event["uuids"]))
+                    history = history._replace(steps=(*history.steps, event.what or ""))
                 case "queue":
-                    history = history._replace(queue=event["before"])
+                    history = history._replace(queue=dict(event.before or {}))
                 case "released":
                     blank = history.confirmed and history.confirmed.model_copy(update={"holds": ()})
                     history = History(confirmed=blank, released=True)
         return history
 
-    def left(self) -> list[Claim]:
-        """The drives that were not given back. The registry may know one that the journal does not: a kill came between."""
-        devices = dict.fromkeys(str(event.get("device")) for event in self._events())
-        found = [history.claim for history in map(self.of, devices) if history.claim is not None]
-        known = {claim.drive.id for claim in found}
-        return found + [one for one in claims() if one.results == str(self.results) and one.drive.id not in known]
+    def left(self) -> list[tuple[Claim, bool]]:
+        """The drives that were not given back, and whether root's registry has each claim, too: with this folder of results,
+        and the same token. A claim that only one of them knows is no reason to destroy anything unasked: others may write
+        the journal, and a kill may have come before anything was done.
+        """
+        registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
+        devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
+        found = []
+        for device in devices:
+            ours, theirs = self.of(device).claim, registered.get(device)
+            if ours is not None or theirs is not None:
+                is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
+                found.append((theirs or ours, is_known))
+        return [(claim, is_known) for claim, is_known in found if claim is not None]
 
-    def _events(self) -> Iterator[dict[str, Any]]:
-        """The lines. The last one may have been cut off by a kill: then what it announces was not begun."""
+    def _events(self) -> Iterator[tuple[int, _Event]]:
+        """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not begun.
+        Raises RunFailed.
+        """
         try:
-            lines = self._file.read_text(encoding="utf-8").splitlines()
+            opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         except OSError as error:
             raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                if number < len(lines):
-                    raise RunFailed(f"{self._file}: line {number} is damaged") from error
+        with os.fdopen(opened, "rb") as lines:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
+            for number in itertools.count(1):
+                line = lines.readline(_LONGEST_LINE_BYTES)
+                if not line or (not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES):
+                    return
+                try:
+                    yield number, _Event.model_validate_json(line)
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    key = ".".join(map(str, first["loc"]))
+                    raise self._damaged(number, f"{key}: {first['msg']}" if key else first["msg"]) from None
+
+    def _damaged(self, number: int, why: str) -> RunFailed:
+        return RunFailed(
+            f"{self._file}: line {number} is damaged ({why[:200]}); nothing is done to a drive\n  {_BY_HAND}"
+        )
 
     def _append(self, event: str, device: str, **facts: object) -> None:
         line = json.dumps(
@@ -198,7 +262,7 @@ def claims() -> list[Claim]:
         try:
             found.append(Claim.model_validate_json(file.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
-            raise RunFailed(f"{file} can't be read: {error}") from error
+            raise RunFailed(f"{file} can't be read, so nothing is done to a drive\n  {_BY_HAND}") from error
     return found
 
 

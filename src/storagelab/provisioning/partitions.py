@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
+from uuid import UUID
 
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import holders_text, until
@@ -26,12 +27,12 @@ def size_for(size_bytes: int, share: float) -> int:
     return (int(size_bytes * share) // _ALIGNED_BYTES - 1) * _ALIGNED_BYTES
 
 
-def make(drive: str, size_bytes: int, sector_bytes: int) -> None:
-    """Makes a partition, the only one on the drive. Raises RunFailed."""
+def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
+    """Makes a partition, the only one on the drive, in a table with this UUID. Raises RunFailed."""
     start, size = _ALIGNED_BYTES // sector_bytes, size_bytes // sector_bytes
     said(
         "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", f"/dev/{drive}",
-        given=f'label: gpt\nstart={start}, size={size}, name="storagelab"\n',
+        given=f'label: gpt\nlabel-id: {table}\nstart={start}, size={size}, name="storagelab"\n',
     )  # fmt: skip
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import node_of, read_text
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.provisioning import drives, layers, nvme, partitions, programs, queues, refusals
+from storagelab.provisioning import drives, layers, nvme, partitions, programs, queues, refusals, stacks
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import REGISTRY, Claim, Journal, locked
 from storagelab.provisioning.refusals import Known
@@ -38,7 +37,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
     programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
     for drive in found:
-        known = Known() if journal is None else _known(drive, journal)
+        known = Known() if journal is None else _known_to(drive, journal)
         if known is not None:
             _refuse(drive, volume, key, known)
     refusals.refuse_twice(found, key)
@@ -47,7 +46,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     return found
 
 
-def _known(drive: Drive, journal: Journal) -> Known | None:
+def _known_to(drive: Drive, journal: Journal) -> Known | None:
     """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
     history = journal.of(drive.id)
     try:
@@ -169,11 +168,12 @@ def _one(
     lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
     with held(drive) as own:
         own.refuse_another()
-        journal.claimed(drive, lba_format, drives.uuids_on(drive.name) | set(map(str, uuids)))
+        table = uuid4()
+        claim = journal.claimed(drive, lba_format, drives.uuids_on(drive.name) | set(map(str, (*uuids, table))))
         try:
-            yield drive, _prepare(own, volume, journal)
+            yield drive, _prepare(own, volume, journal, claim, table)
         finally:
-            _give_back(own, Claim(drive=drive, results=str(journal.results), lba_format=lba_format), journal)
+            _give_back(own, claim, journal)
 
 
 def _refuse_new_content(drive: Drive, confirmed: Drive) -> None:
@@ -184,24 +184,25 @@ def _refuse_new_content(drive: Drive, confirmed: Drive) -> None:
         raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
 
 
-def _prepare(held: Held, volume: VolumeConfig, journal: Journal) -> str:
+def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
     """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes for a
     former one any more.
     """
     drive = held.drive
-    _clear(held, journal)
+    _clear(held, journal, claim.token)
     if _is_to_be_formatted(drive, volume):
         chosen = nvme.formats(drive.name).with_sectors(volume.sector_bytes or 0)
         if chosen is None:
             raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
         _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
     _discard(held, journal)
+    _do(held, journal, "mark", partial(drives.mark, drive.name, claim.token))
     if volume.share == 1:
         partitions.settle()
         return drive.name
     size = partitions.size_for(drive.size_bytes, volume.share)
     sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
-    _do(held, journal, f"partition of {size} bytes", partial(partitions.make, drive.name, size, sector))
+    _do(held, journal, f"partition of {size} bytes", partial(partitions.make, drive.name, size, sector, table))
     return partitions.only_one(drive.name)
 
 
@@ -211,9 +212,12 @@ def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> No
     step()
 
 
-def _clear(held: Held, journal: Journal) -> None:
-    """Removes partitions and signatures, so that no program takes the drive for something that it was."""
+def _clear(held: Held, journal: Journal, token: str) -> None:
+    """Removes partitions and signatures, so that no program takes the drive for something that it was. The mark comes first:
+    it tells what is left of them, if this is killed, from what others may write there later.
+    """
     name = held.drive.name
+    _do(held, journal, "mark", partial(drives.mark, name, token))
     for device in (*drives.partitions_of(name), name):
         _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
     if drives.partitions_of(name):
@@ -241,27 +245,43 @@ def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
     held.refuse_another()
     for part in (*drives.partitions_of(drive.name), drive.name):
         layers.take_down(part)
-    _clear(held, journal)
+    _clear(held, journal, claim.token)
     if claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format:
         step = partial(nvme.format_to, drive.name, claim.lba_format)
         _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
     _discard(held, journal)
+    drives.unmark(drive.name, claim.token)  # a drive that can't discard
     journal.released(drive)
 
 
-def put_back(journal: Journal) -> list[str]:
-    """Gives back the drives that a killed run left claimed. What was done, in words. Raises RunFailed."""
+def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
+    """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers may be
+    wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
+    """
     done, problems = [], []
-    for claim in journal.left():
+    for claim, is_known in journal.left():
         try:
             found = drives.look(claim.drive.id, "devices")
             if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
             # The kernel may have given it another name since.
             with held(claim.drive.model_copy(update={"name": found.name})) as own:
-                history = journal.of(claim.drive.id)
-                _refuse_reused(found, history.made)
-                queues.restore(found.name, history.queue)
+                found = drives.look(claim.drive.id, "devices")  # what a killed run's programs did has ended now
+                journal.refuse_claimed_by_others(found)
+                _refuse_used(found, claim)
+                others = _of_others(found, claim, is_known)
+                if is_known:
+                    queues.restore(found.name, journal.of(claim.drive.id).queue)
+                if others is None:
+                    journal.released(own.drive)
+                    done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
+                    continue
+                if others and found.serial not in may_wipe:
+                    raise RunFailed(
+                        f"{claim.drive.id} may hold what storagelab did not make; nothing is done to it\n  {others}\n"
+                        f"  if nobody needs that: storagelab volumes undo {journal.results} --yes-wipe {found.serial}\n"
+                        f"  to keep it: delete {REGISTRY / found.key}.json, and begin a new campaign: --results FOLDER"
+                    )
                 _give_back(own, claim, journal)
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
@@ -273,24 +293,53 @@ def put_back(journal: Journal) -> list[str]:
     return done
 
 
-def _refuse_reused(drive: Drive, made: frozenset[str] | None) -> None:
-    """Raises RunFailed if somebody has put the drive to another use since the killed run."""
-    strange = [place for place in drives.mounted_from(drive.name) if not any(map(_is_own, Path(place).parts))]
-    used = [f"it is mounted at {place}" for place in strange] or list(drive.used_by if drive.of_the_system else ())
-    known = None if made is None else {uuid.replace("-", "") for uuid in made}  # LVM writes them in other groups
-    new = [] if known is None else [one for one in drives.uuids_on(drive.name) if one.replace("-", "") not in known]
-    if not used and new:
-        used = [f"it holds what storagelab did not make (UUID {', '.join(sorted(new))})"]
-    if used:
+def _refuse_used(drive: Drive, claim: Claim) -> None:
+    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, but for what storagelab made."""
+    places = drives.mounted_from(drive.name)
+    strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
+    parts = (drive.name, *drives.partitions_of(drive.name))
+    for holder in (one for part in parts for one in stacks.holders(part)):
+        mapped = read_text(node_of(holder) / "dm" / "name")
+        if mapped and not mapped.startswith("storagelab-"):
+            strange.append(f"{mapped} is made of it")
+        elif not mapped and not _known(drives.uuids_on(drive.name), claim):
+            strange.append(f"{holder} is made of it")
+    if not strange and (drive.of_the_system or drives.HELD in drive.used_by):
+        strange = list(drive.used_by)
+    if strange:
         raise RunFailed(
-            f"{drive.id} was put to another use after the killed run: {', '.join(used)}; nothing is done to it\n"
-            f"  if nobody needs that, unmount it and wipefs --all {drive.id}; to keep it, delete {REGISTRY / drive.key}.json "
-            "and begin a new campaign: --results FOLDER"
+            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n"
+            f"  end that use, if nobody needs it; to keep it, delete {REGISTRY / drive.key}.json and begin a new campaign: "
+            "--results FOLDER"
         )
+    for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
+        raise error
 
 
-def _is_own(folder: str) -> bool:
-    return folder.startswith("storagelab-")
+def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
+    """What the drive holds that may be others', in words; "" if all is storagelab's; None if nothing has to be removed."""
+    parts = drives.partitions_of(drive.name)
+    formatted = claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format
+    found = drives.contents(drive)
+    if not is_known:
+        return None if drive.holds == claim.drive.holds and not formatted else found
+    uuids, table = drives.uuids_on(drive.name), drives.table_uuid(drive)
+    if drives.is_marked(drive.name, claim.token):
+        return "" if _known(uuids, claim, or_none=True) else found
+    if drive.holds == () and not parts and (not formatted or drives.is_blank(f"/dev/{drive.name}", whole=True)):
+        return "" if formatted else None
+    if drive.holds == claim.drive.holds and not _known({*uuids, *table}, claim):
+        return None  # as it was when it was claimed, so nothing was done to it
+    own = _known(uuids, claim) or (_known(table, claim) and _known(uuids, claim, or_none=True))
+    without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
+    bare = [part for part in parts if not drives.uuids_of(part) and not drives.is_blank(f"/dev/{part}")]
+    return "" if own and not without and not bare else found
+
+
+def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:
+    """Whether all of these are of the claim; LVM writes them in other groups."""
+    made = {one.replace("-", "").lower() for one in claim.made}
+    return (or_none or bool(uuids)) and all(one.replace("-", "").lower() in made for one in uuids)
 
 
 # --- what is read back ------------------------------------------------------------------------------------------------

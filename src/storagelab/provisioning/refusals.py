@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning.drives import UNKNOWN_DATA, Drive, listed
+from storagelab.provisioning.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, listed
 from storagelab.provisioning.nvme import Formats
 from storagelab.words.numbers import bytes_
 
@@ -65,6 +66,8 @@ def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHIN
 
 def _uncertain(drive: Drive) -> Iterator[tuple[str, str]]:
     """Why the name may not be that of one drive, today and tomorrow, each with what to do."""
+    if str(Path(drive.id).parent) + "/" != STABLE_NAMES:
+        yield "is no stable name, and may be another drive's tomorrow", f"name it by its identity: ls -l {STABLE_NAMES}"
     if drive.part_of:
         yield f"is a partition of {drive.part_of}", "name the whole drive; capacity makes it smaller"
     if drive.made_of_others:

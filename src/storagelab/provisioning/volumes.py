@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -381,6 +381,6 @@ def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
         Journal(results).confirmed(drive)
 
 
-def put_back(results: Path) -> list[str]:
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises RunFailed."""
-    return preparing.put_back(Journal(results))
+    return preparing.put_back(Journal(results), may_wipe)

@@ -25,7 +25,7 @@ def list_all() -> None:
         screen.say("no drive is in use by storagelab", stdout=True)
 
 
-def undo(results: Path) -> None:
+def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
     """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's on
     it. What lay on it before is gone.
     """
@@ -35,7 +35,7 @@ def undo(results: Path) -> None:
         raise PreflightError(
             "there is no such folder", file=results, hint="name the folder of the experiment's results"
         )
-    done = put_back(results)
+    done = put_back(results, may_wipe)
     for line in done:
         screen.say(line, stdout=True)
     if done:
