@@ -98,7 +98,7 @@ def tells_its_own_from_what_others_made() -> None:
                 raise AssertionError(volumes.put_back(results))
             except StoragelabError as error:
                 expect("may hold what storagelab did not make", str(error))
-            sh("wipefs", "--all", NODES[0])
+            blank(NODES[0])
         volumes.remove_left([place])
         assert len(volumes.put_back(results)) == len(devices)
         assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])

@@ -246,13 +246,14 @@ def contents(drive: Drive) -> str:
 
 
 def mark(name: str, token: str) -> None:
-    """Fills the first MiB. Raises RunFailed."""
+    """Fills the first MiB of a drive or a partition. Raises RunFailed."""
     _write_first(name, _mark_of(token))
 
 
 def is_marked(name: str, token: str) -> bool:
     with open(f"/dev/{name}", "rb") as drive:
-        return bool(token) and drive.read(_LOOKED_AT_BYTES) == _mark_of(token)
+        first = drive.read(_LOOKED_AT_BYTES)
+    return bool(token and first) and _mark_of(token).startswith(first)
 
 
 def unmark(name: str, token: str) -> None:
@@ -269,7 +270,9 @@ def _mark_of(token: str) -> bytes:
 def _write_first(name: str, content: bytes) -> None:
     try:
         with open(f"/dev/{name}", "r+b", buffering=0) as drive:
-            drive.write(content)
+            size = drive.seek(0, os.SEEK_END)
+            drive.seek(0)
+            drive.write(content[:size])
             os.fsync(drive.fileno())
     except OSError as error:
         raise RunFailed(f"/dev/{name} can't be written: {error.strerror}") from error

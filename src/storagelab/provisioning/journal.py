@@ -152,7 +152,7 @@ class Journal:
                 case "step":
                     history = history._replace(steps=(*history.steps, event.what or ""))
                 case "queue":
-                    history = history._replace(queue=dict(event.before or {}))
+                    history = history._replace(queue={str(key): value for key, value in (event.before or {}).items()})
                 case "released":
                     blank = history.confirmed and history.confirmed.model_copy(update={"holds": ()})
                     history = History(confirmed=blank, released=True)

@@ -168,8 +168,8 @@ def _one(
     lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
     with held(drive) as own:
         own.refuse_another()
-        table = uuid4()
-        claim = journal.claimed(drive, lba_format, drives.uuids_on(drive.name) | set(map(str, (*uuids, table))))
+        table, before = uuid4(), drives.uuids_on(drive.name) | drives.table_uuid(drive)
+        claim = journal.claimed(drive, lba_format, before | set(map(str, (*uuids, table))))
         try:
             yield drive, _prepare(own, volume, journal, claim, table)
         finally:
@@ -196,7 +196,7 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, t
             raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
         _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
     _discard(held, journal)
-    _do(held, journal, "mark", partial(drives.mark, drive.name, claim.token))
+    _do(held, journal, f"mark {drive.name}", partial(drives.mark, drive.name, claim.token))
     if volume.share == 1:
         partitions.settle()
         return drive.name
@@ -213,12 +213,13 @@ def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> No
 
 
 def _clear(held: Held, journal: Journal, token: str) -> None:
-    """Removes partitions and signatures, so that no program takes the drive for something that it was. The mark comes first:
-    it tells what is left of them, if this is killed, from what others may write there later.
+    """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it tells
+    what is left of them, if this is killed, from what others may write there later. A drive that is marked has no partition
+    table any more, so its partitions come before it.
     """
     name = held.drive.name
-    _do(held, journal, "mark", partial(drives.mark, name, token))
     for device in (*drives.partitions_of(name), name):
+        _do(held, journal, f"mark {device}", partial(drives.mark, device, token))
         _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
     if drives.partitions_of(name):
         _do(held, journal, "forget the partitions", partial(partitions.forget, name))
@@ -332,7 +333,8 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
         return None  # as it was when it was claimed, so nothing was done to it
     own = _known(uuids, claim) or (_known(table, claim) and _known(uuids, claim, or_none=True))
     without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
-    bare = [part for part in parts if not drives.uuids_of(part) and not drives.is_blank(f"/dev/{part}")]
+    ours = {part for part in parts if drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}")}
+    bare = [part for part in parts if part not in ours and not drives.uuids_of(part)]
     return "" if own and not without and not bare else found
 
 

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -279,12 +279,12 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
     return removed
 
 
-def put_back(results: Path) -> list[str]:
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises PreflightError."""
     from storagelab.provisioning import volumes
 
     try:
-        return volumes.put_back(results)
+        return volumes.put_back(results, may_wipe)
     except RunFailed as error:
         raise PreflightError(f"not all drives could be given back: {error}") from error
 
