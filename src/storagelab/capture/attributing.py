@@ -84,7 +84,7 @@ class Files:
         for thread in threads():
             if (path := _open_file(int(thread), inode)) is not None:
                 thing = self._watched.thing_of(path)
-                if thing is None and not self._is_inside(path):
+                if thing is None and not any(path.startswith(f"{folder}/") for folder in self._folders):
                     self._foreign.add(inode)
                     return None
                 return self._keep(inode, File(path, thing))
@@ -103,9 +103,6 @@ class Files:
         if file.thing is None or file.thing.kind != "temporary":
             self._known[inode] = file
         return file
-
-    def _is_inside(self, path: str) -> bool:
-        return any(path.startswith(f"{folder}/") for folder in self._folders)
 
 
 def unknown_files(folder: str | Path) -> Thing:

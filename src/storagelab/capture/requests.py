@@ -102,7 +102,7 @@ class Tracer:
             wanted = [point for point in (*_POINTS, *_ENDS) if set(point.on) & set(filesystems)]
             found = [(point, event(root, point.name)) for point in wanted]
             for point, one in found:
-                if one is None or not _has(one, point):
+                if one is None or not ({point.inode, point.device, *point.fields} <= one.fields.keys()):
                     self.missing += () if point in _ENDS else (point.name,)
                 else:
                     only = f"({filtered}) && {point.only.format(files=files, **one.flags)}" if point.only else filtered
@@ -140,10 +140,6 @@ class Tracer:
     def close(self) -> None:
         while self._rings:
             self._rings.pop()[2].close()
-
-
-def _has(one: Event, point: _Point) -> bool:
-    return {point.inode, point.device, *point.fields} <= one.fields.keys()
 
 
 def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:

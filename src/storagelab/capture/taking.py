@@ -107,7 +107,7 @@ class Taking:
         self.watched, self.out, self.wanted = watched, out, wanted
         self.notes = list(watched.notes)
         self.volumes = volumes_of(watched)
-        self._places = _devices_of(self.volumes)
+        self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
         if not wanted.trace:
             self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
@@ -433,8 +433,3 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
                 yield DeviceRow(second, volume.name, operation, int(asked), int(counted[prefix + size]), time_s)  # type: ignore[arg-type]
         if flushes := counted.get(whole + "flushes"):
             yield DeviceRow(second, volume.name, "sync", int(flushes), 0, counted.get(whole + "flush_time_s"))
-
-
-def _devices_of(volumes: Iterable[Volume]) -> dict[int, str]:
-    """The number of each volume's file system -> its name."""
-    return {Path(volume.path).stat().st_dev: volume.name for volume in volumes if volume.device}

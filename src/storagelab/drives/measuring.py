@@ -71,19 +71,17 @@ class Kept:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         if lines and json.loads(lines[0]) == of:
             for line in lines[1:]:
-                self._take(json.loads(line))
+                content = json.loads(line)
+                if "asked" in content:
+                    content["asked"] = Asked(*content["asked"])
+                    self.results.append(Result(**content))
+                else:
+                    self.sustained.append(Sustained(**content))
         elif lines:
             raise PreflightError(
                 "it keeps what was measured of another volume, or with other options", file=file,
                 hint="go on with those, choose another name, or remove the file",
             )  # fmt: skip
-
-    def _take(self, content: dict[str, Any]) -> None:
-        if "asked" in content:
-            content["asked"] = Asked(*content["asked"])
-            self.results.append(Result(**content))
-        else:
-            self.sustained.append(Sustained(**content))
 
     def add(self, one: Result | Sustained) -> None:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from storagelab.findings.changes import Change, change, estimate, leaves_out_zero, mean
+from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
 from storagelab.findings.model import Estimate
 from storagelab.findings.samples import ALPHA
 from storagelab.model.measurement import Measurement, Run, TimeSeries
@@ -61,12 +61,8 @@ def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tupl
     found = []
     for figure in sorted(known, key=lambda one: (QUANTITIES.index(one.quantity), one.device)):
         rows = [change([one[figure] for one in before], [one[figure] for one in after]) for before, after in sides]
-        found.append(DeviceChange(figure, *mean(rows), _joint(rows, len(known))))
+        found.append(DeviceChange(figure, *mean(rows), estimate(rows, ALPHA / len(known))))
     return tuple(found)
-
-
-def _joint(rows: Sequence[Change], family: int) -> Estimate:
-    return estimate(rows, ALPHA / family)
 
 
 def _figures(run: Run) -> dict[Figure, float]:

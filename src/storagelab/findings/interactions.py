@@ -74,7 +74,7 @@ def _grid(
     at_keys = [_key(value) for value in at]
     levels = [value for value in in_order(factor) if all((_key(value), key) in measured for key in at_keys)]
     rows = [measured[_key(level), key] for key in at_keys for level in levels]
-    if len(levels) < 2 or len(at) < 2 or not (common := _common(rows)):
+    if len(levels) < 2 or len(at) < 2 or not (common := [rest for rest in rows[0] if all(rest in row for row in rows)]):
         return None
     groups = [[row[rest] for rest in common] for row in rows]
     block_of, across = _blocks_of_rows(groups, blocks, len(levels))
@@ -95,11 +95,6 @@ def _measured(
             pair = _key(cell.levels[factor.name]), _key(cell.levels[within.name])
             found.setdefault(pair, {})[_key(rest)] = place
     return found
-
-
-def _common(rows: Sequence[Mapping[str, int]]) -> list[str]:
-    """The combinations of the other factors that all rows have."""
-    return [rest for rest in rows[0] if all(rest in row for row in rows)]
 
 
 def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
@@ -153,7 +148,7 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
     differences: list[list[Difference | None]] = []
     for at, value in enumerate(grid.at):
         rows = grid.rows_at(at)
-        first = _fastest(grid.fit, rows)
+        first = int(np.argmin(grid.fit.cells[list(rows)]))
         against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
         judged = [against[row] for row in rows]
         if all(one is None or one.p_value is None for one in judged):
@@ -163,10 +158,6 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
         fastest.append(first)
         differences.append(judged)
     return tuple(found), _dearest(grid, fastest, differences)
-
-
-def _fastest(fitted: stats.Fit, rows: Sequence[int]) -> int:
-    return int(np.argmin(fitted.cells[list(rows)]))
 
 
 def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:

@@ -45,14 +45,10 @@ def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | N
     effects = [margin] if margin else [effect for effect in reversed(EFFECTS) if MATTERS <= effect < most]
     made = max(cell.runs_planned for cell in findings.cells)
     for effect in effects:
-        needed = _needed(findings, scatter, effect)
+        sizes = [len(load.cells) for load in findings.loads if len(load.cells) > 1] or [len(findings.cells)]
+        needed = repetitions_for(effect, scatter, max(sizes), len(sizes))
         if needed is None or needed > REPETITIONS_MOST:
             return None
         if needed > made:
             return Next(step="repetitions", repetitions=needed, effect=effect)
     return None
-
-
-def _needed(findings: Findings, scatter: Scatter, effect: float) -> int | None:
-    sizes = [len(load.cells) for load in findings.loads if len(load.cells) > 1] or [len(findings.cells)]
-    return repetitions_for(effect, scatter, max(sizes), len(sizes))

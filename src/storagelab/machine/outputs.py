@@ -49,7 +49,10 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
     belongs.
     """
     if (number := descriptor_of(file)) is not None:
-        _write_to(number, parts)
+        # Write to an open file. What was printed before comes first
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        _write_all(number, parts)
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     if within is not None:
@@ -115,7 +118,11 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
 
 
 def _replace(file: Path, parts: Sequence[bytes], before: os.stat_result | None, *, synced: bool) -> None:
-    _remove_half_written(file)
+    # Remove what killed processes left: each wrote beside the file, under its own number
+    for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
+        number = left.suffix.removeprefix(".")
+        if number.isdecimal() and not Path(f"/proc/{number}").exists():
+            left.unlink(missing_ok=True)
     path = file.with_name(f".{file.name}.{os.getpid()}")
     path.unlink(missing_ok=True)
     with path.open("xb") as temporary:  # never through an existing link
@@ -133,21 +140,6 @@ def _replace(file: Path, parts: Sequence[bytes], before: os.stat_result | None, 
             with contextlib.suppress(OSError):
                 path.unlink()
             raise
-
-
-def _remove_half_written(file: Path) -> None:
-    """Remove what killed processes left: each wrote beside the file, under its own number."""
-    for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
-        number = left.suffix.removeprefix(".")
-        if number.isdecimal() and not Path(f"/proc/{number}").exists():
-            left.unlink(missing_ok=True)
-
-
-def _write_to(number: int, parts: Sequence[bytes]) -> None:
-    """Write to an open file. What was printed before comes first."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    _write_all(number, parts)
 
 
 def _write_all(number: int, parts: Sequence[bytes]) -> None:

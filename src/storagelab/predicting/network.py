@@ -81,7 +81,7 @@ def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> 
         return Solved(0.0, {one.name: 0.0 for one in stations})
     unit_s = 1 / bound(stations, think_s, sessions)
     weights = [_weights(one, unit_s, sessions) for one in stations]
-    elsewhere = _of_delay(think_s / unit_s, sessions)
+    elsewhere = np.concatenate((_ONE, np.cumprod(think_s / unit_s / np.arange(1, sessions + 1), dtype=np.longdouble)))
     whole = _convolved([elsewhere, *weights], sessions)
     per_s = float(whole[sessions - 1] / whole[sessions]) / unit_s
     at = {}
@@ -95,10 +95,6 @@ def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> 
 def _weights(station: Station, unit_s: float, sessions: int) -> _Weights:
     speeds = np.array([station.per_s[min(n, len(station.per_s) - 1)] for n in range(sessions)])
     return np.concatenate((_ONE, np.cumprod(station.visits / (speeds * unit_s), dtype=np.longdouble)))
-
-
-def _of_delay(think: float, sessions: int) -> _Weights:
-    return np.concatenate((_ONE, np.cumprod(think / np.arange(1, sessions + 1), dtype=np.longdouble)))
 
 
 def _convolved(weights: Sequence[_Weights], sessions: int) -> _Weights:

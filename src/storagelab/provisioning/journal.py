@@ -214,7 +214,7 @@ class Journal:
                 begin = os.fstat(opened).st_size
                 cut_off = begin > 0 and os.pread(opened, 1, begin - 1) != b"\n"
                 if cut_off:
-                    os.ftruncate(opened, _end_of_last_line(opened, begin))
+                    os.ftruncate(opened, os.pread(opened, begin, 0).rfind(b"\n") + 1)
                 os.write(opened, f"{line}\n".encode())
                 os.fsync(opened)
             finally:
@@ -264,10 +264,6 @@ def claims() -> list[Claim]:
         except (OSError, ValueError) as error:
             raise RunFailed(f"{file} can't be read, so nothing is done to a drive\n  {_BY_HAND}") from error
     return found
-
-
-def _end_of_last_line(opened: int, size: int) -> int:
-    return os.pread(opened, size, 0).rfind(b"\n") + 1
 
 
 def _write_whole(file: Path, text: str) -> None:

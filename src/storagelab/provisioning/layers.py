@@ -77,7 +77,12 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
         if volume.raid_level == _STRIPED:
             _stripe(undo, stack, name, volume, devices, own, uuids)
         elif volume.raid_level is not None:
-            _join(undo, stack, name, volume, devices, own, uuids[0])
+            uuid = uuids[0]
+            level, chunk_bytes = volume.raid_level or "", volume.raid_chunk_size_bytes
+            began = time.perf_counter()
+            stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own, uuid))
+            stack.facts["raid"] = arrays.facts(stack.device, time.perf_counter() - began)
+            stack.looks.append(partial(arrays.checks, name, stack.device, level, len(devices), chunk_bytes))
         if volume.encryption is not None:
             is_lowest = stack.device == devices[0]
             _encrypt(undo, stack, name, volume, f"{own}-luks", uuids[0] if is_lowest else uuid4())
@@ -86,17 +91,6 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
             stack.device = undo.enter_context(delays.added(stack.device, delay_ms, own))
             stack.looks.append(partial(delays.checks, name, own, delay_ms))
         yield stack
-
-
-def _join(
-    undo: contextlib.ExitStack, stack: Stacked, name: str, volume: VolumeConfig, devices: Sequence[str], own: str,
-    uuid: UUID,
-) -> None:  # fmt: skip
-    level, chunk_bytes = volume.raid_level or "", volume.raid_chunk_size_bytes
-    began = time.perf_counter()
-    stack.device = undo.enter_context(arrays.made(devices, level, chunk_bytes, own, uuid))
-    stack.facts["raid"] = arrays.facts(stack.device, time.perf_counter() - began)
-    stack.looks.append(partial(arrays.checks, name, stack.device, level, len(devices), chunk_bytes))
 
 
 def _stripe(

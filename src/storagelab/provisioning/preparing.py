@@ -162,7 +162,11 @@ def _one(
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
         _refuse(drive, volume, key, Known(history.confirmed, history.released))
-        _refuse_new_content(drive, history.confirmed)
+        # Raises RunFailed if the drive holds what the user was not shown
+        seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
+        new = [one for one in drive.holds or () if one not in seen]
+        if new:
+            raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
     except PreflightError as error:
         raise RunFailed(str(error)) from error
     lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
@@ -174,14 +178,6 @@ def _one(
             yield drive, _prepare(own, volume, journal, claim, table)
         finally:
             _give_back(own, claim, journal)
-
-
-def _refuse_new_content(drive: Drive, confirmed: Drive) -> None:
-    """Raises RunFailed if the drive holds what the user was not shown."""
-    seen = (*(confirmed.holds or ()), drives.UNKNOWN_DATA)
-    new = [one for one in drive.holds or () if one not in seen]
-    if new:
-        raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
 
 
 def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:

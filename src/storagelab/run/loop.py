@@ -192,13 +192,10 @@ class _Campaign:
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
-                self._note_stored(run)
-
-    def _note_stored(self, run: Run) -> None:
-        self._listener.stored(run)
-        self._schedule.note_finished(run)
-        if self._rounds is not None:
-            self._rounds.note_finished(run)
+                self._listener.stored(run)
+                self._schedule.note_finished(run)
+                if self._rounds is not None:
+                    self._rounds.note_finished(run)
 
     def ended(self, task: Batch) -> None:
         self._schedule.freed(task)

@@ -92,7 +92,12 @@ class Store:
         with _exclusive(folder):
             set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
             with contextlib.closing(opening.connect(folder / FILE_NAME, "rwc")) as connection:
-                _make_or_check(connection, folder / FILE_NAME, experiment)
+                file = folder / FILE_NAME
+                if opening.is_empty(connection, file):
+                    with opening.plain_errors(file):
+                        _make(connection, experiment)
+                opening.check_made_by_us(connection, file)
+                _refuse_another(connection, file, experiment)
                 yield cls(folder, connection, set_aside)
 
     def check_whole(self) -> None:
@@ -267,14 +272,6 @@ def _is_failure_of_another(connection: opening.Connection, file: Path, experimen
     stored = _experiment(connection, file)
     same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
     return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
-
-
-def _make_or_check(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
-    if opening.is_empty(connection, file):
-        with opening.plain_errors(file):
-            _make(connection, experiment)
-    opening.check_made_by_us(connection, file)
-    _refuse_another(connection, file, experiment)
 
 
 def _refuse_another(connection: opening.Connection, file: Path, experiment: Experiment) -> None:

@@ -40,7 +40,14 @@ def refuse_foreign(raw: Tables, text: str) -> None:
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):
-        _refuse_characters(parts, value)
+        # Refuses control characters. A question may have several lines; nothing else may
+        odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
+        where = "its key" if odd else ""
+        if isinstance(value, str) and not odd:
+            odd = code_point_of_odd(value, lines=parts == ("question",))
+        if odd:
+            hint = "It can't be shown, or it changes the text around it: remove it."
+            raise SpecError(f"{where or 'it'} contains the control character {odd}", key=dotted(parts), hint=hint)
         _refuse_foreign_value(parts, value)
 
 
@@ -86,17 +93,6 @@ def _refuse_passwords(raw: Tables, text: str) -> None:
 
 def _holds_password(text: str) -> bool:
     return bool(_URL_WITH_PASSWORD.search(text) or _PASSWORD_WORD.search(text))
-
-
-def _refuse_characters(parts: Parts, value: object) -> None:
-    """Refuses control characters. A question may have several lines; nothing else may."""
-    odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
-    where = "its key" if odd else ""
-    if isinstance(value, str) and not odd:
-        odd = code_point_of_odd(value, lines=parts == ("question",))
-    if odd:
-        hint = "It can't be shown, or it changes the text around it: remove it."
-        raise SpecError(f"{where or 'it'} contains the control character {odd}", key=dotted(parts), hint=hint)
 
 
 def _refuse_foreign_value(parts: Parts, value: object) -> None:

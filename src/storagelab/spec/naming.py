@@ -42,7 +42,7 @@ def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> 
     for name, value in _parts(asked):
         factor = _factor(name, asked, cells, labels)
         known = list(dict.fromkeys(_text(cell.levels[factor]) for cell in cells if factor in cell.levels))
-        levels = _levels(value, known)
+        levels = [level for level in known if _comparable(level) == _comparable(value)]
         if not levels:
             raise _error(f"{asked!r}: no level of {factor} is {value!r}", f"levels: {', '.join(known)}")
         fitting = [cell for cell in fitting if factor in cell.levels and _text(cell.levels[factor]) in levels]
@@ -96,11 +96,6 @@ def _factor(name: str, asked: str, cells: Sequence[Named], labels: Mapping[str, 
         if fitting:
             raise _error(f"{asked!r}: {name!r} fits several factors", f"write one of: {', '.join(fitting)}")
     raise _error(f"{asked!r}: no factor is called {name!r}", f"factors: {', '.join(known) or 'none'}")
-
-
-def _levels(value: str, known: Sequence[str]) -> list[str]:
-    """The levels that are equal to it, numbers as numbers."""
-    return [level for level in known if _comparable(level) == _comparable(value)]
 
 
 def _comparable(level: str) -> str | float:

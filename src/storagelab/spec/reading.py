@@ -102,7 +102,10 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
     header = _header(raw, source)
     base = _base(raw)
     factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
-    _refuse_missing_keys(base, factors)
+    brought = {keys.split_path(path) for factor in factors for level in factor.levels for path in level.sets}
+    for problem in keys.problems(keys.Written, base):
+        if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
+            raise keys.error_for(problem, keys.Written, base)
     _check_costly(header, factors)
     canonical = _canonical(raw)
     return header.model_copy(
@@ -186,13 +189,6 @@ def refuse_odd_places(base: keys.Tables) -> None:
             if _VOLUME_NAME.fullmatch(name) is None:
                 hint = f"Use letters, digits, _ and -, at most 32: [{table}.ssd-1]"
                 raise SpecError(f"can't name a {what}", key=keys.dotted((table, name)), hint=hint)
-
-
-def _refuse_missing_keys(base: keys.Tables, factors: tuple[Factor, ...]) -> None:
-    brought = {keys.split_path(path) for factor in factors for level in factor.levels for path in level.sets}
-    for problem in keys.problems(keys.Written, base):
-        if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
-            raise keys.error_for(problem, keys.Written, base)
 
 
 def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:

@@ -309,7 +309,14 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     if config.simulated:
         yield from _simulated_conflicts(config)
     elif config.target.raw_io:
-        yield from _raw_conflicts_on_real_drives(config)
+        # Refuses keys of servers and of simulated drives, and anything that could harm a drive
+        yield from _raw_conflicts(config)
+        yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
+        if not any(volume.drives for volume in config.volumes.values()):
+            yield from _foreign(config, _OF_DRIVES)
+        for name in config.data_volumes[:1]:
+            if name in config.volumes:
+                yield from _raw_volume_conflicts(config, name)
     else:
         yield from _foreign(config, _ONLY_SIMULATED)
         started = config.kind.starts_server
@@ -384,17 +391,6 @@ def _raw_conflicts(config: Config) -> Iterator[SpecError]:
     if len(config.data_volumes) > 1:
         hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
         yield SpecError("raw I/O runs on one volume, but there are several", key="layout.data", hint=hint)
-
-
-def _raw_conflicts_on_real_drives(config: Config) -> Iterator[SpecError]:
-    """Refuses keys of servers and of simulated drives, and anything that could harm a drive."""
-    yield from _raw_conflicts(config)
-    yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
-    if not any(volume.drives for volume in config.volumes.values()):
-        yield from _foreign(config, _OF_DRIVES)
-    for name in config.data_volumes[:1]:
-        if name in config.volumes:
-            yield from _raw_volume_conflicts(config, name)
 
 
 def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:

@@ -5,7 +5,7 @@ Engines can be compared only if the same survives on each, and a plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from storagelab.model.config import Config
@@ -50,12 +50,9 @@ def compared(
         return (), ()
     # A server that already runs has to be asked, so each target is asked only once.
     targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
-    found = _once(judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
+    items = (judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
+    found = list({item.text: item for item in items}.values())
     lines = tuple(one.text for one in found)
     if len({one.promise for one in found}) == 1:
         return lines, ()
     return lines, ("these engines do not promise the same after a crash, so their times can't be compared fairly",)
-
-
-def _once(items: Iterable[Durability]) -> list[Durability]:
-    return list({item.text: item for item in items}.values())

@@ -187,20 +187,16 @@ def _remove_patiently(folder: Path, opened: int) -> None:
     deadline = math.inf
     while True:
         try:
-            _remove(folder, opened)
+            # Removes a folder, its marker last, so that an interrupted removal is recognised and resumed
+            descriptors.empty(opened, but=(_MARKER,))
+            descriptors.empty(opened)
+            folder.rmdir()
             return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
                 raise
         deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # many files: the first try may take long
         time.sleep(0.05)
-
-
-def _remove(folder: Path, opened: int) -> None:
-    """Removes a folder, its marker last, so that an interrupted removal is recognised and resumed."""
-    descriptors.empty(opened, but=(_MARKER,))
-    descriptors.empty(opened)
-    folder.rmdir()
 
 
 def _is_ours(folder: int, site: Site) -> bool:

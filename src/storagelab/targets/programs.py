@@ -110,19 +110,15 @@ def _communicate(
         except subprocess.TimeoutExpired as error:
             if process.poll() is not None:
                 marks.end(mark)
-                return _said_so_far(process, error)
+                try:
+                    return process.communicate(timeout=_POLL_S)
+                except subprocess.TimeoutExpired as late:
+                    output, troubles = late.stdout or error.stdout or b"", late.stderr or error.stderr or b""
+                    with process:  # closes its pipes
+                        return output.decode(errors="replace"), troubles.decode(errors="replace")
             if deadline is not None and time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0) from None
             meanwhile()
-
-
-def _said_so_far(process: subprocess.Popen[str], error: subprocess.TimeoutExpired) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=_POLL_S)
-    except subprocess.TimeoutExpired as late:
-        output, troubles = late.stdout or error.stdout or b"", late.stderr or error.stderr or b""
-        with process:  # closes its pipes
-            return output.decode(errors="replace"), troubles.decode(errors="replace")
 
 
 def version_output(program: Path, *options: str) -> str:

@@ -99,7 +99,13 @@ def read(file: Path) -> Trace:
     """Raises PreflightError with what is wrong and where."""
     try:
         size = file.stat().st_size
-        _check_memory(file, size)
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        needed = size // _LEAST_BYTES_EACH * _BYTES_EACH
+        if needed > free:
+            raise _refused(
+                file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
+                "cut it into shorter traces: all of a trace is kept in memory",
+            )  # fmt: skip
         with file.open("rb") as opened:
             begin = opened.read(4)
         binary = len(begin) == 4 and struct.unpack("<I", begin)[0] & 0xFFFFFF00 == _BLKTRACE
@@ -115,16 +121,6 @@ def read(file: Path) -> Trace:
 
 def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
     return PreflightError(f"{file.name} {what}", file=file, key="workload.trace", hint=hint)
-
-
-def _check_memory(file: Path, size: int) -> None:
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    needed = size // _LEAST_BYTES_EACH * _BYTES_EACH
-    if needed > free:
-        raise _refused(
-            file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
-            "cut it into shorter traces: all of a trace is kept in memory",
-        )  # fmt: skip
 
 
 def _of_iolog(file: Path) -> Iterator[Request | None]:

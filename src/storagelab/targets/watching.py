@@ -88,7 +88,8 @@ class Pace:
         checked_s, spent_s = self._checked
         if now_s - checked_s >= CHECK_INTERVAL_S and self._ticks >= self._looks_checked + LOOKS_PER_CHECK:
             total_s = self._spend()
-            self._adapt((total_s - spent_s) / (now_s - checked_s))
+            wanted_s = self._interval_s * ((total_s - spent_s) / (now_s - checked_s)) / self._budget
+            self._interval_s = max(self._shortest_s, wanted_s)
             self._checked, self._looks_checked = (now_s, total_s), self._ticks
         self._schedule(now_s)
 
@@ -141,10 +142,6 @@ class Pace:
         session_s = None if now_s is None or self._session_start_s is None else now_s - self._session_start_s
         self._spent = (sampler_s, session_s)
         return sampler_s + (sampler_s if session_s is None else session_s)
-
-    def _adapt(self, share: float) -> None:
-        wanted_s = self._interval_s * share / self._budget
-        self._interval_s = max(self._shortest_s, wanted_s)
 
     def end(self) -> None:
         """Notes the final cost. Call it from the thread, since only the thread can read its own CPU time."""

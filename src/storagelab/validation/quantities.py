@@ -13,7 +13,7 @@ from storagelab.findings import stats
 from storagelab.model.measurement import PFS_PAGE, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.values import JsonValue
-from storagelab.model.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
+from storagelab.model.waits import NS, CountedWaits, conservation, mean_of_runs, normalise, wait_table
 from storagelab.validation.articles import Levels, Published
 
 _QUANTUM_S = 0.004
@@ -114,10 +114,6 @@ def _waits(run: Measurement) -> CountedWaits:
     if not isinstance(run.waits, CountedWaits):
         raise Missing("its runs have no counted waits")
     return run.waits
-
-
-def _stats(run: Measurement) -> Sequence[WaitStat]:
-    return normalise(_waits(run))
 
 
 def _wait(figure: Published, run: Measurement) -> float:
@@ -257,7 +253,7 @@ def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence
     """`runs`: for each cell of the group, the runs of the mean table."""
     gone: JsonValue | None = None
     for made, of_cell in zip(group, runs, strict=True):
-        table = wait_table(mean_of_runs([_stats(run) for run in of_cell]))
+        table = wait_table(mean_of_runs([normalise(_waits(run)) for run in of_cell]))
         shown = any(row.wait_type == figure.wait_type for row in table)
         gone = None if shown else _level(figure, made) if gone is None else gone
     return "never" if gone is None else gone

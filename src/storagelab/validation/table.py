@@ -85,18 +85,13 @@ def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
     return [
         ("no.", [row.figure.id for row in rows]),
         ("figure", [row.figure.what for row in rows]),
-        ("published", [_published_text(row.figure) + _marks(row) for row in rows]),
+        ("published", [_published_text(row.figure) + (" *" if row.figure.derived else "") for row in rows]),
         ("simulated", [_simulated_text(row) for row in rows]),
         ("error", [_error_text(row) for row in rows]),
         ("held to", [_tolerance_text(row.figure) for row in rows]),
         ("verdict", [f"{row.verdict}{mark}" for row in rows]),
         ("use", [row.figure.use for row in rows]),
     ]
-
-
-def _marks(row: Row) -> str:
-    """An asterisk for a figure that is derived, not itself published."""
-    return " *" if row.figure.derived else ""
 
 
 def _summary_columns(articles: Sequence[Article], items: Sequence[Summary]) -> list[TextColumn]:

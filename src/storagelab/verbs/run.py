@@ -113,7 +113,12 @@ class _Here(NamedTuple):
         while True:
             before = self._stored_count()
             try:
-                return self._make_runs(found)
+                with self._ready(found), Store.writing(self.folder, self.experiment) as store:
+                    race = self.racing(self._stored(store, 0))  # or the store is damaged
+                    self._make_pending(store, found, race)
+                    runs = self._stored(store, self.plan.in_detail)
+                    failed = any(status == "failed" for _, status in store.attempts().values())
+                return runs, not failed
             except PreparationAwaited as waits:
                 hands.wait(waits, made=self._stored_count() - before, blocks=len(self.plan.blocks))
 
@@ -121,14 +126,6 @@ class _Here(NamedTuple):
         with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
             return len(store.attempts())
         return 0
-
-    def _make_runs(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        with self._ready(found), Store.writing(self.folder, self.experiment) as store:
-            race = self.racing(self._stored(store, 0))  # or the store is damaged
-            self._make_pending(store, found, race)
-            runs = self._stored(store, self.plan.in_detail)
-            failed = any(status == "failed" for _, status in store.attempts().values())
-        return runs, not failed
 
     def _stored(self, store: Store, in_detail: float) -> tuple[Run, ...]:
         return stored.of_plan(self.folder / FILE_NAME, self.plan, store.runs(in_detail=in_detail))

@@ -8,7 +8,7 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.hints import choices
-from storagelab.model.plan import Cell, Plan, PlannedBlock
+from storagelab.model.plan import Cell, Plan
 from storagelab.report import writing
 from storagelab.report.text.simulated import print_outcome
 from storagelab.spec import matrix, reading
@@ -22,7 +22,7 @@ def simulate(spec_file: Path, cell_id: str | None, *, trace: bool, every_io: boo
     plan = matrix.expand(experiment)
     try:
         cell = _cell(plan, cell_id)
-        block = _block_of(plan, cell)
+        block = next(block for block in plan.blocks.values() if cell.cell_id in block.cells)
         made = single.make(block, cell, site_of(experiment, Path()).profiles, every_io=every_io)
     except PreflightError as error:
         raise error.of(experiment.source) from error
@@ -42,7 +42,3 @@ def _cell(plan: Plan, cell_id: str | None) -> Cell:
     if not chosen.config.simulated:
         raise PreflightError("`simulate` is for simulated cells", hint="`storagelab run` measures this one.")
     return chosen
-
-
-def _block_of(plan: Plan, cell: Cell) -> PlannedBlock:
-    return next(block for block in plan.blocks.values() if cell.cell_id in block.cells)

@@ -336,7 +336,13 @@ def ratio_interval(ratio: Estimate | None) -> str:
     elif ratio.value >= 2:
         text = _times_to_times(ratio.low, ratio.high)
     elif ratio.high >= 2:
-        text = _change_to_times(ratio.low - 1, ratio.high)
+        # "5 % more to 2.3 times"
+        low = ratio.low - 1
+        decimals = _change_decimals((ratio.high - 1 - low) / 2)
+        nothing = _shown_as_nothing(low, decimals)
+        least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
+        most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
+        text = f"{'0' if nothing and low <= 0 else least} to {most} times"
     elif ratio.low <= 1 <= ratio.high:
         text = _less_to_more(ratio.low - 1, ratio.high - 1)
     else:
@@ -348,15 +354,6 @@ def _times_to_times(low: float, high: float) -> str:
     """ "2.1 to 2.6"."""
     digits = 2 if significant(low, 2) != significant(high, 2) else 3
     return f"{significant(low, digits)} to {significant(high, digits)}"
-
-
-def _change_to_times(low: float, high: float) -> str:
-    """ "5 % more to 2.3 times"."""
-    decimals = _change_decimals((high - 1 - low) / 2)
-    nothing = _shown_as_nothing(low, decimals)
-    least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
-    most = "more than 10" if high > 10 else significant(high, 2)
-    return f"{'0' if nothing and low <= 0 else least} to {most} times"
 
 
 def _less_to_more(low: float, high: float) -> str:

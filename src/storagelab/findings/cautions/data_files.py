@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.model.measurement import Measurement
 from storagelab.targets.durability import KNOWN
 from storagelab.words.names import listed
 from storagelab.words.numbers import count
@@ -72,17 +71,14 @@ def check_files_on_disks(evidence: Evidence) -> Iterator[FilesOnDisks]:
     for cell_id, measurements in evidence.by_cell().items():
         config = evidence.plan.cell(cell_id).config
         volumes, files = tuple(dict.fromkeys(config.data_volumes)), config.layout.data_files
-        orders = _orders_of_disks(measurements[0], volumes)
+        # The orders in which the disks of these volumes serve their queues; flash drives have none
+        measurement = measurements[0]
+        drives = table_in(measurement.environment, "drives")
+        there = {name: volume for name, volume in volumes_of(measurement) if name in volumes}
+        named = {drive for volume in there.values() for drive in text_in(volume, "drives").split(", ")}
+        orders = {order for name in drives if name in named and (order := text_in(table_in(drives, name), "order"))}
         if orders and files > len(volumes):
             found[cell_id] = (volumes, files, " and ".join(sorted(orders)))
     if found:
         most = max(found.values(), key=lambda one: one[1])
         yield FilesOnDisks(cells=evidence.named(found), volumes=most[0], data_files=most[1], order=most[2])
-
-
-def _orders_of_disks(measurement: Measurement, volumes: tuple[str, ...]) -> set[str]:
-    """The orders in which the disks of these volumes serve their queues; flash drives have none."""
-    drives = table_in(measurement.environment, "drives")
-    there = {name: volume for name, volume in volumes_of(measurement) if name in volumes}
-    named = {drive for volume in there.values() for drive in text_in(volume, "drives").split(", ")}
-    return {order for name in drives if name in named and (order := text_in(table_in(drives, name), "order"))}

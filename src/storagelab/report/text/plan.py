@@ -195,17 +195,13 @@ def _print_levels(console: Console, experiment: Experiment, before: Sequence[Col
     factors = [
         Column(title_of(factor), texts, right=are_numbers(texts))
         for factor in experiment.factors
-        if (texts := [_level_of(cell, factor.name) for cell in cells])
+        if (texts := [(value_text(cell.levels[factor.name]) if factor.name in cell.levels else "") for cell in cells])
     ]
     columns = [*before, *factors]
     if sum(column.width + 2 for column in columns) > console.width:
         levels = Column("levels", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
         columns = [*before, *narrow(factors, levels)]
     print_table(console, columns)
-
-
-def _level_of(cell: Cell, name: str) -> str:
-    return value_text(cell.levels[name]) if name in cell.levels else ""
 
 
 def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:

@@ -75,7 +75,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
     if compared.of_raw_io(findings):
         return [
             *columns,
-            *_provenance_column(findings, cells),
+            *([("provenance", [cell.provenance or "" for cell in cells])] if compared.of_both_kinds(findings) else []),
             *_raw_io_columns(cells),
             *_judged_columns(findings, cells),
         ]
@@ -95,11 +95,6 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         *latency_columns(cells),
         *_judged_columns(findings, cells),
     ]
-
-
-def _provenance_column(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
-    """Only if measured and simulated cells are in one table."""
-    return [("provenance", [cell.provenance or "" for cell in cells])] if compared.of_both_kinds(findings) else []
 
 
 def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:

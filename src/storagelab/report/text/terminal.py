@@ -71,7 +71,10 @@ def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) 
     for text in texts:
         print_paragraph(console, text, first="- ")
     _print_cells(console, findings)
-    _print_hosts(console, findings)
+    table = host_table(findings)
+    if table.rows:
+        blank(console)
+        print_table(console, _columns(table))
     if compared.of_raw_io(findings):
         _print_cautions(console, findings)
         return
@@ -102,13 +105,6 @@ def _print_cells(console: Console, findings: Findings) -> None:
     print_table(console, columns, rows_styled=styles)
     if left_out:
         print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
-
-
-def _print_hosts(console: Console, findings: Findings) -> None:
-    table = host_table(findings)
-    if table.rows:
-        blank(console)
-        print_table(console, _columns(table))
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
@@ -158,19 +154,16 @@ def _print_waits_of(
     if not rows:
         print_paragraph(console, no_waits_sentence(cell), first="  ")
     else:
-        _print_wait_rows(console, rows)
+        marks = [_MARKS[row.method] for row in rows]
+        columns = [
+            Column(name, texts, rank=WAIT_RANKS.get(name, 0), right=name not in _LEFT)
+            for name, texts in wait_columns(rows)
+        ]
+        if any(marks):
+            columns.insert(1, Column("", marks, right=False))
+        print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != IN_SQL_SERVER])
     for line in audit_sentences(cell):
         print_paragraph(console, line, first="  ")
-
-
-def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
-    marks = [_MARKS[row.method] for row in rows]
-    columns = [
-        Column(name, texts, rank=WAIT_RANKS.get(name, 0), right=name not in _LEFT) for name, texts in wait_columns(rows)
-    ]
-    if any(marks):
-        columns.insert(1, Column("", marks, right=False))
-    print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != IN_SQL_SERVER])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -235,7 +235,12 @@ def _reach(gain: Gain) -> str:
 
 
 def _why(findings: Findings, found: Answer) -> Iterator[list[Form]]:
-    yield from _slowest_at_limit(findings, found)
+    if (slowest := found.slowest_at_limit) is not None:
+        levels, limit = findings.cell(slowest.cell_id).levels, slowest.limit
+        yield [
+            lambda names: f"The slowest, {names.layout(levels)}: {_at_limit(limit, names)}.",
+            lambda names: f"The slowest: {_at_limit(limit, names)}.",
+        ]
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
         of_factor.setdefault(cause.factor, []).append(cause)
@@ -245,15 +250,6 @@ def _why(findings: Findings, found: Answer) -> Iterator[list[Form]]:
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
         some = ((causes, per), (causes, ""), (causes[:1], per))
         yield [partial(_because, start, factor, those, unit) for those, unit in some]
-
-
-def _slowest_at_limit(findings: Findings, found: Answer) -> Iterator[list[Form]]:
-    if (slowest := found.slowest_at_limit) is not None:
-        levels, limit = findings.cell(slowest.cell_id).levels, slowest.limit
-        yield [
-            lambda names: f"The slowest, {names.layout(levels)}: {_at_limit(limit, names)}.",
-            lambda names: f"The slowest: {_at_limit(limit, names)}.",
-        ]
 
 
 def _at_limit(limit: Limit, names: Names) -> str:

@@ -36,7 +36,10 @@ def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[
     """The first `most` of the choices for different loads (or one more, if that is all)."""
     choices = found.choices
     if not choices:
-        yield from _no_choice(findings)
+        measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+        if measured:
+            yield from map(plain, _why_none(findings))
+            yield from _ends(findings, measured)
     elif len(choices) == 1:
         (choice,) = choices
         yield _no_verdict(findings, found.no_verdict) if found.no_verdict else _use(findings, choice)
@@ -72,7 +75,12 @@ def _no_verdict(findings: Findings, fact: str) -> list[Form]:
 
 
 def _use(findings: Findings, choice: Choice) -> list[Form]:
-    under = _under_all(findings, choice)
+    loads = len(choice.loads)
+    under = (
+        f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} u"
+        if loads > 1
+        else "U"
+    )
 
     def start(names: Names, *, full: bool = False) -> str:
         which = (
@@ -96,15 +104,6 @@ def _use(findings: Findings, choice: Choice) -> list[Form]:
 
 def _uncut(form: Form, items: int) -> Form:
     return lambda names: form(names.uncut(items))
-
-
-def _under_all(findings: Findings, choice: Choice) -> str:
-    loads = len(choice.loads)
-    return (
-        f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} u"
-        if loads > 1
-        else "U"
-    )
 
 
 def _any(choice: Choice) -> str:
@@ -345,13 +344,6 @@ def _loads(findings: Findings, choice: Choice, names: Names) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # Nothing to choose
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def _no_choice(findings: Findings) -> Iterator[list[Form]]:
-    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    if measured:
-        yield from map(plain, _why_none(findings))
-        yield from _ends(findings, measured)
 
 
 def _why_none(findings: Findings) -> list[str]:

@@ -64,10 +64,6 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
         return ""
     if not found.distinguishable:
         return "tied"
-    return _slower(found)
-
-
-def _slower(found: Comparison) -> str:
     against = against_slower(found.ratio).split(" (")[0]
     return f"slower {against}" if against.startswith("x") else f"slower ({against.removeprefix('-')})"
 

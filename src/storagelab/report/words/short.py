@@ -128,7 +128,7 @@ class Names:
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
         if name in ALONE:
             return f"{label} on {many}"
-        return f"{label} {many}" if self._needs_its_factor(factor, many) else many
+        return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
 
     def level(self, name: str, level: JsonValue) -> str:
         """One level whose factor is named before: "1", "basic"; and "1.2.7" if no other label begins with that."""
@@ -155,9 +155,6 @@ class Names:
     def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
         return [self.cut(one) for one in self._grouped(self._factors[name], levels)[1]]
-
-    def _needs_its_factor(self, factor: Factor, text: str) -> bool:
-        return not _is_labelled(factor) or not text[:1].isalpha()
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""

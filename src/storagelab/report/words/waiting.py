@@ -118,7 +118,11 @@ def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
     for move in shown:
         again = move is not shown[0] and move.span == shown[0].span
         if again:
-            sentence = _short_trend(move, named)
+            # A shorter sentence, if the sentence before names the same span
+            name = wait_text(move.trend.wait_type, move.trend.analogue, named)
+            goes = "falls" if move.falls else "grows"
+            ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
+            sentence = f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"
         else:
             sentence = _trend_sentence(move, named, labels_of(findings.factors)) + _meaning(findings, move)
         lines.append(f"{sentence}.")
@@ -167,14 +171,6 @@ def _trend_sentence(move: _Move, named: set[str], labels: Labels) -> str:
         turn = f"{_share_at(move.turn, trend)} at {_second_phrase(trend.factor, move.turn[0])}"
         return f"{name} is {start}, {turn} and {end}{where}"
     return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
-
-
-def _short_trend(move: _Move, named: set[str]) -> str:
-    """A shorter sentence, if the sentence before names the same span."""
-    name = wait_text(move.trend.wait_type, move.trend.analogue, named)
-    goes = "falls" if move.falls else "grows"
-    ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
-    return f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"
 
 
 def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:

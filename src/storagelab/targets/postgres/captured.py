@@ -271,7 +271,13 @@ class WatchedPostgres:
         if self._major >= 16:
             yield from self._pg_stat_io()
         else:
-            yield from self._background_writer()
+            row = self._rows(
+                "SELECT buffers_checkpoint, buffers_clean, buffers_backend, buffers_backend_fsync,"
+                " current_setting('block_size')::int FROM pg_stat_bgwriter"
+            )[0]
+            block = row[4]
+            for by, buffers in (("checkpoint", row[0]), ("background", row[1]), ("session", row[2])):
+                yield (ALL_TABLES, "write", by), Count(int(buffers), int(buffers) * block)
         if 14 <= self._major < 18:
             writes, size, write_ms, syncs, sync_ms, timed = self._rows(
                 "SELECT wal_write, wal_bytes::int8, wal_write_time, wal_sync, wal_sync_time,"
@@ -303,15 +309,6 @@ class WatchedPostgres:
             ):  # fmt: skip
                 if requests:
                     yield (thing, operation, by), Count(int(requests), int(size), ms / 1e3 if is_timed else None)
-
-    def _background_writer(self) -> Iterator[tuple[CountKey, Count]]:
-        row = self._rows(
-            "SELECT buffers_checkpoint, buffers_clean, buffers_backend, buffers_backend_fsync,"
-            " current_setting('block_size')::int FROM pg_stat_bgwriter"
-        )[0]
-        block = row[4]
-        for by, buffers in (("checkpoint", row[0]), ("background", row[1]), ("session", row[2])):
-            yield (ALL_TABLES, "write", by), Count(int(buffers), int(buffers) * block)
 
     def close(self) -> None:
         self._connection.close()

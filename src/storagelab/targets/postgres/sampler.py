@@ -186,7 +186,12 @@ class Sampler(SessionSampler):
         self._libpq = self._connection.pgconn
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
-        self._find_checkpointer(self._connection)
+        # Includes the checkpointer in each look, if this login may see its waits
+        found = self._connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
+        ).fetchone()
+        if found is not None:
+            self._checkpointer = found[0]
         pids = [*self._pids, *([self._checkpointer] if self._checkpointer else [])]
         self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
@@ -198,14 +203,6 @@ class Sampler(SessionSampler):
             self._query(_LOCKS)
         if self._kernel_view:
             self._open_kernel_view(self._connection.info.backend_pid)
-
-    def _find_checkpointer(self, connection: Connection) -> None:
-        """Includes the checkpointer in each look, if this login may see its waits."""
-        found = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
-        ).fetchone()
-        if found is not None:
-            self._checkpointer = found[0]
 
     def _open_kernel_view(self, own_pid: int) -> None:
         """Opens the kernel's view if the processes with these PIDs are the sessions: siblings of the sampler's own.
@@ -262,7 +259,7 @@ class Sampler(SessionSampler):
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
                 self._rows_done[pid] = int(reported[1])
-            wait_type = _wait_type(type_wire, event_wire)
+            wait_type = f"{type_wire.decode()}:{event_wire.decode()}" if type_wire and event_wire else NO_EVENT
             if wait_type not in _NOT_WORK or (self._of_generator and wait_type == IDLE):
                 seen[pid] = wait_type
         if count and seen:
@@ -327,10 +324,6 @@ class Sampler(SessionSampler):
 
     def _raw_waits(self) -> RawWaitsOf:
         return _raw_waits
-
-
-def _wait_type(type_wire: bytes | None, event_wire: bytes | None) -> str:
-    return f"{type_wire.decode()}:{event_wire.decode()}" if type_wire and event_wire else NO_EVENT
 
 
 def _check(result: pq.abc.PGresult) -> None:

@@ -148,7 +148,7 @@ class Session:
         try:
             self._connection = pymssql.connect(**arguments)
         except DriverError as error:
-            if not _lost_the_servers_words(error):
+            if not _number_and_text(error)[1].startswith(_SOMETHING_SAID):
                 raise
             raise pymssql.OperationalError(*(try_in_fresh_process(arguments) or error.args)) from None
         self.spid = int(self.value("SELECT @@SPID"))
@@ -213,11 +213,6 @@ def words_of(error: BaseException) -> str:
     first = next((line for line in lines if line and not _DRIVERS_LINE.match(line)), "")
     message = _DRIVERS_LINE.split(first)[0].strip() or " ".join(dict.fromkeys(filter(None, lines)))
     return f"Msg {number}: {message}" if number else message or type(error).__name__
-
-
-def _lost_the_servers_words(error: BaseException) -> bool:
-    """Whether the driver reports an error of the server without its text."""
-    return _number_and_text(error)[1].startswith(_SOMETHING_SAID)
 
 
 def _number_and_text(error: BaseException) -> tuple[int | None, str]:
@@ -299,7 +294,7 @@ def read_facts(session: Session) -> ServerFacts:
     # From 2022 on the smaller right is enough; older versions return NULL for its name.
     may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
     return ServerFacts(
-        version=found["version"], version_text=_one_line(found["version_text"]), edition=found["edition"],
+        version=found["version"], version_text=' '.join(str(found['version_text']).split()), edition=found["edition"],
         engine_edition=found["engine_edition"], data_path=found["data_path"] or "", log_path=found["log_path"] or "",
         max_connections=found["max_connections"], may_create=bool(found["may_create"]), may_view_state=bool(may_view),
     )  # fmt: skip
@@ -369,7 +364,3 @@ def _file_initialisation(session: Session) -> bool | None:
         if str(service.get("servicename", "")).startswith("SQL Server (") and text_of_error in ("Y", "N"):
             return bool(text_of_error == "Y")
     return None
-
-
-def _one_line(text: str) -> str:
-    return " ".join(str(text).split())

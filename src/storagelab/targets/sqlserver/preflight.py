@@ -57,20 +57,16 @@ def _check_server(session: Session, configs: Sequence[Config], site: Site) -> Se
     state = connecting.read_state(session)
     for config in configs:
         settings.check(config.target.settings, facts.major, state)
-        _check_between_runs(config)
+        if config.between_runs.drop_page_cache:
+            raise PreflightError(
+                "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
+                key="between_runs.drop_page_cache",
+                hint="set it to false",
+            )
         _check_objects(config)
         _check_paths(config, facts)
     check_nothing_in_the_way(session, site.prefix, key_of(target))
     return facts
-
-
-def _check_between_runs(config: Config) -> None:
-    if config.between_runs.drop_page_cache:
-        raise PreflightError(
-            "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
-            key="between_runs.drop_page_cache",
-            hint="set it to false",
-        )
 
 
 def _check_objects(config: Config) -> None:

@@ -123,7 +123,11 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
         _check_value(name, value, ON_OFF)
         _check_file_initialisation(text_of(value) == "ON", state.file_initialisation)
     elif name in state.configurations:
-        _check_configuration(name, value, state.configurations[name])
+        found = state.configurations[name]
+        _refuse_difference(
+            name, [] if str(int(value) if isinstance(value, bool) else value) == str(found) else [f"it is {found}"],
+            lambda: f"EXEC sp_configure N'{name}', {value}; RECONFIGURE; (the old value back afterwards: {found})",
+        )  # fmt: skip
     else:
         raise PreflightError("the server has no such setting", key=_key(name), hint=_nearest(name, state))
 
@@ -162,13 +166,6 @@ def _check_file_initialisation(wanted: bool, found: bool | None) -> None:
     _refuse_difference(
         FILE_INITIALISATION, [] if found is wanted else [f"instant file initialisation is {shown_state}"],
         lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
-    )  # fmt: skip
-
-
-def _check_configuration(name: str, value: Scalar, found: int) -> None:
-    _refuse_difference(
-        name, [] if str(int(value) if isinstance(value, bool) else value) == str(found) else [f"it is {found}"],
-        lambda: f"EXEC sp_configure N'{name}', {value}; RECONFIGURE; (the old value back afterwards: {found})",
     )  # fmt: skip
 
 

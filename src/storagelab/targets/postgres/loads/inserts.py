@@ -171,7 +171,10 @@ class Workers(InsertingSessions[Connection]):
             while len(loops) < len(self._connections):
                 for key, _ in selector.select(POLL_S):
                     connection = key.data
-                    _consume(connection)
+                    try:
+                        connection.pgconn.consume_input()
+                    except psycopg.OperationalError as error:
+                        raise RunFailed(f"a connection was lost: {error}") from error
                     if not connection.pgconn.is_busy():
                         selector.unregister(key.fileobj)
                         loops[connection] = _loop_of(connection)
@@ -194,13 +197,6 @@ class Workers(InsertingSessions[Connection]):
                     connection.cancel_safe(timeout=2.0)
         for connection in connections:
             connection.close()
-
-
-def _consume(connection: Connection) -> None:
-    try:
-        connection.pgconn.consume_input()
-    except psycopg.OperationalError as error:
-        raise RunFailed(f"a connection was lost: {error}") from error
 
 
 def _loop_of(connection: Connection) -> Loop:

@@ -83,15 +83,12 @@ class Tables(PostgresTables[Sql]):
         own_transactions(self.load, site)
         for step in _steps(self.load, site, ""):
             if step.program == "pg_restore":
-                self._check_archive(step.file, beside)
+                # Checks that pg_restore can read the archive, and that it holds what the layout names
+                objects = dumps.objects_in(dumps.content_of(step.file, beside))
+                problem = None if self.load.setup else self.config.placement.problem(objects)
+                if problem is not None:
+                    raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
         return programs.version_text("pgbench", beside)
-
-    def _check_archive(self, file: Path, beside: Path | None) -> None:
-        """Checks that pg_restore can read the archive, and that it holds what the layout names."""
-        objects = dumps.objects_in(dumps.content_of(file, beside))
-        problem = None if self.load.setup else self.config.placement.problem(objects)
-        if problem is not None:
-            raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
 
 
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
