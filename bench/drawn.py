@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.findings import carry_over, irregular, resolution, stats, verdicts
+from storagelab.findings import basis, carry_over, irregular, stats, verdicts
 from storagelab.findings.model import JudgedByLoad
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES, Statements, first_step, state
@@ -164,9 +164,9 @@ def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True
 
 def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> stats.Fit:
     """The fit from which a report judges."""
-    tick = resolution.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
+    tick = basis.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
     blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
-    return resolution.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
+    return basis.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
 
 
 def states_a_difference(of: Design, fitted: stats.Fit) -> bool:

@@ -19,9 +19,9 @@ import numpy as np
 
 from bench import drawn_rows
 from bench.drawn import NOISE, Rng, verdict_of
-from storagelab.findings import irregular, preparations, stats
-from storagelab.findings.means import mean_time
+from storagelab.findings import basis, irregular, stats
 from storagelab.findings.model import Estimate
+from storagelab.findings.samples import mean_time
 from storagelab.findings.statements import Statements, state
 from storagelab.findings.times import blocks_of
 from storagelab.model.plan import Experiment, Factor, Level, Plan
@@ -87,7 +87,7 @@ def drawn(rng: Rng, number: int, blocks: int, prepared: float, slower: float = 0
         if cell.levels[DRIVE] == "b":
             log_s[row[cell.cell_id]] += math.log1p(slower)
     of_cell = blocks_of(plan)
-    fitted = preparations.fit(irregular.fit(log_s, of_cell), made_in, of_cell)
+    fitted = basis.fit(irregular.fit(log_s, of_cell), made_in, of_cell)
     return Drawn(experiment, plan, of_cell, fitted)
 
 

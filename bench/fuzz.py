@@ -28,7 +28,7 @@ from storagelab import cli, screen
 from storagelab.run import loop
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
-from storagelab.spec.characters import escaped
+from storagelab.spec.foreign import escaped
 from storagelab.targets import Site
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,7 @@ import pytest
 from storagelab.capture import folder
 from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
 from storagelab.errors import StoreError
-from storagelab.report.text.captured import capture_markdown
+from storagelab.verbs.capture import capture_markdown
 
 
 def some_capture(**changes):

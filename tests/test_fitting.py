@@ -9,11 +9,9 @@ import pytest
 
 from storagelab import _sim, profiles
 from storagelab.drives.as_profile import as_toml
-from storagelab.drives.fitting import LEAST_POINTS, Result, fit
-from storagelab.drives.law import Law
+from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
 from storagelab.drives.measuring import sustained_of
-from storagelab.drives.points import planned
 from storagelab.targets.raw.fio import Job
 
 TRUTHS = {

@@ -18,7 +18,7 @@ from shell import typed
 from test_made_volumes import as_root, left_of
 
 from storagelab.errors import SpecError
-from storagelab.findings import irregular, preparations
+from storagelab.findings import basis, irregular
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.preparations import PreparedAgain
 from storagelab.findings.statements import state
@@ -91,7 +91,7 @@ def _stated(tmp_path: Path, blocks: int, luck: float, slower: float):
         log_s[cell, column] = of_block[run.block] + slower * cell + rng.normal(0, 0.001)
         made_in[cell, column] = run.block
     kinds = blocks_of(plan)
-    fitted = preparations.fit(irregular.fit(log_s, kinds), made_in, kinds)
+    fitted = basis.fit(irregular.fit(log_s, kinds), made_in, kinds)
     return state(parsed(tmp_path, spec(tmp_path, MADE, TWO)).factors, plan, fitted, kinds)
 
 

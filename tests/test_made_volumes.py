@@ -20,8 +20,8 @@ from storagelab.machine.processes import lives, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
-from storagelab.provisioning import cloud_disks, file_systems, limits, loop_devices, own_commands, programs, volumes
-from storagelab.provisioning.bursts import Bucket
+from storagelab.provisioning import by_hand, cloud_disks, file_systems, limits, loop_devices, programs, volumes
+from storagelab.provisioning.limits import Bucket
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight, sweep
 
@@ -216,9 +216,9 @@ def test_a_prepare_that_fails_fails_the_run_and_a_check_that_fails_leaves_it_unv
 
 
 def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_commands, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(by_hand, "_PATIENCE_S", 0.2)
     with pytest.raises(RunFailed, match="has not ended"):
-        own_commands.run("sleep 600 & echo $! > child; wait", tmp_path, {}, "volumes.a.prepare")
+        by_hand.run("sleep 600 & echo $! > child; wait", tmp_path, {}, "volumes.a.prepare")
     child = int((tmp_path / "child").read_text())
     assert until(lambda: not lives(child), 10)
 

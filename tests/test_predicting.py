@@ -11,13 +11,10 @@ from test_fitting import drive_of
 from storagelab.capture import folder
 from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
 from storagelab.drives.as_profile import as_toml
-from storagelab.drives.fitting import Result
-from storagelab.drives.law import Law
-from storagelab.drives.points import planned
+from storagelab.drives.fitting import Law, Result, planned
 from storagelab.errors import PreflightError, SpecError, StoreError
 from storagelab.predicting.demands import demands_of, grown
-from storagelab.predicting.known import Errors
-from storagelab.predicting.prediction import PRESENT
+from storagelab.predicting.prediction import PRESENT, Errors
 from storagelab.predicting.reckoning import predict
 
 LIMITS = """

@@ -13,8 +13,8 @@ from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
-from storagelab.report.words.race import race_text
 from storagelab.run.race import Racing, plan_of
+from storagelab.verbs.run import race_text
 
 FILES = "layout.data_files"
 SLOW = {1: 1.0, 2: 1.001, 4: 1.5, 8: 2.0, 16: 2.5, 32: 3.0}

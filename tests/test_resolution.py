@@ -9,8 +9,8 @@ import pytest
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import grain_of, tick_of
 from storagelab.findings.model import Findings
-from storagelab.findings.resolution import grain_of, tick_of
 
 FILES = "layout.data_files"
 

@@ -12,8 +12,8 @@ from builders import make_experiment, make_runs
 from shell import typed
 from simulated_specs import SMALL
 
-from storagelab.console import Screen
 from storagelab.run.store import Store
+from storagelab.screen import Screen
 from storagelab.spec.matrix import expand
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from scipy import stats as scipy_stats
 
 from bench import drawn
 from storagelab.findings import irregular, stats
-from storagelab.findings.means import mean_time
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, mean_time
 from storagelab.findings.statements import SHARES
 
 pytestmark = pytest.mark.slow

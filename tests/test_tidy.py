@@ -28,7 +28,7 @@ TESTS_OF_THE_WHOLE = {
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
     "accounts": "sampler", "against_memory": "checking", "copying": "templates", "dark": "palette", "earlier": "store",
-    "extremes": "starting", "gathering": "run", "hardware": "scenario", "holders": "processes",
+    "resolution": "basis", "extremes": "starting", "gathering": "run", "hardware": "scenario", "holders": "processes",
     "host_ram": "preflight", "kept": "layout", "mariadb_attached": "connecting", "mariadb_binaries": "settings",
     "mariadb_clients": "reaching", "mariadb_probe": "engine", "mariadb_target": "engine",
     "postgres_attached": "connecting", "postgres_binaries": "settings", "postgres_target": "engine",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.model.measurement import WaitingTask
-from storagelab.targets import turns
+from storagelab.targets import watching
 from storagelab.targets.watching import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)
@@ -61,7 +61,7 @@ def test_looks_at_random_keep_to_their_rate_but_not_to_a_beat():
 
 
 def test_turns_leave_unwatched_stretches_without_a_look(monkeypatch):
-    monkeypatch.setattr(turns, "STRETCH_S", 0.1)
+    monkeypatch.setattr(watching, "STRETCH_S", 0.1)
     pace = Pace(200, 1.0, at_random=True, in_turns=True)
     pace.begin(lambda: None)
     began_s, looked_s = time.monotonic(), list[float]()
@@ -82,7 +82,7 @@ def test_turns_leave_unwatched_stretches_without_a_look(monkeypatch):
 def test_watched_and_unwatched_stretches_share_a_trend(eights):
     """Of eight stretches, both kinds have the same number, the same sum of places, and the same sum of their squares."""
     places = range(8 * eights, 8 * eights + 8)
-    watched = [place for place in places if turns.is_watched((place + 0.5) * turns.STRETCH_S)]
+    watched = [place for place in places if watching.is_watched((place + 0.5) * watching.STRETCH_S)]
     rest = [place for place in places if place not in watched]
     assert [sum(p**power for p in watched) for power in range(3)] == [sum(p**power for p in rest) for power in range(3)]
 

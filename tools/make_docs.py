@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from storagelab import cli
-from storagelab.capture.schema import capture_schema, capture_schema_text
+from storagelab.capture.model import capture_schema, capture_schema_text
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config

@@ -80,7 +80,7 @@ def _schema(
     ] = "spec",
 ) -> None:
     """Print the JSON schema of specs, or of captures."""
-    from storagelab.capture.schema import capture_schema_text
+    from storagelab.capture.model import capture_schema_text
     from storagelab.report import writing
     from storagelab.spec.schema import spec_schema_text
 

@@ -9,9 +9,13 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from storagelab.spec.characters import escaped
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from storagelab.spec.foreign import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,13 +25,13 @@ _WIDTH = re.compile(r"[1-9][0-9]{1,4}")
 
 
 def out() -> Console:
-    from storagelab.console import Screen  # here, because not every verb prints
+    from storagelab.screen import Screen  # here, because not every verb prints
 
     return Screen()
 
 
 def err() -> Console:
-    from storagelab.console import Screen
+    from storagelab.screen import Screen
 
     return Screen(stderr=True)
 
@@ -86,3 +90,19 @@ class _Unbreakable:
     def flush(self) -> None:
         with contextlib.suppress(OSError):
             self._stream.flush()
+
+
+# --- A terminal drawn by rich, with all text escaped ------------------------------------------------------------------
+
+
+class Screen(Console):
+    """rich's console with all text escaped. It may colour and move text, but it reads no markup: words in brackets
+    stay words.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, markup=False, **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -147,3 +148,18 @@ class Capture:
     manifest: Manifest
     io: tuple[IoRow, ...]
     devices: tuple[DeviceRow, ...]
+
+
+# --- the JSON schema of a capture's manifest --------------------------------------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def capture_schema() -> dict[str, Any]:
+    """The schema, in JSON Schema's draft 2020-12."""
+    return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
+
+
+def capture_schema_text() -> str:
+    """The schema as a file's text."""
+    return json.dumps(capture_schema(), indent=1, ensure_ascii=False) + "\n"

@@ -2,16 +2,129 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from storagelab.drives.law import KNEES, LIMITS, Law
-from storagelab.drives.points import Asked
+# --- the law of a measured drive --------------------------------------------------------------------------------------
+
+KNEES = (1, 2, 4, 8)
+"""Powers of two, since the simulator takes roots only as square roots, which are the same on every machine."""
+LIMITS = ("reads_per_s", "writes_per_s", "ios_per_s", "read_bytes_per_s", "write_bytes_per_s", "bytes_per_s")
+
+
+@dataclass(frozen=True)
+class Law:
+    """The figures. Times are of a lone request; `*_data_bytes_per_s` is how fast its data pass, beside that time."""
+
+    read_ns: float
+    write_ns: float
+    read_in_order_ns: float
+    write_in_order_ns: float
+    read_data_bytes_per_s: float
+    write_data_bytes_per_s: float
+    reads_parallel: float
+    writes_parallel: float
+    data_parallel: float
+    knee: int
+    limits: dict[str, float]
+    """By a name of LIMITS; a limit that was not reached is missing."""
+
+    def requests_per_s(self, *, block_bytes: Any, read_share: Any, depth: Any, sequential_share: Any = 0.0) -> Any:
+        """Requests a second; numbers or arrays of them. A depth below 1 is a drive that is idle for a part of the time."""
+        progressing = np.maximum(depth, 1.0)
+        mean_s = read_share * self._latency_s("read", block_bytes, progressing, sequential_share) + (
+            1 - read_share
+        ) * self._latency_s("write", block_bytes, progressing, sequential_share)
+        most = depth / mean_s
+        for name, per_s in self.limits.items():
+            most = np.minimum(most, per_s / np.maximum(_use(name, block_bytes, read_share), 1e-12))
+        return most
+
+    def _latency_s(self, direction: str, block_bytes: Any, progressing: Any, sequential_share: Any) -> Any:
+        reads = direction == "read"
+        random_ns, in_order_ns = (
+            (self.read_ns, self.read_in_order_ns) if reads else (self.write_ns, self.write_in_order_ns)
+        )
+        data_per_s = self.read_data_bytes_per_s if reads else self.write_data_bytes_per_s
+        alone_s = (random_ns + (in_order_ns - random_ns) * sequential_share) / 1e9
+        parallel = self.reads_parallel if reads else self.writes_parallel
+        of_data_s = block_bytes / data_per_s * self._stretch(progressing, self.data_parallel)
+        return alone_s * self._stretch(progressing, parallel) + of_data_s
+
+    def _stretch(self, progressing: Any, parallel: float) -> Any:
+        """How many times as long it takes as alone."""
+        return (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
+
+
+def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
+    """How much of a limit one request takes, on average."""
+    share = read_share if limit.startswith("read") else 1 - read_share if limit.startswith("write") else 1.0
+    return share * (block_bytes if "bytes" in limit else 1.0)
+
+
+# --- the points at which a drive is measured --------------------------------------------------------------------------
+
+_KIB = 1024
+
+
+class Asked(NamedTuple):
+    """One load: blocks of one size, a share of reads, and requests in progress."""
+
+    block_bytes: int
+    read_share: float
+    depth: int
+    sequential: bool
+    held_out: bool = False
+
+
+def planned(*, quick: bool, seed: int) -> list[Asked]:
+    """All points, in a random order, so that a drive that slows down does not favour some of them."""
+    points = _quick() if quick else _full()
+    random.Random(seed).shuffle(points)
+    return points
+
+
+def _full() -> list[Asked]:
+    return [
+        *_grid((4, 16, 64, 256), (1.0, 0.7, 0.3, 0.0), (1, 4, 16, 64), sequential=False),
+        *_grid((16, 64, 256, 1024), (1.0, 0.0), (1, 16), sequential=True),
+        *_held_out((8, 32, 128), (2, 8, 32), (0.85, 0.5, 0.15), sequential=False),
+        *_held_out((32, 128, 512), (4, 8), (1.0, 0.0), sequential=True),
+    ]
+
+
+def _quick() -> list[Asked]:
+    return [
+        *_grid((4, 16, 256), (1.0, 0.7, 0.3, 0.0), (1, 8, 64), sequential=False),
+        *_grid((16, 256), (1.0, 0.0), (1, 16), sequential=True),
+        *_held_out((8, 64), (2, 32), (0.85, 0.5), sequential=False),
+        *_held_out((64,), (4,), (1.0, 0.0), sequential=True),
+    ]
+
+
+def _grid(kib: tuple[int, ...], shares: tuple[float, ...], depths: tuple[int, ...], *, sequential: bool) -> list[Asked]:
+    return [Asked(size * _KIB, share, depth, sequential) for size, share, depth in product(kib, shares, depths)]
+
+
+def _held_out(
+    kib: tuple[int, ...], depths: tuple[int, ...], shares: tuple[float, ...], *, sequential: bool
+) -> list[Asked]:
+    """Each size with each depth; the shares take turns, so that each meets each size."""
+    return [
+        Asked(size * _KIB, share, depth, sequential, held_out=True)
+        for row, size in enumerate(kib)
+        for column, depth in enumerate(depths)
+        for share in ([shares[(row + column) % len(shares)]] if not sequential else shares)
+    ]
+
+
+# --- the fit ---------------------------------------------------------------------------------------------------------
 
 LEAST_POINTS = 16
 """A fit of fewer points would follow their noise."""

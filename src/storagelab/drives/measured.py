@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storagelab.drives.law import LIMITS, Law
+from storagelab.drives.fitting import LIMITS, Law
 from storagelab.errors import PreflightError, StoragelabError
 from storagelab.model.values import Frozen
 

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storagelab.drives.fitting import Result
+from storagelab.drives.fitting import Asked, Result
 from storagelab.drives.measured import Sustained
-from storagelab.drives.points import Asked
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.stopping import uninterrupted

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from storagelab.findings import FitKind, carry_over, cycles, hosts, irregular, preparations, stats
-from storagelab.findings.disturbed import MachineCause, cause_of
+from storagelab.findings import FitKind, between_blocks, carry_over, cycles, hosts, irregular, stats
+from storagelab.findings.between_blocks import BetweenBlocks
+from storagelab.findings.disturbed import MachineCause, cause_of, slice_share
 from storagelab.findings.model import Compared, Estimate
-from storagelab.findings.resolution import grain_of, resolved, tick_of
-from storagelab.findings.throttled import slice_share
+from storagelab.findings.stats import Fit
 from storagelab.findings.times import (
     blocks_judged,
     compared_of,
@@ -22,7 +25,7 @@ from storagelab.findings.times import (
     usable_runs,
 )
 from storagelab.model.engines import Provenances
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Run, preparation_of
 from storagelab.model.plan import Experiment, Plan
 
 
@@ -48,7 +51,7 @@ class Basis:
     fleet: hosts.Fitted | None = None
     carried: carry_over.CarriedOver | None = None
     """What the run before explains of the times."""
-    made_in: preparations.Places = field(default_factory=lambda: np.zeros((0, 0), dtype=int))
+    made_in: Places = field(default_factory=lambda: np.zeros((0, 0), dtype=int))
     """The number of the preparation in which each run was made, as cells x rounds; -1 without a run."""
 
 
@@ -77,9 +80,9 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
             carried = replace(carried, corrected=False)  # the race was decided by the times as they are
     together = fleet.together if fleet else carry_over.fit(kept, blocks, carried, of_rounds)
     kept = carried.without if carried is not None and carried.corrected else kept
-    made_in = preparations.preparations_of(plan, used, rounds)
+    made_in = preparations_of(plan, used, rounds)
     if provenance == "measured" and fleet is None and not in_stretches:
-        together = preparations.fit(together, made_in, blocks)
+        together = by_preparation(together, made_in, blocks)
     fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
@@ -135,3 +138,89 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
         return None
     found = stats.compare_with_best(basis.fitted, first)[second]
     return None if found is None or found.p_value is None else found.ratio
+
+
+# --- the least difference of times that a verdict may rest on ---------------------------------------------------------
+
+MATTERS = 0.005
+"""A layout that is slower by a smaller share is not worth a choice, unless the spec says what is (`indifferent`)."""
+TIES_LEAST = 0.5
+"""If so many runs take exactly as long as another one, a clock with coarse ticks made them equal."""
+_ROUNDED_UP = 1 + 1e-6
+"""Times that are one tick apart are so in the last digit, too."""
+_STEPS = 4
+"""Two times next to each other may be so many ticks apart."""
+
+
+def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
+    """The fit whose differences are at least off by a `tick`, as a share of the time, and matter above the `margin`."""
+    return replace(
+        fitted, tick=_ROUNDED_UP * math.log1p(tick), margin=math.log1p(MATTERS if margin is None else margin)
+    )
+
+
+def tick_of(times_s: Sequence[float]) -> float:
+    """The tick of the clock that measured these times, as a share of the shortest; 0 if it is too fine to show.
+
+    Ticks show where many times are equal to the last digit, and all are multiples of the same step.
+    """
+    values = Counter(float(f"{time_s:.9g}") for time_s in times_s if time_s > 0)
+    ties = sum(number for number in values.values() if number > 1)
+    if len(values) < 2 or ties < TIES_LEAST * values.total():
+        return 0.0
+    different = np.array(sorted(values))
+    gap = float(np.diff(different).min())
+    for step in (gap / parts for parts in range(1, _STEPS + 1)):
+        multiples = different / step
+        if np.abs(multiples - np.round(multiples)).max() < 1e-3:
+            return step / float(different[0])
+    return 0.0
+
+
+def grain_of(amounts: Sequence[int]) -> float:
+    """The share by which a run of a set time is off, as only whole pieces of work are counted."""
+    return 1 / min(amounts) if amounts and min(amounts) > 0 else 0.0
+
+
+# --- which preparation each run belongs to, and the fit of cells that were prepared several times ---------------------
+
+Places = NDArray[np.intp]
+
+
+def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int]) -> Places:
+    """The number of each run's preparation, as cells x rounds; -1 without a run."""
+    numbers: dict[tuple[int, str], int] = {}
+    found = np.full((len(plan.cells), len(rounds)), -1)
+    for row, cell in enumerate(plan.cells):
+        for column, repetition in enumerate(rounds):
+            if (run := used[cell.cell_id].get(repetition)) is not None:
+                found[row, column] = numbers.setdefault((run.block, preparation_of(run)), len(numbers))
+    return found
+
+
+def figures_of(log_s: stats.Matrix, made_in: Places, blocks: Sequence[int]) -> stats.Matrix:
+    """The mean time of each cell in each preparation, adjusted for rounds that lack a run, as cells x preparations."""
+    found = np.full((len(log_s), made_in.max(initial=-1) + 1), np.nan)
+    of_cell = np.asarray(blocks)
+    for number in range(found.shape[1]):
+        rows, columns = (np.unique(places) for places in np.nonzero(made_in == number))
+        for block in np.unique(of_cell[rows]):
+            inside = rows[of_cell[rows] == block]
+            times = np.where(made_in[inside] == number, log_s[inside], np.nan)[:, columns]
+            found[inside, number] = stats.fit(times).cells
+    return found
+
+
+def by_preparation(fitted: stats.Fit, made_in: Places, blocks: Sequence[int]) -> stats.Fit:
+    """The fit, with what compares cells of different blocks where these were prepared several times."""
+    if len(set(blocks)) < 2:
+        return fitted
+    found, calm = _between(fitted, made_in, blocks), fitted.calm
+    if found is None or calm is None:
+        return replace(fitted, between=found)
+    of_calm = _between(calm, made_in, blocks)
+    return fitted if of_calm is None else replace(fitted, between=found, calm=replace(calm, between=of_calm))
+
+
+def _between(fitted: stats.Fit, made_in: Places, blocks: Sequence[int]) -> BetweenBlocks | None:
+    return between_blocks.of_figures(figures_of(fitted.log_s, made_in, blocks), blocks)

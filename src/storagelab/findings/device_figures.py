@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
 from storagelab.findings.model import Estimate
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
 from storagelab.model.measurement import Measurement, Run, TimeSeries
 
 Quantity = Literal[

@@ -6,9 +6,11 @@ An odd run without such a cause may be what its layout does now and then, so it 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Literal
 
+from storagelab.model.limits import SLICE_S
 from storagelab.model.measurement import AWAKE, CLOCK, Measurement, held_back
 
 MachineCause = Literal["clock", "asleep", "others", "quota"]
@@ -49,3 +51,29 @@ def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> M
         if ratio > 1 and (share_of(odd) or 0.0) > limit:
             return cause
     return None
+
+
+# --- runs that are short against the slices of time in which the kernel admits the requests of a throttled group ------
+
+SHARE_LEAST = 0.02
+
+
+def short_cells(runs: Mapping[str, Iterable[Measurement]]) -> dict[str, float]:
+    """The median time of each cell of throttled runs of which a slice is more than 2 %."""
+    times_s = {cell_id: [one.elapsed_s for one in of_cell if _is_throttled(one)] for cell_id, of_cell in runs.items()}
+    middle_s = {cell_id: median(of_cell) for cell_id, of_cell in times_s.items() if of_cell}
+    return {cell_id: one_s for cell_id, one_s in middle_s.items() if 0 < one_s * SHARE_LEAST < SLICE_S}
+
+
+def slice_share(runs: Mapping[str, Iterable[Measurement]]) -> float:
+    """By how much the time of such a run may be off, whichever run it is; 0 if there is none."""
+    shortest_s = min(short_cells(runs).values(), default=None)
+    return 0.0 if shortest_s is None else min(1.0, SLICE_S / shortest_s)
+
+
+def _is_throttled(measurement: Measurement) -> bool:
+    volumes = measurement.environment.get("volumes")
+    facts = volumes.values() if isinstance(volumes, Mapping) else ()
+    return any(
+        isinstance(one, Mapping) and isinstance(one.get("throttle"), Mapping) and one["throttle"] for one in facts
+    )

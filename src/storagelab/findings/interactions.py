@@ -24,8 +24,8 @@ from storagelab.findings.effects import effect_of
 from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, LevelCost
 from storagelab.model.plan import Cell, Factor
 from storagelab.model.values import JsonValue
-from storagelab.spec.axis import axis_factor, in_order
 from storagelab.spec.factors import is_condition
+from storagelab.spec.naming import axis_factor, in_order
 
 ROWS_MAX = 400
 """Pairs of factors with more pairs of levels are skipped: nobody asks about them, and they would take seconds."""

@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
 from storagelab.findings.evidence import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.samples import ALPHA
+from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
 from storagelab.findings.spending import Bound, LimitedRate
 from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement

@@ -10,7 +10,7 @@ from storagelab.findings.effects import combinations, key
 from storagelab.findings.model import CellSummary, Estimate, WaitChange, WaitTrend
 from storagelab.model.plan import Factor
 from storagelab.model.waits import WaitStat
-from storagelab.spec.axis import axis_factor, in_order, is_numeric
+from storagelab.spec.naming import axis_factor, in_order, is_numeric
 
 WAIT_CHANGES_MAX = 8
 TREND_PANELS_MAX = 12

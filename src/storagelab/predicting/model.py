@@ -18,10 +18,9 @@ from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
 from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
 from storagelab.predicting.demands import BY_SECOND, Demands, grown
-from storagelab.predicting.known import Errors
 from storagelab.predicting.network import Solved, Station, bound, solve
-from storagelab.predicting.placing import Layout
-from storagelab.predicting.prediction import LayoutPrediction, VolumeLoad
+from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad
+from storagelab.predicting.volumes_file import Layout
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _ROUNDS = 40

@@ -9,7 +9,7 @@ from storagelab.capture import folder
 from storagelab.capture.model import Capture
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
-from storagelab.predicting import known, model, placing, volumes_file
+from storagelab.predicting import model, prediction, volumes_file
 from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
 from storagelab.predicting.demands import Demands, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
@@ -29,11 +29,11 @@ def predict(captured: Path, file: Path) -> Prediction:
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
     _check(capture, captured, asked, file)
     demands = demands_of(capture, str(captured))
-    layouts = {PRESENT: placing.present(capture)}
+    layouts = {PRESENT: volumes_file.present(capture)}
     for name, one in asked.layouts.items():
-        layouts[name] = placing.placed(capture, one, volumes, str(file), f"layouts.{name}")
+        layouts[name] = volumes_file.placed(capture, one, volumes, str(file), f"layouts.{name}")
     server = model.Server(demands, volumes, asked.server.cpus)
-    errors = known.errors()
+    errors = prediction.errors()
     found = model.predicted(server, layouts[PRESENT], layouts, errors)
     return Prediction(
         capture=str(captured), engine=capture.manifest.engine,
@@ -82,8 +82,8 @@ def _notes(
     capture: Capture,
     demands: Demands,
     server: model.Server,
-    layouts: Mapping[str, placing.Layout],
-    errors: known.Errors,
+    layouts: Mapping[str, volumes_file.Layout],
+    errors: prediction.Errors,
     at_most_per_s: float | None,
 ) -> Iterator[str]:
     """What was found out about the capture, and what is assumed."""

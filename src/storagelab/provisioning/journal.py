@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from storagelab.errors import RunFailed
 from storagelab.model.values import Frozen
-from storagelab.provisioning import at_work
+from storagelab.provisioning import programs
 from storagelab.provisioning.drives import Drive
 
 FILE = "drives.jsonl"
@@ -237,7 +237,7 @@ def locked(drive: Drive) -> Iterator[None]:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
-        with at_work.alone_at(REGISTRY / f"{drive.key}.programs"):
+        with programs.alone_at(REGISTRY / f"{drive.key}.programs"):
             yield
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.provisioning import at_work
+from storagelab.machine.processes import holders_text, until
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
@@ -43,7 +47,7 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
     try:
         done = subprocess.run(
             words, input=given, capture_output=True, text=True, errors="replace", check=False,
-            timeout=patience_s, env={**os.environ, "LC_ALL": "C"}, pass_fds=at_work.inherited(),
+            timeout=patience_s, env={**os.environ, "LC_ALL": "C"}, pass_fds=inherited(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise RunFailed(f"{program} has not ended after {patience_s:g} s") from None
@@ -66,3 +70,56 @@ def _last_words(text: str) -> str:
 def _without_words(code: int) -> str:
     how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
     return f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"
+
+
+# --- the locks of places where programs are at work -------------------------------------------------------------------
+
+_LONGEST_S = 3600.0
+"""As long as the slowest of the programs may take."""
+_HELD = set[int]()
+
+
+def inherited() -> tuple[int, ...]:
+    """The descriptors that each program must inherit: a lock lasts until all copies of its descriptor are closed."""
+    return tuple(_HELD)
+
+
+@contextlib.contextmanager
+def alone_at(place: Path) -> Iterator[None]:
+    """Holds the lock of a file or a folder. First waits until the programs have ended that a killed storagelab left at work
+    there, and says so. Raises RunFailed.
+    """
+    try:
+        opened = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise RunFailed(f"{place} can't be opened: {error.strerror}") from error
+    try:
+        if not _is_locked(opened):
+            _wait(opened, place)
+        _HELD.add(opened)
+        yield
+    finally:
+        _HELD.discard(opened)
+        os.close(opened)
+
+
+def _is_locked(opened: int) -> bool:
+    """Whether this process has the lock now. Some network file systems have no locks of folders: then none is waited for."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _wait(opened: int, place: Path) -> None:
+    left = holders_text(place) or "a process that can't be seen from here"
+    # Without a log, Python writes warnings to stderr.
+    logging.getLogger("storagelab").warning("waiting for %s, which a killed run left at work", left)
+    if not until(lambda: _is_locked(opened), _LONGEST_S, pause_s=0.05):
+        raise RunFailed(
+            f"{left}, which a killed run left at work, has not ended after {_LONGEST_S:g} s; nothing is done\n"
+            "  wait until it has ended, or kill it; then do this again"
+        )

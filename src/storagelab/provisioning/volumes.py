@@ -15,15 +15,12 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
-    at_work,
-    bursts,
     by_hand,
     cloud_disks,
     file_systems,
     layers,
     limits,
     loop_devices,
-    own_commands,
     preparing,
     programs,
     queues,
@@ -93,7 +90,7 @@ class MadeVolume:
             finally:
                 self.drive.set({})  # the volume may be kept for further runs
             return
-        bucket = bursts.Bucket(self.drive, asked, burst)
+        bucket = limits.Bucket(self.drive, asked, burst)
         self.begin = bucket.begin
         try:
             with bucket:
@@ -212,10 +209,10 @@ def made(
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results. Raises
     RunFailed.
     """
-    variables = own_commands.environment(name, own_commands.keys_of(volume), levels)
+    variables = by_hand.environment(name, by_hand.keys_of(volume), levels)
     facts: dict[str, object] = {}
     if volume.prepare is not None and not volume.by_hand:
-        facts["prepare"] = own_commands.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
+        facts["prepare"] = by_hand.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
         one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
@@ -237,7 +234,7 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
     """What the user's command says about the volume; it says how the volume is, not whether that is right."""
     what = f"check of volume {name}"
     try:
-        facts["check"] = own_commands.run(command, folder, variables, f"volumes.{name}.check")
+        facts["check"] = by_hand.run(command, folder, variables, f"volumes.{name}.check")
     except RunFailed as error:
         return Check(name=what, asked="exit code 0", got=str(error), ok=False, read_from="the command")
     return Check(name=what, asked="exit code 0", got="0", ok=True, read_from="the command")
@@ -278,7 +275,7 @@ def _on_own_drive(
     results: Path | None,
 ) -> MadeVolume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
-    undo.enter_context(at_work.alone_at(folder))
+    undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in layers.steps(volume):
         base.announce(step)
@@ -366,7 +363,7 @@ def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check
 def remove_left(folders: Sequence[Path]) -> None:
     """Unmounts and detaches what a killed run left in these folders, once its programs have ended. Raises RunFailed."""
     for folder in (one for one in folders if one.is_dir()):
-        with at_work.alone_at(folder):
+        with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
                 file_systems.unmount(place)
             for device in loop_devices.left_in(folder):

@@ -11,23 +11,24 @@ write(file, content)                     any of these, wherever the name leads
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from storagelab import screen
 from storagelab.errors import StoragelabError
-from storagelab.findings.model import Findings
-from storagelab.findings.wait_names import own_names_only
+from storagelab.findings.model import Findings, WaitChange, WaitTrend
 from storagelab.machine.outputs import descriptor_of, write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.waits import WaitStat
 from storagelab.report.charts import wide_specs
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
 from storagelab.report.text.markdown import markdown
-from storagelab.spec.characters import escaped
+from storagelab.spec.foreign import escaped
 from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
@@ -197,3 +198,24 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bo
         hint = "make room, or name another place with --output"
         raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None
     return number not in (1, 2)
+
+
+# --- findings with the engine's own names of waits alone --------------------------------------------------------------
+
+_Named = TypeVar("_Named", WaitStat, WaitChange, WaitTrend)
+
+
+def own_names_only(findings: Findings) -> Findings:
+    """The findings without the names of other engines' waits."""
+    cells = tuple(
+        cell.model_copy(
+            update={"waits": _own(cell.waits), "spent": tuple(replace(one, analogue="") for one in cell.spent)}
+        )
+        for cell in findings.cells
+    )
+    changed = {"cells": cells, "wait_changes": _own(findings.wait_changes), "wait_trends": _own(findings.wait_trends)}
+    return findings.model_copy(update=changed)
+
+
+def _own(rows: Iterable[_Named]) -> tuple[_Named, ...]:
+    return tuple(row.model_copy(update={"analogue": ""}) if row.analogue else row for row in rows)

@@ -21,7 +21,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.run.estimate import learned
-from storagelab.spec.characters import escaped
+from storagelab.spec.foreign import escaped
 from storagelab.words.names import level_text, repetition_text
 from storagelab.words.numbers import duration, rate, seconds, significant
 

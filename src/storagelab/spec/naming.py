@@ -10,12 +10,14 @@ An id is the cell's place in its spec, so it holds as long as the results do; fr
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import shown
+from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 
 _ID = re.compile(r"[cC]0*(\d+)")
@@ -128,3 +130,35 @@ def _listed(cells: Sequence[Named]) -> str:
 
 def _error(problem: str, hint: str) -> SpecError:
     return SpecError(problem, key="CELL", hint=hint)
+
+
+# --- finds the factor along which reports show all others (the axis of charts and trends), and orders its levels ------
+
+FILES_FACTOR = "layout.data_files"
+
+
+def axis_factor(factors: Sequence[Factor]) -> Factor | None:
+    """The number of data files if it varies, else the numeric factor with the most levels, else None."""
+    varied = [factor for factor in factors if len(factor.levels) > 1]
+    files = [factor for factor in varied if sets_data_files(factor)]
+    numeric = [factor for factor in varied if is_numeric(factor)]
+    return next(iter(files), None) or max(numeric, key=lambda factor: len(factor.levels), default=None)
+
+
+def sets_data_files(factor: Factor) -> bool:
+    """Whether the factor sets the number of data files: by its path, or by labels that all set it."""
+    return factor.name == FILES_FACTOR or all(FILES_FACTOR in level.sets for level in factor.levels)
+
+
+def is_numeric(factor: Factor) -> bool:
+    return all(isinstance(level.value, int | float) and not isinstance(level.value, bool) for level in factor.levels)
+
+
+def in_order(factor: Factor) -> list[JsonValue]:
+    """The factor's levels, with numbers sorted from small to large."""
+    values = [level.value for level in factor.levels]
+    return sorted(values, key=_number_of_axis) if is_numeric(factor) else values
+
+
+def _number_of_axis(value: JsonValue) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

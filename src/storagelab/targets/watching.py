@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 from storagelab.machine.procfs import GONE, RUNNABLE
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import EventTicks
-from storagelab.targets import turns
 from storagelab.targets.wait_events import Event
 
 LOOKS_PER_CHECK = 5
@@ -99,12 +98,12 @@ class Pace:
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
         due_s = self._due_s - self._began_s
-        self.resting = self._in_turns and not turns.is_watched(due_s)
+        self.resting = self._in_turns and not is_watched(due_s)
         if self.resting:
-            self._due_s = self._began_s + turns.next_edge_s(due_s)
+            self._due_s = self._began_s + next_edge_s(due_s)
 
     def _rest_until(self, ends_s: float) -> None:
-        begins_s = max(self._looked_s, self._due_s - turns.STRETCH_S)
+        begins_s = max(self._looked_s, self._due_s - STRETCH_S)
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
             checked_s, spent_s = self._checked
@@ -260,3 +259,20 @@ class Tallies:
             )  # fmt: skip
             events.append(event)
         return tuple(events)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+STRETCH_S = 0.25
+SHORTEST_S = 4.0
+"""A shorter run has too few stretches: it is watched throughout."""
+
+
+def is_watched(at_s: float) -> bool:
+    """Whether the stretch at this moment, in seconds since the beginning, is watched."""
+    return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0
+
+
+def next_edge_s(at_s: float) -> float:
+    """The end of the stretch at this moment."""
+    return (math.floor(at_s / STRETCH_S) + 1) * STRETCH_S

@@ -8,14 +8,19 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rich.console import Console
+
 from storagelab import screen
 from storagelab.capture import folder, taking
 from storagelab.capture.cost import cost_percent
+from storagelab.capture.model import Capture
 from storagelab.errors import SpecError
 from storagelab.model.engines import ENGINES
 from storagelab.report import writing
 from storagelab.report.page.captured import capture_page
-from storagelab.report.text.captured import capture_markdown, print_capture
+from storagelab.report.text.markdown import markdown_of
+from storagelab.report.text.terminal import print_paper
+from storagelab.report.words.captured import capture_paper
 from storagelab.spec.units import parse_seconds
 from storagelab.targets import contract
 from storagelab.targets.engines import engine_in
@@ -110,3 +115,16 @@ def report(path: Path, format_: str, output: Path | None) -> None:
         raise SpecError(
             "a capture has a page and Markdown", key="--format", hint="leave out --format, or write --format md"
         )
+
+
+# --- A capture on the terminal, and as Markdown -----------------------------------------------------------------------
+
+
+def print_capture(console: Console, capture: Capture, name: str) -> None:
+    """Prints who reads and writes what."""
+    print_paper(console, capture_paper(capture, name))
+
+
+def capture_markdown(capture: Capture, name: str) -> str:
+    """The same tables, complete."""
+    return markdown_of(capture_paper(capture, name))

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from storagelab import profiles, screen
 from storagelab.drives import measuring
 from storagelab.drives.as_profile import as_toml
-from storagelab.drives.fitting import Result
+from storagelab.drives.fitting import Asked, Law, Result, planned
 from storagelab.drives.fitting import fit as fitted
-from storagelab.drives.law import Law
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
 from storagelab.drives.measuring import FULL, QUICK, Effort, Kept
-from storagelab.drives.points import Asked, planned
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.outputs import write_whole

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from rich.console import Console
 
 from storagelab import experiments, screen
 from storagelab.errors import SpecError
+from storagelab.experiments import Ready
 from storagelab.model.engines import ENGINES
 from storagelab.report import writing
-from storagelab.report.text.ready_made import print_ready_made
+from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.targets import contract
 from storagelab.targets.engines import engine_in
 from storagelab.verbs import drafts, run
@@ -98,3 +101,28 @@ def demo(results: Path) -> bool:
     elif file.read_text("utf-8").partition("\n")[2] != text.partition("\n")[2]:
         raise SpecError("is not the quick start", file=file, hint=f"Run it (storagelab run {file}), or remove it.")
     return run.run(file, results, run.Asked())
+
+
+# --- the ready-made specs on the terminal, by the questions that they answer ------------------------------------------
+
+_HEADS = ((False, "Measured on this machine"), (True, "Simulated: hardware that you don't have"))
+_HOW = (
+    "storagelab init NAME > my.toml       writes the spec; its comments say what to change",
+    "storagelab init --from-server DSN    drafts one from a PostgreSQL or MariaDB that runs",
+    "storagelab init --ask                asks three questions, and drafts one",
+)
+
+
+def print_ready_made(console: Console, specs: Sequence[Ready]) -> None:
+    """One line a spec."""
+    for simulated, head in _HEADS:
+        shown = [one for one in specs if one.simulated == simulated]
+        print_paragraph(console, head, style="bold")
+        columns = [
+            Column("name", [one.name for one in shown], right=False),
+            Column("question", [one.question for one in shown], right=False, wraps=True),
+        ]
+        print_table(console, columns, indent=0)
+        console.print()
+    for line in _HOW:
+        console.print(line, soft_wrap=True)

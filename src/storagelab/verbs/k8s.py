@@ -11,9 +11,8 @@ from typing import Any
 
 from storagelab import screen
 from storagelab.errors import SpecError, StoragelabError
-from storagelab.kubernetes.as_yaml import documents
 from storagelab.kubernetes.held_up import held_up
-from storagelab.kubernetes.job import RESULTS, Wanted, manifests, object_name, reader
+from storagelab.kubernetes.job import RESULTS, Wanted, documents, manifests, object_name, reader
 from storagelab.kubernetes.on_claims import on_claims
 from storagelab.report import writing
 from storagelab.spec import reading

@@ -11,9 +11,9 @@ from storagelab.capture import folder
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
-from storagelab.findings.wait_names import own_names_only
 from storagelab.report import writing
 from storagelab.report.text import as_data, terminal
+from storagelab.report.writing import own_names_only
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell

@@ -13,7 +13,6 @@ from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
-from storagelab.report.words.race import race_text
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
@@ -32,6 +31,9 @@ from storagelab.verbs.planning import (
     with_files,
 )
 from storagelab.verbs.volumes import refuse_unconfirmed
+
+if TYPE_CHECKING:
+    from storagelab.findings.raced import RaceState
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
@@ -220,9 +222,9 @@ def conclude(
     """Print the findings, or the whole export, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
-    from storagelab.findings.wait_names import own_names_only
     from storagelab.report import writing
     from storagelab.report.text import terminal
+    from storagelab.report.writing import own_names_only
 
     findings = analyse(experiment, expanded, runs)
     if as_json:
@@ -246,3 +248,23 @@ def gather(folders: Sequence[Path], results: Path, *, as_json: bool = False) -> 
         store.append(*whole.runs)
     screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
     conclude(whole.experiment, plan, whole.runs, folder, as_json=as_json)
+
+
+# --- the state of a race, in words ------------------------------------------------------------------------------------
+
+
+def race_text(state: RaceState) -> str:
+    """One line after a round."""
+    rounds = max((group.standing.rounds for group in state.groups), default=0)
+    racing = sum(len(group.standing.racing) for group in state.groups)
+    cells = sum(len(group.cells) for group in state.groups)
+    running = sum(len(group.standing.running) for group in state.groups)
+    if state.possible:
+        next_up = f"{running} run again" if running < racing else "all of them run again"
+    elif state.short:
+        next_up = "the budget has no room for another round"
+    elif running:
+        next_up = "no more rounds"
+    else:
+        next_up = "the race is decided"
+    return f"after round {rounds}, {racing} of {cells} layouts may still be the fastest; {next_up}"

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.hints import choices
 from storagelab.model.plan import Cell, Plan
+from storagelab.model.waits import NS
 from storagelab.report import writing
-from storagelab.report.text.simulated import print_outcome
+from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.spec import matrix, reading
 from storagelab.targets.simulated import single
 from storagelab.verbs.planning import site_of
+from storagelab.words.numbers import count, rate, seconds
 
 
 def simulate(spec_file: Path, cell_id: str | None, *, trace: bool, every_io: bool) -> None:
@@ -42,3 +48,36 @@ def _cell(plan: Plan, cell_id: str | None) -> Cell:
     if not chosen.config.simulated:
         raise PreflightError("`simulate` is for simulated cells", hint="`storagelab run` measures this one.")
     return chosen
+
+
+# --- one simulated run as text ----------------------------------------------------------------------------------------
+
+
+def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
+    """Print the core's outcome at life-size. A second and a row of the simulated world stand for as many as its
+    scale says.
+    """
+    scale = cell.config.target.world_scale
+    print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")
+    if outcome["failure"]:
+        print_paragraph(console, f"It failed: {outcome['failure']}")
+    elapsed_s = outcome["elapsed_ns"] * scale * NS
+    if "ios" in outcome and "rows" not in outcome:
+        text = f"{rate(outcome['ios_per_s'], 'requests')}, {seconds(outcome['latency']['mean_ns'] * NS)} each"
+        print_paragraph(console, f"{seconds(elapsed_s)} counted: {text}.")
+    else:
+        rows = outcome["rows"] * scale
+        print_paragraph(console, f"{seconds(elapsed_s)}, {count(rows)} rows, {outcome['connections']} connections.")
+        _print_waits(console, outcome, scale)
+    print_paragraph(console, "--trace prints the scenario and the whole outcome, --every-io each I/O too.")
+
+
+def _print_waits(console: Console, outcome: Mapping[str, Any], scale: int) -> None:
+    waits = outcome["waits"]
+    columns = [
+        Column("wait", [row["wait_type"] for row in waits], right=False),
+        Column("wait s", [seconds((row["resource_ns"] + row["signal_ns"]) * scale * NS) for row in waits]),
+        Column("signal s", [seconds(row["signal_ns"] * scale * NS) for row in waits], rank=1),
+        Column("count", [count(row["count"] * scale) for row in waits]),
+    ]
+    print_table(console, columns, indent=0)

@@ -290,3 +290,21 @@ def hosts_text(names: Sequence[str]) -> str:
     shown = [name or "a host without a name" for name in names]
     left = len(shown) - _HOSTS_NAMED
     return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)
+
+
+# --- adapts parts of sentences that come from elsewhere ---------------------------------------------------------------
+
+
+def without_stop(text: str) -> str:
+    """A server's message without its final full stop."""
+    return text.strip().rstrip(".")
+
+
+def in_brackets(*texts: str) -> str:
+    """`texts` in brackets, after a space; unknown ones are left out."""
+    known = ", ".join(text for text in texts if text)
+    return f" ({known})" if known else ""
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

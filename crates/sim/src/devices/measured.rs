@@ -1,4 +1,4 @@
-//! A drive that `storagelab drives fit` measured, by the law with few figures in src/storagelab/drives/law.py.
+//! A drive that `storagelab drives fit` measured, by the law with few figures in src/storagelab/drives/fitting.py.
 //!
 //! A request and its data take the time of a lone one, stretched by those that are in progress when it comes. Beside that it passes
 //! each limit on requests and bytes a second, in the order in which requests came. A request is in order if it begins where the last one

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.objects import KEY
-from storagelab.words.phrases import in_brackets, without_stop
+from storagelab.words.names import in_brackets, without_stop
 
 PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"}
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from storagelab.findings.evidence import Evidence, Names
 from storagelab.findings.model import Caution, Findings
 from storagelab.spec.factors import is_condition, sets_load
-from storagelab.words.names import factor_text, listed
+from storagelab.words.names import capital, factor_text, listed
 from storagelab.words.numbers import count
-from storagelab.words.phrases import capital
 
 
 class DifferentLoads(Caution):

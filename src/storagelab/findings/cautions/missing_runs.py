@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
+from storagelab.words.names import without_stop
 from storagelab.words.numbers import count, plural
-from storagelab.words.phrases import without_stop
 
 
 class FailedRuns(Caution):

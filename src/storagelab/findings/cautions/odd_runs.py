@@ -10,9 +10,8 @@ from storagelab.findings.disturbed import MachineCause
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Caution, Findings
-from storagelab.words.names import group_text, noun
+from storagelab.words.names import capital, group_text, noun
 from storagelab.words.numbers import count, plural, seconds, significant
-from storagelab.words.phrases import capital
 
 _CAUSES: Mapping[MachineCause | None, str] = {
     "clock": "the clock that timed it was set meanwhile", "asleep": "the machine was suspended meanwhile",

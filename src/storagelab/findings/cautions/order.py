@@ -10,8 +10,7 @@ from storagelab.findings.model import Caution, Findings
 from storagelab.findings.times import blocks_of
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order, Plan
-from storagelab.words.names import factor_text, listed, noun
-from storagelab.words.phrases import capital
+from storagelab.words.names import capital, factor_text, listed, noun
 
 
 class RunInBlocks(Caution):

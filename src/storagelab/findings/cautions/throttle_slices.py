@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from storagelab.findings.disturbed import short_cells
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.findings.throttled import short_cells
 from storagelab.model.limits import SLICE_S
 from storagelab.words.numbers import percent, seconds, significant
 

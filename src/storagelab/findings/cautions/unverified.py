@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import BEHIND_RATE, REFUSED, SETTLED, THROTTLED, WATCHED
-from storagelab.words.names import factor_text
+from storagelab.words.names import factor_text, in_brackets, without_stop
 from storagelab.words.numbers import plural
-from storagelab.words.phrases import in_brackets, without_stop
 
 UNVERIFIED_MOST = 10
 

@@ -13,8 +13,8 @@ from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
-from storagelab.words.phrases import in_brackets, without_stop
 
 WAIT_PASSES_LEAST = 100
 OBSERVER_CORE_SHARE_MOST = 0.04

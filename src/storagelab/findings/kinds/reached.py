@@ -15,8 +15,8 @@ from storagelab.findings.model import Finding, Findings
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
+from storagelab.words.names import capital
 from storagelab.words.numbers import percent, significant
-from storagelab.words.phrases import capital
 
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5

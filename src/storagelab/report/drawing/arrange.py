@@ -14,8 +14,8 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.words.compared import ends
-from storagelab.spec.axis import axis_factor
-from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.spec.naming import axis_factor
+from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import cell_text, level_text, title_of, value_text
 
 MAX_LINES = 8

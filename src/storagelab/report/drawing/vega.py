@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from storagelab.report.drawing import palette
-from storagelab.spec.characters import escaped
+from storagelab.spec.foreign import escaped
 
 Spec = dict[str, Any]
 """A Vega-Lite v5 specification as a plain dict."""

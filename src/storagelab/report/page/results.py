@@ -19,7 +19,7 @@ from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, P
 from storagelab.report.words import compared
 from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.table import Heading
-from storagelab.spec.axis import in_order as levels_in_order
+from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, title_of, value_text
 

@@ -75,7 +75,11 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
     if compared.of_raw_io(findings):
         return [
             *columns,
-            *([("provenance", [cell.provenance or "" for cell in cells])] if compared.of_both_kinds(findings) else []),
+            *(
+                [("provenance", [str(cell.provenance or "") for cell in cells])]
+                if compared.of_both_kinds(findings)
+                else []
+            ),
             *_raw_io_columns(cells),
             *_judged_columns(findings, cells),
         ]

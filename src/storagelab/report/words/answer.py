@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer_kinds import Answer, Cause, Gain, Limit
+from storagelab.findings.answer_kinds import Answer, Cause, Gain, Limit, Next
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.report.words import compared
@@ -23,10 +23,9 @@ from storagelab.report.words.choices import choice_forms
 from storagelab.report.words.compared import load_noun
 from storagelab.report.words.found import lines_among
 from storagelab.report.words.hosts import host_lines
-from storagelab.report.words.next_step import next_text
 from storagelab.report.words.short import CUT, Form, Names, fitting, listed_or, rows_of, shortened, whole
 from storagelab.words.names import noun
-from storagelab.words.numbers import decimals_for, limit_text, percent, plural, signed_percent
+from storagelab.words.numbers import count, decimals_for, limit_text, percent, plural, signed_percent
 
 LINES = 8
 _CHOICES, _CHOICES_IN_FULL = 3, 5
@@ -270,3 +269,18 @@ def _step(cause: Cause, names: Names) -> str:
         return moved
     before, after = (names.level(cause.factor, level) for level in (cause.before[0], cause.after[0]))
     return f"{before} -> {after}, {moved}"
+
+
+# --- what to do next, in words ----------------------------------------------------------------------------------------
+
+
+def next_text(findings: Findings, step: Next) -> str:
+    """Such as "23 repetitions tell 5 % apart"."""
+    if step.step == "runs":
+        left = findings.runs_planned - findings.runs_stored
+        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: storagelab run SPEC"
+    if step.step != "repetitions" or step.repetitions is None:
+        return next(one.next_step for one in findings.cautions if one.kind == step.step)
+    if step.effect is None:
+        return f"make {count(step.repetitions)} repetitions"
+    return f"{count(step.repetitions)} repetitions tell {percent(step.effect)} apart"

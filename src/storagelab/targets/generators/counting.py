@@ -20,7 +20,7 @@ from storagelab.targets.generators.cycles import BAND, LOOK_S, Cycles, WarmUp, e
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.steps import POLL_S
-from storagelab.targets.turns import SHORTEST_S
+from storagelab.targets.watching import SHORTEST_S
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #

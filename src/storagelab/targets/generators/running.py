@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
+from storagelab.model.latency import Latency
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import (
     BEHIND_RATE,
@@ -23,6 +24,7 @@ from storagelab.model.measurement import (
     REFUSED_MOST,
     Check,
     TimeSeries,
+    Turns,
     refused_share,
 )
 from storagelab.targets.clocks import Clocks
@@ -30,8 +32,7 @@ from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.cycles import Cycles
 from storagelab.targets.generators.log_room import LogRoom
 from storagelab.targets.generators.program import Process, Program
-from storagelab.targets.generators.transactions import Counted
-from storagelab.targets.generators.unwatched import in_turns
+from storagelab.targets.generators.transactions import Counted, joined
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
@@ -206,3 +207,29 @@ class Generator(Sessions[C]):
             with contextlib.suppress(Exception):
                 self._disconnect(first)
         self._process.remove_folder()
+
+
+# --- what a run's transactions did while nothing looked at its sessions, and while something did ----------------------
+
+
+def in_turns(
+    counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
+) -> tuple[Latency | None, Turns | None]:
+    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and there
+    is no comparison.
+
+    A transaction belongs to the stretch in which it ended.
+    """
+    rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
+    rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]
+    if not rests:
+        return counted.latency(), None
+    looks = list(zip([start_s, *(end for _, end in rests)], [*(begin for begin, _ in rests), end_s], strict=True))
+    free, seen = (joined([counted.log.within(*one) for one in stretches]) for stretches in (rests, looks))
+    if not free.number or not seen.number:
+        return counted.latency(), None
+    free_s, seen_s = (sum(end - begin for begin, end in stretches) for stretches in (rests, looks))
+    return free.latency(), Turns(
+        unwatched_s=free_s, unwatched_transactions=free.number, watched_s=seen_s, watched_transactions=seen.number,
+        watched_latency=seen.latency(),
+    )  # fmt: skip
