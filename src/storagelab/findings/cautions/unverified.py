@@ -30,7 +30,7 @@ class Unverified(Caution):
         what, asked, got = without_stop(self.what), without_stop(self.asked), without_stop(self.got)
         if self.what == WATCHED:
             return (
-                f"In {plural(self.runs, 'run')}{self.where(findings)} the sampler was to watch {asked}, but: {got}. These "
+                f"In {plural(self.runs, 'run')}{self.where(findings)} storagelab was to watch {asked}, but: {got}. These "
                 "times are counted, but their waits are not those of the whole run. If the server stood still, the times "
                 "hold that, too: look at the time series, and run under a new name."
             )

@@ -27,6 +27,7 @@ from storagelab.targets.raw.outcome import Direction, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
 from storagelab.targets.raw.sending import Sender, sender_of
 from storagelab.targets.steps import MachineCounters
+from storagelab.targets.watching import check_watching
 from storagelab.version import __version__
 
 LEAST_AT_DRIVE = 0.98
@@ -195,7 +196,12 @@ class _RawTarget:
             },
             series=_series(outcome, self._volume),
             environment=environment,
-            checks=(*_checks(at_drive), *_same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
+            checks=(
+                *_checks(at_drive),
+                *_same_engine(self._io_engine, outcome),
+                *machine.checks(outcome.elapsed_s),
+                *check_watching("", None, outcome.elapsed_s, stood_s=machine.standstill.seconds),
+            ),
             setup_s=self._setup_s,
         )
 
@@ -216,6 +222,8 @@ def figures(outcome: Outcome) -> dict[str, float]:
     }
     if len(outcome.done) > 1:
         found |= {f"{direction}s_per_s": one.requests / outcome.elapsed_s for direction, one in outcome.done.items()}
+    if outcome.standstill_s:
+        found["standstill_s"] = float(outcome.standstill_s)
     return found | (_latency_figures(latency) if latency is not None else {})
 
 

@@ -12,6 +12,7 @@ import json
 import signal
 import subprocess
 import sys
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -
         raise RunFailed(f"what sends the trace was ended by {signal.Signals(-ended.returncode).name}")
     if ended.returncode:
         raise RunFailed(ended.stderr.strip().rpartition("\n")[2])
-    return _outcome(json.loads(ended.stdout), trace)
+    return _outcome(json.loads(ended.stdout), trace, load)
 
 
 def _in_child() -> None:
@@ -61,11 +62,13 @@ def _in_child() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
-def _outcome(sent: Mapping[str, Any], trace: Trace) -> Outcome:
+def _outcome(sent: Mapping[str, Any], trace: Trace, load: Replay) -> Outcome:
     ways: tuple[Direction, ...] = ("read", "write")
     done = {way: sent[way] for way in ways if sent[way]["latency"]["count"]}
     elapsed_s = sent["elapsed_ns"] / 1e9
     io_time_s = sum(one["latency"]["mean_ns"] * one["latency"]["count"] for one in done.values()) / 1e9
+    counted_us = [one.at_us for one in trace.requests if one.what != "s"]
+    due = [bisect(counted_us, second * 1_000_000) for second in range(1, int(elapsed_s) + 1)]
     seconds = {way: [*one["seconds"], *[(0, 0)] * int(elapsed_s)][: int(elapsed_s)] for way, one in done.items()}
     return Outcome(
         elapsed_s=elapsed_s,
@@ -76,5 +79,6 @@ def _outcome(sent: Mapping[str, Any], trace: Trace) -> Outcome:
         cpu_s=sent["cpu_s"],
         per_s={way: tuple(float(count) for count, _ in each) for way, each in seconds.items()},
         mean_s={way: tuple(ns / count / 1e9 if count else None for count, ns in each) for way, each in seconds.items()},
+        due=due if load.paced else None,
         figures={**replay_figures(trace.seconds, elapsed_s, io_time_s), **late_figures(sent["late"]["late"])},
     )
