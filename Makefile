@@ -107,12 +107,16 @@ test-tools:
 
 # --- Linters and tests, one target each, so that they can be typed alone and run side by side -------------------------
 
-.PHONY: lint lint-style lint-types lint-layers lint-rust
-lint: lint-style lint-types lint-layers lint-rust ## linters, formats, types and layers only
+.PHONY: lint lint-style lint-size lint-types lint-layers lint-rust
+lint: lint-style lint-size lint-types lint-layers lint-rust ## linters, formats, sizes, types and layers only
 
 lint-style: setup-dev
 	@echo 'ruff ...'
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+
+lint-size: setup-dev
+	@echo 'sizes ...'
+	@$(BIN)/python tools/count_house.py --check
 
 lint-types: setup-dev
 	@echo 'mypy --strict ...'

@@ -48,7 +48,6 @@ def drawn(races: int, pool: Executor) -> Tables:
     rules: dict[str, Callable[[float], Rules]] = {
         "before": lambda slow: Rules(first_look=racing.EARLIER_FIRST_LOOK, slow_at_first=slow),
         "now": lambda slow: Rules(slow_at_first=slow),
-        "good": lambda slow: Rules(goal="good", within=0.03, slow_at_first=slow),
     }
     slow = {
         (by, name, which): _Slow(truth, of(math.log1p(by)), races)
@@ -63,7 +62,7 @@ def drawn(races: int, pool: Executor) -> Tables:
         {
             "races-slow-at-first": markdown(
                 ["the best is slower in rounds 1 and 2 by", "layouts", "lost, looking from round 2 (before)",
-                 "lost, looking from round 3", "a good race names one slower than its bound"],
+                 "lost, looking from round 3"],
                 [[f"{100 * by:.0f} %", name, *(str(lost[by, name, which]) for which in rules)]
                  for by in SLOW_BY for name in WORLDS],
             ),

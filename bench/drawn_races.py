@@ -1,6 +1,6 @@
 """Draws races with a known truth, to check which layouts are lost, how many runs they take, and who wins.
 
-A race is made as `run --find-best` or `--find-good` makes it, in rounds of a random order, and evaluated by the same
+A race is made as `run --find-best` makes it, in rounds of a random order, and evaluated by the same
 code. Noise applies to the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
 """
 
@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from bench.drawn import NOISE, Matrix, Rng
 from bench.figures import Figure
 from bench.statistics import Share
-from storagelab.findings import halving, irregular, racing
-from storagelab.findings.halving import Halving
+from storagelab.findings import irregular, racing
 from storagelab.findings.racing import Standing
-from storagelab.findings.stats import Fit
-from storagelab.model.plan import RACES_LOOK_FROM, Goal
+from storagelab.model.plan import RACES_LOOK_FROM
 
 ARTICLES = ("multiple-data-files", "random-inserts", "sequential-inserts")
 CLIFF, DRIFT = math.log(1.20), math.log(1.10)
@@ -113,11 +111,10 @@ class Race:
 
 @dataclass(frozen=True)
 class Rules:
-    """How races are made: what they look for, from which look on, and with which margin. The best layout takes longer in its
+    """How races are made: from which look on, and with which margin. The best layout takes longer in its
     first two rounds by `slow_at_first`, on the log scale.
     """
 
-    goal: Goal = "best"
     first_look: int = RACES_LOOK_FROM
     within: float = 0.0
     slow_at_first: float = 0.0
@@ -133,7 +130,7 @@ def race(truth: Truth, kind: str, rng: Rng, rules: Rules = Rules(), runs: int | 
     rounds = truth.repetitions if runs is None else _MOST_ROUNDS
     log_s: Matrix = np.full((len(sds), rounds), np.nan)
     every = tuple(range(len(sds)))
-    standing, made = Halving(every) if rules.goal == "good" else Standing(every), 0
+    standing, made = Standing(every), 0
     while standing.running and standing.rounds < rounds:
         if runs is not None and made + len(standing.running) > runs:
             break
@@ -144,14 +141,8 @@ def race(truth: Truth, kind: str, rng: Rng, rules: Rules = Rules(), runs: int | 
             log_s[truth.best, standing.rounds] += rules.slow_at_first
         made += len(cells)
         fit = irregular.fit(log_s[:, : standing.rounds + 1], [0] * len(sds))
-        standing = _after(standing, fit, rules, truth.repetitions)
+        standing = racing.look(standing, fit, 1, rules.within, rules.first_look)
     return Race(standing, made)
-
-
-def _after(standing: Standing, fit: Fit, rules: Rules, repetitions: int) -> Standing:
-    if isinstance(standing, Halving):
-        return halving.look(standing, fit, 1, rules.within, repetitions)
-    return racing.look(standing, fit, 1, rules.within, rules.first_look)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import disturbed_races, drawn, good_races
+from bench import disturbed_races, drawn
 from bench.drawn_races import ARTICLES, KINDS, Race, Rules, Truth, apart, article, at_most, equal, race
 from bench.figures import Figure
 from bench.statistics import Share, markdown, processes, put_into_the_page
@@ -61,7 +61,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     with processes() as pool:
         rows = dict(zip(asked, pool.map(_draw, asked.values()), strict=True))
         full = dict(zip(named, pool.map(_full, named.values()), strict=True))
-        good, disturbed = good_races.drawn(races, pool), disturbed_races.drawn(races, pool)
+        disturbed = disturbed_races.drawn(races, pool)
     tables = {
         "races-lost": markdown(
             ["noise", *worlds], [[kind, *(str(rows[kind, name].lost) for name in worlds)] for kind in KINDS]
@@ -79,7 +79,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
             [[f"{100 * step:g} %", str(full[step]), str(rows[step].named), str(rows[step].wrong)] for step in named],
         ),
     }  # fmt: skip
-    tables |= {**good.tables, **disturbed.tables}
+    tables |= disturbed.tables
     for name, text in tables.items():
         print(f"\n{name}\n{text}", flush=True)
     if write:
@@ -92,7 +92,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         share = rows[name, own, within].runs
         text = f"{name}, {'its own noise' if own else '3 % noise'}{', within 3 %' if within else ''}"
         yield Figure(f"runs: {text}", share, "%", f"at most {most:g} %", share <= most)
-    yield from (*good.figures, *disturbed.figures)
+    yield from disturbed.figures
     for step, share in full.items():
         times = rows[step].named.percent / max(share.percent, 0.1)
         yield Figure(f"the best of 16 is named, {100 * step:g} % apart: race over all repetitions", times, "times",

@@ -28,6 +28,7 @@ from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
 from storagelab.findings.cautions.different_loads import DifferentLoads
 from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.few_repetitions import FewRepetitions, SingleRepetition
+from storagelab.findings.cautions.judged_before import JudgedBefore
 from storagelab.findings.cautions.log_room import LogFills, LogNeverFull
 from storagelab.findings.cautions.missing_runs import FailedRuns, MissingRuns
 from storagelab.findings.cautions.odd_runs import OddRun
@@ -105,6 +106,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
             "lower workload.rate",
         ],
     ),
+    (JudgedBefore(what="a race of an earlier version"), ["This was a race of an earlier version", "were not made"]),
     (SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (
@@ -243,7 +245,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     NoCheckpoint, LogNeverFull, VirtualDisk, SharedDevice, BusyMachine, Drift, Step,
     CarryOver, NotRandomised, RunInBlocks, AllocationLatches, DifferentLoads,
-    FilesOnDisks, TwoProvenances, UnlikeHosts, WatchedSlower,
+    FilesOnDisks, JudgedBefore, TwoProvenances, UnlikeHosts, WatchedSlower,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in CAUTIONS], ids=lambda caution: caution.kind)
 

@@ -92,6 +92,9 @@ def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what
     assert code == 0
     assert "ratios are off by 100 % (median). Missed: c02." in words
     assert "Only in the prediction: elsewhere." in words
+    code, _, err = stored("compare", "before", "prediction.json", "--fail-if-slower", "5%")
+    assert code == 2
+    assert "--fail-if-slower: judges campaigns and cells, not a prediction" in err
 
 
 def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_named_first(campaigns):

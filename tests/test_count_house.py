@@ -44,3 +44,31 @@ def test_nobody_else_asks_which_load_or_which_server_a_run_has(house):
     asked = house.count(ROOT).questions
     wanted = ("isinstance of a load", "kind of a load compared", "self.server is None")
     assert {question: asked[question] for question in wanted} == dict.fromkeys(wanted, 0)
+
+
+LIMITS = {"code_lines": 1000, "median_at_least": 4, "longest_function": 60}
+
+
+def test_a_house_within_its_figures_passes_and_one_above_or_well_below_fails(house):
+    def said(**found):
+        return " ".join(house.complaints(LIMITS, {**LIMITS, **found}))
+
+    assert said(code_lines=995, longest_function=20, median_at_least=5) == ""
+    assert "code_lines is 1,001, and may be 1,000 at most" in said(code_lines=1001)
+    assert "lower the figure from 1,000" in said(code_lines=994)
+    assert "longest_function is 61" in said(longest_function=61)
+    assert "may be 4 at least" in said(median_at_least=3)
+
+
+def test_writing_lowers_figures_and_never_raises_one(house):
+    text = "# Why.\ncode_lines = 1_000  # of code\nmodules = 10\nlongest_function = 60\n"
+    written = house.lowered(text, {"code_lines": 900, "modules": 11, "longest_function": 20})
+    assert written == "# Why.\ncode_lines = 900  # of code\nmodules = 10\nlongest_function = 60\n"
+
+
+def test_a_caution_may_be_a_small_module(house, tmp_path):
+    for name in ("findings/cautions/one.py", "findings/power.py"):
+        (tmp_path / "src" / "storagelab" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / "storagelab" / name).write_text("A = 1\n")
+    assert house.figures(tmp_path)["small_modules"] == 1
+    assert house.figures(tmp_path)["modules"] == 2

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 from builders import make_experiment, make_measurement, make_plan
+from shell import typed
 
 from storagelab.model.config import Config
 from storagelab.model.loads.base import Work
@@ -14,6 +17,7 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment, Race
 from storagelab.run.damage import config_of_today, experiment_of_today, measurement_of_today
+from storagelab.run.store import FILE_NAME
 
 UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,
           "warm_up_s": 0.0, "read_fraction": None}  # fmt: skip
@@ -75,7 +79,25 @@ def test_a_race_that_began_in_small_worlds_is_read_as_an_experiment_of_which_mos
     stored = json.loads(experiment.model_dump_json())
     small = {"scale": 512, "rounds": 3, "runs": 6, "spent_s": 1.5, "log_s": {"c1": 0.1}}
     of_small_worlds = {**stored, "race": {"within": 0.03, "small": small}}
-    assert Experiment.model_validate(experiment_of_today(of_small_worlds)) == experiment
+    read = Experiment.model_validate(experiment_of_today(of_small_worlds))
+    assert read == experiment.model_copy(update={"judged_before": read.judged_before})
+    assert "0.2.0" in read.judged_before
     plain = {**stored, "race": {"within": 0.03, "small": None}}
     assert Experiment.model_validate(experiment_of_today(plain)).race == Race(within=0.03)
     assert experiment_of_today(stored) == stored
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "said"), [("raced-good", "version 0.2.0 was the last to judge"), ("fleet", "db2")])
+def test_a_campaign_of_version_0_2_0_is_reported_and_exported(tmp_path, name, said):
+    """A race for a good layout, and rounds that a fleet of two hosts shared."""
+    folder = tmp_path / "results" / name
+    folder.mkdir(parents=True)
+    stored = Path(__file__).parent / "golden" / "stored" / f"{name}.sqlite.gz"
+    (folder / FILE_NAME).write_bytes(gzip.decompress(stored.read_bytes()))
+    reported = typed(tmp_path, "report", name, "--format", "md")
+    assert reported.returncode == 0, reported.stderr
+    assert said in " ".join(reported.stdout.split())
+    exported = typed(tmp_path, "export", name)
+    assert exported.returncode == 0, exported.stderr
+    assert json.loads(exported.stdout)["cells"]

@@ -22,6 +22,7 @@ from shell import typed
 
 import storagelab
 from storagelab.errors import SpecError
+from storagelab.kubernetes.as_yaml import documents
 from storagelab.kubernetes.held_up import held_up
 from storagelab.kubernetes.on_claims import on_claims
 from storagelab.machine import doctor, host, kubernetes
@@ -153,10 +154,42 @@ def test_a_spec_whose_volumes_are_named_as_the_classes_keeps_its_factors_and_tak
     objects = written(tmp_path, "--class", "gp3", "--class", "io2", spec=spec)
     config = next(one for one in objects if one["kind"] == "ConfigMap")
     check(config)
-    assert config["data"]["sql--order_s.sql"] == (tmp_path / "sql" / "order's.sql").read_text()
+    assert config["data"]["1-order_s.sql"] == (tmp_path / "sql" / "order's.sql").read_text()
     assert reading.parse(config["data"]["spec.toml"], "x.toml").factors[0].name == "layout.log"
     volumes = next(one for one in objects if one["kind"] == "Job")["spec"]["template"]["spec"]["volumes"]
     assert [item["path"] for item in volumes[0]["configMap"]["items"]] == ["scripted.toml", "sql/order's.sql"]
+
+
+def test_only_files_that_a_key_takes_get_into_the_configmap_and_each_is_listed(tmp_path):
+    """A text of the spec that happens to be the name of a file beside it is no reason to publish that file."""
+    spec = tmp_path / "scripted.toml"
+    spec.write_text('question = ".ssh/id_rsa"\n' + SCRIPTED)
+    for name, content in (("sql/order's.sql", "SELECT 1;"), (".ssh/id_rsa", "secret")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    file = tmp_path / "job.yaml"
+    said = typed(tmp_path, "k8s", str(spec), "--class", "gp3", "--class", "io2", "-o", str(file))
+    assert said.returncode == 0, said.stderr
+    assert "order's.sql" in said.stderr
+    assert "secret" not in file.read_text()
+
+
+def test_a_file_outside_of_the_specs_folder_is_refused(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "order.sql").write_text("SELECT 1;")
+    spec = tmp_path / "below" / "scripted.toml"
+    spec.write_text(SCRIPTED.replace("sql/order's.sql", "../order.sql"))
+    said = typed(tmp_path, "k8s", str(spec), "--class", "gp3", "--class", "io2")
+    assert said.returncode == 2
+    assert "workload.scripts: ../order.sql is outside of the spec's folder" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["\U0001f600 emoji", "a\u2028b\nc\n", "\x7f\x85\ufeff", "é: #'\"\\", "two\nlines\n", "yes"]
+)
+def test_yaml_reads_back_what_was_written(text):
+    (read,) = yaml.safe_load_all(documents([{"kind": text, "list": [text]}]))
+    assert read == {"kind": text, "list": [text]}
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,6 @@ def test_pages_that_other_commands_write_into_have_their_marks():
     assert sorted(drawn) == [
         "blocks", "campaigns", "campaigns-alike", "carry-over", "cycles", "false-statements", "fastest", "gates",
         "host-cases", "hosts", "means", "others", "power", "power-beside-tukey",
-        "races-bounds", "races-carry-over", "races-cost", "races-good", "races-lost", "races-named",
+        "races-carry-over", "races-cost", "races-lost", "races-named",
         "races-slow-at-first", "situations", "stalls", "warm-ups",
     ]  # fmt: skip

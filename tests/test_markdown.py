@@ -155,6 +155,7 @@ def test_waits_have_one_row_per_run_and_type_uncut():
         (["a", "b"], '["a", "b"]'),
         (0.5, "0.5"),
         ('say "x"', 'say "x"'),
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
     ],
 )
 def test_levels_survive_csv(value, text):

@@ -118,35 +118,30 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
     assert code == 2
     assert "a race with a margin of 50 %\n  to continue it: storagelab run SPEC --find-best --within 50%\n" in err
     assert typed("run", spec, "--find-best")[0] == 2
-    assert typed("run", spec, "--find-good", "--within", "50%")[0] == 2
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"within": "3%"}, "--within: is an option of a race\n  Add --find-best or --find-good."),
-        ({"budget": "2h"}, "--budget: is an option of a race\n  Add --find-best or --find-good."),
+        ({"within": "3%"}, "--within: is an option of a race\n  Add --find-best."),
+        ({"budget": "2h"}, "--budget: is an option of a race\n  Add --find-best."),
         ({"find_best": True, "within": "3"}, "--within: '3' is no margin"),
         ({"find_best": True, "within": "0%"}, "--within: '0%' is no margin"),
-        ({"find_good": True, "within": "abc"}, "--within: 'abc' is no margin"),
-        ({"find_good": True}, "--find-good: needs a margin"),
-        ({"find_good": True, "find_best": True, "within": "3%"}, "--find-good: is another race than --find-best"),
         ({"find_best": True, "budget": "2"}, "--budget: '2' is not a duration"),
         ({"find_best": True, "budget": "0h"}, "--budget: must be above 0"),
     ],
 )
 def test_wrong_options_are_told(words, message):
     with pytest.raises(SpecError) as told:
-        asked(**{"find_best": False, "find_good": False, "within": None, "budget": None, **words})
+        asked(**{"find_best": False, "within": None, "budget": None, **words})
     assert str(told.value).startswith(message)
 
 
 def test_options_are_read():
     def of(**given):
-        return asked(**{"find_best": False, "find_good": False, "within": None, "budget": None, **given})
+        return asked(**{"find_best": False, "within": None, "budget": None, **given})
 
     best = Race(first_look=3)
     assert of(find_best=True, within="2.5 %", budget="90min") == (best.model_copy(update={"within": 0.025}), 5400.0)
     assert of(find_best=True) == (best, None)
-    assert of(find_good=True, within="3%") == (Race(within=0.03, goal="good"), None)
     assert of() == (None, None)

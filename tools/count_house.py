@@ -1,6 +1,8 @@
 """Count the Python code: lines by folder, functions and their length, and questions that only one folder should ask.
 
     python tools/count_house.py [CHECKOUT...]
+    python tools/count_house.py --check     fail if this checkout exceeds a figure of tools/house.toml, or is well below it
+    python tools/count_house.py --write     lower the figures to what is counted; none is raised
 
 Lines are counted without blanks, comments and docstrings. Several checkouts are shown side by side, the oldest first.
 """
@@ -13,13 +15,20 @@ import re
 import statistics
 import sys
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = 40
+HOUSE = "tools/house.toml"
+SMALL = 60
+LONGEST_LINE = 120
+SLACK = 0.005
+"""How far below its figure the house may be, as a share, before the figure must be lowered."""
+MAY_BE_SMALL = re.compile(r"findings/(?:cautions|kinds)/|report/charts/|verbs/|targets/\w+/loads/")
+"""One of many of a kind: a caution, a kind of finding, a chart, a verb, or an engine's load."""
 _LOAD = r"(?:load|workload|work)"
 _LOAD_CLASS = r"(?:\w*InsertLoad|GeneratedLoad|DatabaseLoad|Pgbench|Sysbench|Sql|RawIo|RandomInsert|Mixed)"
 QUESTIONS = {
@@ -42,7 +51,7 @@ class Counts(NamedTuple):
 
     lines: Counter[str]
     functions: list[int]
-    modules: list[int]
+    modules: dict[str, int]
     questions: Counter[str]
 
 
@@ -74,14 +83,14 @@ def functions_in(text: str, lines: set[int]) -> Iterator[int]:
 
 def count(checkout: Path) -> Counts:
     package = checkout / "src" / "storagelab"
-    found = Counts(Counter(), [], [], Counter())
+    found = Counts(Counter(), [], {}, Counter())
     for path in sorted(package.rglob("*.py")):
         name, text = path.relative_to(package).as_posix(), path.read_text(encoding="utf-8")
         lines = code_lines(text)
         parts = name.split("/")
         found.lines["/".join(parts[:2]) if parts[0] == "targets" and len(parts) > 2 else parts[0]] += len(lines)
         found.functions.extend(functions_in(text, lines))
-        found.modules.append(len(lines))
+        found.modules[name] = len(lines)
         for question, (pattern, where) in QUESTIONS.items():
             if not name.startswith(where):
                 found.questions[question] += sum(bool(pattern.search(line)) for line in text.splitlines())
@@ -93,17 +102,65 @@ def rows(counts: list[Counts]) -> Iterator[tuple[str, list[float]]]:
         yield folder, [one.lines[folder] for one in counts]
     yield "all lines of code", [one.lines.total() for one in counts]
     yield "modules", [len(one.modules) for one in counts]
-    yield f"modules below {SMALL} lines", [sum(lines < SMALL for lines in one.modules) for one in counts]
+    yield f"modules below {SMALL} lines", [_small(one) for one in counts]
     yield "functions", [len(one.functions) for one in counts]
     yield "median lines of a function", [statistics.median(one.functions) for one in counts]
     for question in QUESTIONS:
         yield f"asked elsewhere: {question}", [one.questions[question] for one in counts]
 
 
+def _small(counts: Counts) -> int:
+    return sum(lines < SMALL and not MAY_BE_SMALL.match(name) for name, lines in counts.modules.items())
+
+
+def figures(checkout: Path) -> dict[str, int]:
+    """What tools/house.toml limits, as this checkout has it."""
+    counts = count(checkout)
+    tests = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "tests").rglob("*.py"))]
+    rust = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "crates").rglob("*.rs"))]
+    others = ("src", "bench", "tools", "docs")
+    python = [path.read_text("utf-8").splitlines() for at in others for path in (checkout / at).rglob("*.py")] + tests
+    return {
+        "code_lines": counts.lines.total(),
+        "modules": len(counts.modules),
+        "small_modules": _small(counts),
+        "test_lines": sum(map(len, tests)),
+        "rust_lines": sum(map(len, rust)),
+        "longest_function": max(counts.functions, default=0),
+        "long_lines": sum(len(line) > LONGEST_LINE for lines in python for line in lines),
+        "median_at_least": int(statistics.median(counts.functions or [0])),
+        "median_at_most": int(statistics.median(counts.functions or [0])),
+    }
+
+
+def complaints(limits: dict[str, int], found: dict[str, int]) -> Iterator[str]:
+    """What keeps `make lint` from passing."""
+    for name, limit in limits.items():
+        is_least, is_bound = name.endswith("_at_least"), name in ("median_at_most", "longest_function")
+        if found[name] < limit if is_least else found[name] > limit:
+            yield f"{HOUSE}: {name} is {found[name]:,}, and may be {limit:,} at {'least' if is_least else 'most'}"
+        elif not is_bound and not is_least and found[name] < limit * (1 - SLACK):
+            yield f"{HOUSE}: {name} is {found[name]:,}: lower the figure from {limit:,} (count_house.py --write)"
+
+
+def lowered(text: str, found: dict[str, int]) -> str:
+    """The file with each figure that is above what was found lowered to it. The bounds of functions stay."""
+    bounds = ("median_at_least", "median_at_most", "longest_function")
+    for name, limit in tomllib.loads(text).items():
+        if name not in bounds and found[name] < limit:
+            text = re.sub(rf"^{name} = [\d_]+", f"{name} = {found[name]:_}", text, flags=re.MULTILINE)
+    return text
+
+
 def main() -> None:
+    if sys.argv[1:] in (["--check"], ["--write"]):
+        house, found = ROOT / HOUSE, figures(ROOT)
+        if sys.argv[1] == "--write":
+            house.write_text(lowered(house.read_text("utf-8"), found), "utf-8")
+        sys.exit("\n".join(complaints(tomllib.loads(house.read_text("utf-8")), found)) or None)
     checkouts = [Path(name) for name in sys.argv[1:]] or [ROOT]
-    for name, figures in rows([count(checkout) for checkout in checkouts]):
-        print(f"{name:44}" + "".join(f"{figure:>10,.6g}" for figure in figures))
+    for name, row in rows([count(checkout) for checkout in checkouts]):
+        print(f"{name:44}" + "".join(f"{figure:>10,.6g}" for figure in row))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from storagelab import cli
 from storagelab.capture.schema import capture_schema, capture_schema_text
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
-from storagelab.gallery import pages
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, FleetConfig
 from storagelab.model.values import LeftOut, LeftToCore
@@ -409,7 +408,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     },
     "capture: manifest": fields_of_capture,
     "cautions": cautions,
-    "gallery": lambda: pages.page(pages.entries(DOCS / "gallery")),
     "waits of PostgreSQL": lambda: waits_of(postgres),
     "waits of MariaDB": lambda: waits_of(mariadb),
     "waits of SQL Server": lambda: waits_of(sqlserver),

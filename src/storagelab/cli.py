@@ -70,12 +70,6 @@ DespiteSpaceOption = Annotated[
     bool,
     typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
 ]
-FindGoodOption = Annotated[
-    bool,
-    typer.Option(
-        "--find-good", help="A race for a good layout, in fewer runs: each round repeats half as many. Needs --within."
-    ),
-]
 SqlServerNamesOption = Annotated[
     bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
 ]
@@ -99,9 +93,6 @@ def plan_(
             help="Say how small a difference can be found, judging by this experiment's runs.",
         ),
     ] = None,
-    find_good: Annotated[
-        bool, typer.Option("--find-good", help="Say how many runs a race for a good layout takes.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show cells, runs, order, disk space and time of an experiment.
@@ -112,7 +103,7 @@ def plan_(
 
     plan.show(
         spec_file, results, every_run=all_, allow_commands=allow_commands, despite_space=despite_space, pilot=pilot,
-        second=against, find_good=find_good, as_json=as_json,
+        second=against, as_json=as_json,
     )  # fmt: skip
 
 
@@ -139,7 +130,6 @@ def run_(
     find_best: Annotated[
         bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
-    find_good: FindGoodOption = False,
     within: Annotated[
         str | None,
         typer.Option(
@@ -187,7 +177,7 @@ def run_(
     from storagelab.verbs import elsewhere, run
 
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
-    raced, budget_s = elsewhere.race(find_best=find_best, find_good=find_good, within=within, budget=budget)
+    raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
     asked = run.Asked(
         again,
         jobs,

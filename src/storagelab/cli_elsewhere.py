@@ -1,4 +1,4 @@
-"""The verbs for other places: `k8s` for a cluster, `share` for a gallery. `cli` has all others."""
+"""The verb for another place: `k8s`. `cli` has all others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import typer
 
 
 def add_to(app: typer.Typer) -> None:
-    for verb in (k8s, share):
-        app.command(verb.__name__)(verb)
+    app.command("k8s")(k8s)
 
 
 def k8s(
@@ -57,24 +56,3 @@ def k8s(
         return
     wanted = Wanted(image, size, results_class, cpu, memory, namespace, ask=not without_rights)
     verb.write(spec_file, classes or (), nodes or (), wanted, output, fetch=fetch)
-
-
-def share(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the experiment, its spec, or its folder of results.")
-    ],
-    results: Annotated[
-        Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds the results.")
-    ] = Path("results"),
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The gallery's folder, which gets a folder for the campaign.")
-    ] = Path("gallery"),
-    yes: Annotated[bool, typer.Option("--yes", help="Write it without asking.")] = False,
-) -> None:
-    """Write a campaign for a public gallery, without names.
-
-    What is left is printed first: ratios, and words of storagelab's own; no name, path, host, user or text of the spec.
-    """
-    from storagelab.verbs import share as verb
-
-    verb.share(name, results, output, yes=yes)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Pick, SlowestAtLimit
-from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
 from storagelab.findings.model import (
     Caution,
@@ -92,11 +91,7 @@ def _key(levels: Mapping[str, JsonValue]) -> str:
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
-    """One choice for all loads if some layout is among the best under each, else one for each set of best layouts; none
-    where a race named good layouts instead.
-    """
-    if GoodLayout.of(findings):
-        return
+    """One choice for all loads if some layout is among the best under each, else one for each set of best layouts."""
     loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
     if not loads:
         return
@@ -399,9 +394,7 @@ def _unable(findings: Findings) -> Iterator[str]:
     elif findings.verdict in ("too-few-runs", "untested"):
         yield findings.verdict
     facts = [(one.weight, one.unable) for one in findings.cautions if one.is_unable(findings)]
-    # A race for a good layout repeats few, and bounds the others without comparing each.
-    not_compared = findings.not_compared and not GoodLayout.of(findings)
-    if any(one.elapsed_s is None for one in findings.cells) or not_compared:
+    if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
         facts.append((NOT_COMPARED_WEIGHT, "not-compared"))
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
 

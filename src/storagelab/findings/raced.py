@@ -15,9 +15,8 @@ from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import halving, irregular, racing
+from storagelab.findings import irregular, racing
 from storagelab.findings.differences import Difference
-from storagelab.findings.halving import Halving
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.stats import Fit, Matrix
@@ -81,7 +80,7 @@ def race_state(
             begin = len(decided)
             decided += [run.model_copy(update={"sequence": begin + at}) for at, run in enumerate(wanted)]
             if missing := [run for run in decided if (run.cell_id, run.repetition) not in race.made]:
-                possible = (*missing, *_later(race, stretch, number, running, groups, ahead))
+                possible = (*missing, *_later(race, stretch, number, running, ahead))
                 others = [group for later in ahead.values() for group in later]
                 return RaceState(_so_far(race, decided), (*behind, *groups, *others), possible, short)
             groups = _looked(race, groups, number, families)
@@ -131,7 +130,7 @@ def _groups(race: _Race, stretch: int) -> list[Group]:
     for _, cells in loads_of(race.experiment.factors, race.whole.cells):
         inside = tuple(cell for cell in cells if race.whole.cells[cell].cell_id in there)
         if inside:
-            found.append(Group(inside, Halving(inside) if race.rules.goal == "good" else Standing(inside)))
+            found.append(Group(inside, Standing(inside)))
     return found
 
 
@@ -160,24 +159,15 @@ def _later(
     stretch: int,
     number: int,
     running: set[str],
-    groups: Sequence[Group],
     ahead: Mapping[int, Sequence[Group]],
 ) -> Iterator[PlannedRun]:
     """As many runs as there may be after this round."""
     for later, runs in race.rounds[stretch].items():
         if later > number:
-            yield from _at_most(race, groups, later, [run for run in runs if run.cell_id in running])
-    for other, of_other in ahead.items():
-        for later, runs in race.rounds[other].items():
-            yield from _at_most(race, of_other, later, runs)
-
-
-def _at_most(race: _Race, groups: Sequence[Group], number: int, runs: Sequence[PlannedRun]) -> Sequence[PlannedRun]:
-    """As many of a round's runs as its race can make."""
-    if race.rules.goal == "best" or number < 1:
-        return runs
-    sizes = (halving.size_of(number, len(group.cells), race.experiment.repetitions) for group in groups)
-    return runs[: sum(min(size, len(group.cells)) for size, group in zip(sizes, groups, strict=True))]
+            yield from (run for run in runs if run.cell_id in running)
+    for other in ahead:
+        for runs in race.rounds[other].values():
+            yield from runs
 
 
 def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
@@ -209,18 +199,13 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
     there = {race.whole.cells[cell].cell_id for group in groups for cell in group.cells}
     runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
     _, log_s = log_times(race.whole, runs, compared_of(race.whole))
-    fit = irregular.fit(log_s, race.blocks)
+    fit, rules = irregular.fit(log_s, race.blocks), race.rules
     return [
-        Group(group.cells, _after(race, group.standing, fit, families)) if group.standing.running else group
+        Group(group.cells, racing.look(group.standing, fit, families, rules.within, rules.first_look))
+        if group.standing.running
+        else group
         for group in groups
     ]
-
-
-def _after(race: _Race, standing: Standing, fit: Fit, families: int) -> Standing:
-    rules = race.rules
-    if isinstance(standing, Halving):
-        return halving.look(standing, fit, families, rules.within, race.experiment.repetitions)
-    return racing.look(standing, fit, families, rules.within, rules.first_look)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -276,8 +261,7 @@ def raced(
     last = max((rounds[column] for column in complete), default=0)
     simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
-    rules = experiment.race or Race()
-    first_look = halving.FIRST_LOOK if rules.goal == "good" else rules.first_look
+    first_look = (experiment.race or Race()).first_look
     return Raced(
         judging=ByRace(so_far.groups, fitted),
         complete=replace(irregular.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),

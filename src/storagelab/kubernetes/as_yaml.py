@@ -1,4 +1,4 @@
-"""Writes plain tables and lists as YAML, whose text in quotes is that of JSON."""
+"""Writes plain tables and lists as YAML, whose text in quotes is that of JSON in ASCII."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 Value = str | int | bool | Mapping[str, "Value"] | Sequence["Value"]
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/_-]*(\.[A-Za-z0-9/_-]+)*")
+_NOT_IN_BLOCKS = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff]| \n|^\s|\n\n$")
+_BEYOND_ASCII = re.compile(r"[^\x20-\x7e]")  # JSON's escapes of these are pairs of surrogates, which YAML does not join
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -27,7 +29,7 @@ def _lines(value: Value, before: str) -> Iterator[str]:
 
 
 def _entry(head: str, value: Value, below: str) -> Iterator[str]:
-    if isinstance(value, str) and "\n" in value and not re.search(r"[^\n\x20-\x7e\xa0-\ud7ff]| \n|^\s|\n\n$", value):
+    if isinstance(value, str) and "\n" in value and not _NOT_IN_BLOCKS.search(value):
         yield f"{head} |" + ("" if value.endswith("\n") else "-")
         yield from (below + line if line else "" for line in value.removesuffix("\n").split("\n"))
     elif _is_open(value):
@@ -48,4 +50,6 @@ def _inline(value: Value) -> str:
 
 def _scalar(text: str) -> str:
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
-    return text if plain else json.dumps(text)
+    return (
+        text if plain else _BEYOND_ASCII.sub(lambda one: f"\\U{ord(one[0]):08x}", json.dumps(text, ensure_ascii=False))
+    )

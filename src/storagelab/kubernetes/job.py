@@ -105,13 +105,13 @@ def _meta(own: str, name: str) -> Value:
 
 
 def _spec(own: str, name: str, spec: OnClaims) -> Object:
-    data = {"spec.toml": spec.text, **{_key_of(file): text for file, text in spec.files.items()}}
+    data = {"spec.toml": spec.text, **{_key_of(spec, file): text for file, text in spec.files.items()}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _meta(own, name), "data": data}
 
 
-def _key_of(file: str) -> str:
-    """A key of a ConfigMap has no folders; the mount puts the file into its own."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", file.replace("/", "--"))
+def _key_of(spec: OnClaims, file: str) -> str:
+    """A key of a ConfigMap has no folders; the mount puts the file into its own. Its number makes it unique."""
+    return f"{list(spec.files).index(file) + 1}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.rpartition('/')[2])[:200]}"
 
 
 def _claim(own: str, name: str, class_: str, size: str) -> Object:
@@ -189,7 +189,7 @@ def _variables(spec: OnClaims, claims: Mapping[str, str]) -> Iterator[Value]:
 
 def _volumes(own: str, name: str, spec: OnClaims, claims: Mapping[str, str]) -> Iterator[Value]:
     items: list[Value] = [{"key": "spec.toml", "path": f"{name}.toml"}]
-    items += [{"key": _key_of(file), "path": file} for file in spec.files]
+    items += [{"key": _key_of(spec, file), "path": file} for file in spec.files]
     yield {"name": "spec", "configMap": {"name": own, "items": items}}
     yield _mounted("results", _results_of(own))
     yield {"name": "temporary", "emptyDir": {}}

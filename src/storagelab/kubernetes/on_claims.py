@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab.errors import SpecError
+from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
-from storagelab.spec import keys, matrix, reading, small_files
+from storagelab.spec import keys, matrix, named_files, reading, small_files
 from storagelab.spec.as_toml import leaves, line
 
 FACTOR = "volume"
@@ -39,13 +40,14 @@ def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> 
     if len(set(volumes.values())) < len(classes) or not classes:
         hint = "Name one or more StorageClasses, each once: kubectl get storageclass"
         raise SpecError("names the same class twice" if classes else "is missing", key="--class", hint=hint)
-    for cell in matrix.expand(experiment).cells:
-        if cell.config.simulated or cell.config.target.attached:
-            problem = "is simulated" if cell.config.simulated else "already runs elsewhere"
+    configs = [cell.config for cell in matrix.expand(experiment).cells]
+    for config in configs:
+        if config.simulated or config.target.attached:
+            problem = "is simulated" if config.simulated else "already runs elsewhere"
             hint = "A Job measures volumes under a private server, or by raw I/O."
             raise SpecError(f"its server {problem}", file=experiment.source, key="target", hint=hint)
     raw = tomllib.loads(experiment.text)
-    files = dict(_files(raw, Path(experiment.source).resolve().parent))
+    files = _files(experiment, configs)
     raw |= {"name": experiment.name, "seed": experiment.seed + host}
     factors = dict(raw.get("factors", {}))
     if set(raw.get("volumes", {})) == set(volumes.values()):
@@ -124,17 +126,25 @@ def _text(raw: Mapping[str, Any], factors: Mapping[str, Any]) -> str:
     ])  # fmt: skip
 
 
-def _files(value: Any, folder: Path) -> Iterator[tuple[str, str]]:
-    """The files in the spec's folder that the spec names anywhere, such as scripts of SQL with a weight ("order.sql@9")."""
-    match value:
-        case dict():
-            for one in value.values():
-                yield from _files(one, folder)
-        case list():
-            for one in value:
-                yield from _files(one, folder)
-        case str() if "\0" not in value and 0 < len(value) < 200:
-            name = value.rpartition("@")[0] or value
-            file = (folder / name).resolve()
-            if file.is_file() and file.is_relative_to(folder):
-                yield str(file.relative_to(folder)), small_files.text_of(file)
+def _files(experiment: Experiment, configs: Iterable[Config]) -> dict[str, str]:
+    """The text of each file that a key of the spec names, by its path below the spec's folder. Raises SpecError."""
+    folder = Path(experiment.source).resolve().parent
+    found = dict[str, str]()
+    for name, path in named_files.named(configs, folder).items():
+        key, _, text = name.partition(": ")
+        if not path.is_relative_to(folder):
+            hint = "Put it beside the spec, in the same folder or below."
+            raise SpecError(f"{text} is outside of the spec's folder", file=experiment.source, key=key, hint=hint)
+        try:
+            found[path.relative_to(folder).as_posix()] = small_files.text_of(path)
+        except (OSError, ValueError) as error:
+            why = (
+                "it is not UTF-8 text"
+                if isinstance(error, UnicodeDecodeError)
+                else getattr(error, "strerror", 0) or error
+            )
+            hint = "Put it into an image of your own: --image"
+            raise SpecError(
+                f"{text} can't be in a ConfigMap: {why}", file=experiment.source, key=key, hint=hint
+            ) from None
+    return found

@@ -44,7 +44,6 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
 
 
-Goal = Literal["best", "good"]
 RACES_LOOK_FROM: Literal[3] = 3
 """The first round after which layouts may leave a race for the best that begins now: after two runs of each, a layout that is
 slow in its first runs only looks like one that is slow.
@@ -52,14 +51,12 @@ slow in its first runs only looks like one that is slow.
 
 
 class Race(Frozen):
-    """A race for the `best` layout: those that are surely slower leave, and the others go on. Or for a `good` one: each
-    round repeats half as many layouts as the one before. `within` is the margin within which a layout is as good as the
-    fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `first_look` = the first round after which layouts may
-    leave; races that earlier versions began have 2.
+    """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin within
+    which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `first_look` = the first
+    round after which layouts may leave; races that earlier versions began have 2.
     """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
-    goal: Goal = "best"
     first_look: Literal[2, 3] = 2
 
 
@@ -129,6 +126,10 @@ class Experiment(Described):
     balanced: bool = True
     """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are
     not, and go on as they began."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """The SHA-256 of each file that the spec names, by key and name; none in campaigns of version 0.2.0 and before."""
+    judged_before: str = ""
+    """What a stored campaign was, if only an earlier version could judge it so."""
     race: Race | None = None
     """The race, unless all repetitions of all cells are run."""
 

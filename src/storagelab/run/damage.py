@@ -140,14 +140,21 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. A race that began with small-scale runs is read as an experiment of all repetitions, most of
-    them not made: its runs are shown, and only the layouts that ran are compared. One that says nothing of a balanced
-    order goes on in rounds that were shuffled each by itself.
+    """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale runs, is
+    read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts that ran are
+    compared. One that says nothing of a balanced order goes on in rounds that were shuffled each by itself.
     """
     if not isinstance(experiment, dict):
         return experiment
     experiment = {"balanced": False, **experiment}
     match experiment:
-        case {"race": {"small": small, **race}}:
-            return {**experiment, "race": None if small else race}
+        case {"race": {"goal": "good"} | {"small": dict()}}:
+            return {
+                **experiment,
+                "race": None,
+                "judged_before": "a race of a kind that version 0.2.0 was the last to judge",
+            }
+        case {"race": dict(race)}:
+            kept = {name: value for name, value in race.items() if name not in ("small", "goal")}
+            return {**experiment, "race": kept}
     return experiment

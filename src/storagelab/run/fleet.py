@@ -122,7 +122,7 @@ def look_around(asked: Asked) -> Found:
         experiment = Experiment(name=asked.site.experiment)
         found = targets.preflight(experiment, asked.plan, asked.site, allow_commands=asked.allow_commands)
         with targets.volumes_locked(asked.plan, asked.site):
-            pass  # nobody else is there
+            targets.sweep(asked.plan, asked.site)  # nobody else is there
         targets.try_starting(asked.plan, asked.site)
         for cell in asked.plan.cells:
             volumes |= asked.site.volume_paths(cell.config)

@@ -25,7 +25,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run import opening
 from storagelab.run.damage import Shared, damaged, experiment_of_today, read_run, reason_of
-from storagelab.spec import foreign, reading
+from storagelab.spec import foreign, named_files, reading
 from storagelab.version import __version__
 
 FILE_NAME = "experiment.sqlite"
@@ -265,7 +265,8 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
 def _is_failure_of_another(connection: opening.Connection, file: Path, experiment: Experiment) -> bool:
     ((usable,),) = opening.ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
     stored = _experiment(connection, file)
-    return usable == 0 and (stored.sha256, stored.race) != (experiment.sha256, experiment.race)
+    same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
+    return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
 
 
 def _make_or_check(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
@@ -278,7 +279,7 @@ def _make_or_check(connection: opening.Connection, file: Path, experiment: Exper
 
 def _refuse_another(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
     stored = _experiment(connection, file)
-    if stored.sha256 != experiment.sha256:
+    if stored.sha256 != experiment.sha256 or named_files.differences(stored.files, experiment.files):
         raise StoreChanged(file, stored, experiment)
     if stored.race != experiment.race:
         kind, options = _kind_and_options(stored)
@@ -294,11 +295,10 @@ def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
     if experiment.race is None:
         return "results of all repetitions, not of a race", ""
     race = experiment.race
-    kind, options = ("a race", " --find-best") if race.goal == "best" else ("a race for a good layout", " --find-good")
     if not race.within:
-        return f"{kind} without a margin", options
+        return "a race without a margin", " --find-best"
     margin = f"{100 * race.within:g}"
-    return f"{kind} with a margin of {margin} %", f"{options} --within {margin}%"
+    return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
 
 
 def _experiment(connection: opening.Connection, file: Path) -> Experiment:
@@ -378,11 +378,12 @@ class StoreChanged(StoreError):
 
     def __init__(self, file: Path, stored: Experiment, experiment: Experiment) -> None:
         changes = reading.differences(stored.canonical, experiment.canonical)
+        changes += named_files.differences(stored.files, experiment.files)
         listed = "".join(f"\n    {change}" for change in changes)
         super().__init__(
             f"{file}: it holds results of experiment {stored.name!r} with another spec{':' if listed else ''}{listed}\n"
-            "  results of different specs are never mixed: give the spec a new name, or keep these results elsewhere "
-            "with --results"
+            "  results of different specs or files are never mixed: give the spec a new name, or keep these results "
+            "elsewhere with --results"
         )
 
 

@@ -14,7 +14,7 @@ from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import MOST_REPETITIONS, Experiment, Plan
 from storagelab.run.damage import damaged, reason_of
 from storagelab.run.store import FILE_NAME, Store
-from storagelab.spec import matrix, reading
+from storagelab.spec import matrix, named_files, reading
 
 
 class Stored(NamedTuple):
@@ -66,7 +66,7 @@ def as_begun(experiment: Experiment, results: Path) -> Experiment:
         begun = store.experiment()
         if begun.sha256 == experiment.sha256:
             race = experiment.race
-            if race is not None and begun.race is not None and race.goal == begun.race.goal:
+            if race is not None and begun.race is not None:
                 race = race.model_copy(update={"first_look": begun.race.first_look})
             return experiment.model_copy(update={"balanced": begun.balanced, "race": race})
     return experiment
@@ -167,6 +167,7 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     first, *others = parts
     for other in others:
         changes = reading.differences(first.experiment.canonical, other.experiment.canonical)
+        changes += named_files.differences(first.experiment.files, other.experiment.files)
         listed = "".join(f"\n    {change}" for change in changes if not change.startswith("seed: "))
         if listed:
             raise StoreError(

@@ -364,10 +364,8 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     for name in config.data_volumes if config.target.raw_io else ():
         made = config.volumes[name].model_fields_set & MADE_KEYS if name in config.volumes else None
         if made and not config.volumes[name].drives:
-            yield SpecError(
-                f"is missing: {_key_of(f'volumes.{name}.{min(made)}')} is for a volume on this machine",
-                key=f"volumes.{name}.path", hint='Name a folder on the drive: path = "/mnt/drive".',
-            )  # fmt: skip
+            problem = f"is missing: {_key_of(f'volumes.{name}.{min(made)}')} is for a volume on this machine"
+            yield SpecError(problem, key=f"volumes.{name}.path", hint='Name a folder: path = "/mnt/drive".')
     yield from _foreign(config, _ONLY_REAL)
     if config.target.raw_io:
         yield from _raw_conflicts(config)

@@ -164,12 +164,10 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own message for one that does not start.
     """
     from storagelab.targets import engines
-    from storagelab.targets.made_volumes import on_drives, try_making
+    from storagelab.targets.made_volumes import try_making
     from storagelab.targets.starting import try_kinds
 
     with reporting_to(tell):
-        if on_drives(plan):
-            engines.sweep(plan, site)  # a killed run may still have the drives
         try_making(plan, site)
         try_kinds(engines.kinds(plan, site))
 

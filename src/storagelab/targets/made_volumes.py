@@ -40,11 +40,6 @@ def wanted(config: Config) -> dict[str, VolumeConfig]:
     return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
 
 
-def on_drives(plan: Plan) -> bool:
-    """Whether the plan makes volumes of whole drives."""
-    return any(volume.devices for cell in plan.cells for volume in wanted(cell.config).values())
-
-
 class Making(NamedTuple):
     """What is done to make the plan's volumes, each step once; the drives whose content is destroyed; and warnings."""
 
@@ -180,7 +175,7 @@ def made(
     try:
         found = []
         for name, volume in volumes.items():
-            folders = _folders(site, config, name)
+            folders = folders_of(site, config, name)
             undo.callback(partial(_remove, folders))
             folders.make()
             one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
@@ -199,7 +194,7 @@ def made(
         undo.close()
 
 
-def _folders(site: Site, config: Config, name: str) -> Folders:
+def folders_of(site: Site, config: Config, name: str) -> Folders:
     """The experiment's own folder for one volume, below the volume's path."""
     return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
 
@@ -270,7 +265,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
     """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
     removed = []
     for name in wanted(config):
-        folders = _folders(site, config, name)
+        folders = folders_of(site, config, name)
         for folder in folders.leftovers():
             stopped = [place for place in folder.glob("*/storagelab-*") if stop_orphan(place / "server")]
             removed += [f"stopped the server left running in {place}" for place in stopped]
@@ -285,9 +280,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
-    PreflightError.
-    """
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises PreflightError."""
     from storagelab.provisioning import volumes
 
     try:

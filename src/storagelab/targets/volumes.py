@@ -13,7 +13,7 @@ from storagelab.machine import host
 from storagelab.machine.disks import node_of, read_text
 from storagelab.model import prepared
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.targets import Site, VolumeNeed, templates
+from storagelab.targets import Site, VolumeNeed, made_volumes, templates
 from storagelab.targets.folders import Folders
 from storagelab.targets.templates import BytesOn
 from storagelab.targets.unprivileged import check_may_enter
@@ -64,8 +64,13 @@ def volume_needs(
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
     """What a killed run of this experiment left on each file system (by st_dev); it is removed before the first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
-    held = Counter(Folders(site, volumes).leftover_bytes())
-    held.update(templates.folders_of(site, volumes).leftover_bytes())
+    places = [Folders(site, volumes), templates.folders_of(site, volumes)]
+    places += [
+        made_volumes.folders_of(site, config, name) for config in configs for name in made_volumes.wanted(config)
+    ]
+    held = Counter[int]()
+    for folders in {one.paths: one for one in places}.values():
+        held.update(folders.leftover_bytes())
     return held
 
 

@@ -143,7 +143,7 @@ def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, 
 
 
 def _volume_of(point: str, names: Sequence[str], places: Mapping[str, Path]) -> Volume:
-    holds = tuple(f"now: {name} in {places[name]}" for name in names)
+    holds = tuple(f"now: {name} in {_toml(str(places[name]))}" for name in names)
     if point == "/" or not os.access(point, os.W_OK):
         return Volume(names[0], HERE, (*holds, "Change this to a folder on the same disk, in which you may write."))
     return Volume(names[0], point, holds)

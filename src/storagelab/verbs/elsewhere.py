@@ -80,28 +80,19 @@ def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: s
     return None
 
 
-def race(
-    *, find_best: bool, find_good: bool, within: str | None, budget: str | None
-) -> tuple[Race | None, float | None]:
+def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
     """The race, and the seconds that it may take. Raises SpecError."""
-    if find_best and find_good:
-        raise SpecError(
-            "is another race than --find-best",
-            key="--find-good",
-            hint="Leave one of them out: a good layout takes fewer runs.",
-        )
-    for name, value in (("--within", within), ("--budget", budget)):
-        if value is not None and not (find_best or find_good):
-            raise SpecError("is an option of a race", key=name, hint="Add --find-best or --find-good.")
-    if find_good and within is None:
-        raise SpecError("needs a margin", key="--find-good", hint="Add --within 3%, if 3 % slower is still good.")
-    if not (find_best or find_good):
+    if not find_best:
+        for name, value in (("--within", within), ("--budget", budget)):
+            if value is not None:
+                raise SpecError("is an option of a race", key=name, hint="Add --find-best.")
         return None, None
     margin = 0.0 if within is None else share_of(within)
     if margin is None or not (0 < margin < 1 or within is None):
         raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    raced = Race(within=margin, goal="good") if find_good else Race(within=margin, first_look=RACES_LOOK_FROM)
-    return raced, None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+    return Race(within=margin, first_look=RACES_LOOK_FROM), None if budget is None else _seconds(
+        budget, "--budget", "Such as 90min or 2h."
+    )
 
 
 def _seconds(text: str, key: str, hint: str) -> float:

@@ -54,7 +54,7 @@ def asked(experiment: Experiment, plan: Plan, elsewhere: Elsewhere | None) -> El
     if any(volume.kept_for_block for config in configs for volume in config.volumes.values()) or experiment.blocks > 1:
         raise _refused("hosts share rounds, and a block of runs on one preparation belongs to one host", here, "blocks")
     if experiment.race is not None:
-        raise _refused("a race is decided round by round on one host", f"leave --find-{experiment.race.goal} out")
+        raise _refused("a race is decided round by round on one host", "leave --find-best out")
     if experiment.order == "cell-by-cell":
         raise _refused("hosts make whole rounds, and this order has none", 'set it to "randomised"', "order")
     if any(config.between_runs.burn_in for config in configs):

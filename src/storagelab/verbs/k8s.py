@@ -43,6 +43,8 @@ def write(
     specs = [on_claims(experiment, classes, host) for host in range(max(1, len(nodes)))]
     objects = manifests(name, nodes, specs, wanted)
     writing.deliver(documents(objects), output)
+    for name in specs[0].files:
+        screen.say(f"in its ConfigMap, for whoever may read that: {name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"
     job = object_name(name, *nodes[:1])
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import StoreError
-from storagelab.model.plan import Experiment, Plan, Race
+from storagelab.model.plan import Experiment, Plan
 from storagelab.report.text.as_data import plan_json
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
-from storagelab.run.store import NothingStored, Store
-from storagelab.spec import against, matrix
+from storagelab.run.store import FILE_NAME, NothingStored, Store
+from storagelab.spec import against, matrix, named_files
 from storagelab.targets import Preflight
-from storagelab.verbs.planning import look_at, site_of
+from storagelab.verbs.planning import look_at, site_of, with_files
 from storagelab.words.numbers import percent, plural
 
 
@@ -28,7 +28,6 @@ def show(
     despite_space: bool = False,
     pilot: str | None = None,
     second: Path | None = None,
-    find_good: bool = False,
     as_json: bool = False,
 ) -> None:
     experiment = stored.as_begun(against.load(spec_file, second), results)
@@ -39,27 +38,17 @@ def show(
     else:
         site = site_of(experiment, folder, despite_space=despite_space)
         found = look_at(experiment, expanded, site, allow_commands)
+        if (folder / FILE_NAME).exists():
+            experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
     facts = replace(facts, warnings=(*facts.warnings, *short))
     smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
-    good = _runs_of_a_good_race(experiment, expanded) if find_good else None
-    facts = replace(facts, tells=smallest, good=good)
+    facts = replace(facts, tells=smallest)
     if as_json:
         screen.write(plan_json(experiment, expanded, facts))
     else:
         print_plan(screen.out(), experiment, expanded, facts, every_run)
-
-
-def _runs_of_a_good_race(experiment: Experiment, expanded: Plan) -> tuple[int, int]:
-    """The fewest and the most runs that a race for a good layout takes. Raises SpecError if it can't be raced."""
-    from storagelab.findings import halving  # statistics load slowly
-    from storagelab.run.race import Racing
-
-    raced = Racing(experiment.model_copy(update={"race": Race(goal="good")}), ())
-    of_each = [halving.runs_of(len(group.cells), experiment.repetitions) for group in raced.state.groups]
-    burn_in = sum(run.burn_in for run in expanded.runs)
-    return burn_in + sum(least for least, _ in of_each), burn_in + sum(most for _, most in of_each)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
@@ -95,17 +84,19 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     warnings = list(found.notes)
     try:
         with Store.reading(folder) as store:
-            if store.experiment().sha256 == experiment.sha256:
+            stored_as = store.experiment()
+            changed = named_files.differences(stored_as.files, experiment.files)
+            if stored_as.sha256 == experiment.sha256 and not changed:
                 attempts, durations, set_up = store.attempts(), store.durations(), store.set_up_share()
-                if (race := store.experiment().race) is not None:
+                if stored_as.race is not None:
                     warnings.append(
-                        f"{folder} holds a race: this is the plan if no layout leaves; continue with "
-                        f"`run --find-{race.goal}`"
+                        f"{folder} holds a race: this is the plan if no layout leaves; continue with `run --find-best`"
                     )
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:
-                warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
+                what = f"other files ({'; '.join(changed)})" if changed else "another spec under this name"
+                warnings.append(f"{folder} holds results of {what}; `run` would refuse")
     except NothingStored:
         pass  # the plan is for all runs
     except StoreError as error:

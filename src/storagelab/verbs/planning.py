@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
+from storagelab.spec import named_files
 from storagelab.targets import Preflight, Site, Tell, preflight
 from storagelab.words.numbers import duration
 
@@ -49,6 +50,16 @@ def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: 
             return preflight(experiment, expanded, site, allow_commands=allow_commands, tell=tell)
     except PreflightError as error:
         raise error.of(experiment.source) from error
+
+
+def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment:
+    """The experiment with the hashes of the files that its spec names. Raises PreflightError if one can't be read."""
+    files = named_files.named((cell.config for cell in expanded.cells), site.spec_folder)
+    try:
+        return experiment.model_copy(update={"files": named_files.hashes(files)})
+    except OSError as error:
+        problem = f"{error.filename} can't be read: {error.strerror}"
+        raise PreflightError(problem, file=experiment.source, hint="check its rights") from error
 
 
 @contextlib.contextmanager

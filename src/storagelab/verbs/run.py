@@ -17,13 +17,20 @@ from storagelab.report.words.race import race_text
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, matrix
+from storagelab.spec import against, matrix, named_files
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
 from storagelab.targets.kept_volumes import PreparationAwaited
 from storagelab.verbs import by_hand, fleet, so_far
 from storagelab.verbs.elsewhere import Elsewhere
-from storagelab.verbs.planning import look_at, saying_how_far, saying_what_is_stored, site_of, tell_if_set_aside
+from storagelab.verbs.planning import (
+    look_at,
+    saying_how_far,
+    saying_what_is_stored,
+    site_of,
+    tell_if_set_aside,
+    with_files,
+)
 from storagelab.verbs.volumes import refuse_unconfirmed
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
             "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source, key="blocks",
-            hint="Leave --find-best or --find-good out.",
+            hint="Leave --find-best out.",
         )  # fmt: skip
     experiment = stored.as_begun(wanted, results)
     plan, folder = matrix.expand(experiment), results / experiment.name
@@ -70,7 +77,12 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
             despite_space=asked.despite_space,
         )  # fmt: skip
     else:
-        runs, all_well = here.make(look_at(experiment, plan, here.site, asked.allow_commands))
+        found = look_at(experiment, plan, site, asked.allow_commands)
+        hashed = with_files(experiment, plan, site)
+        runs, all_well = here._replace(experiment=hashed).make(found)
+        for changed in named_files.differences(hashed.files, with_files(experiment, plan, site).files):
+            screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
+            all_well = False
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json)
     if asked.against is not None and len(plan.cells) == 2:
         cells = " ".join(cell.cell_id for cell in plan.cells)
@@ -147,6 +159,8 @@ class _Here(NamedTuple):
             with Interruptible() as stopping:
                 try:
                     volumes.enter_context(volumes_locked(self.plan, self.site))
+                    for line in sweep(self.plan, self.site):  # what a killed run left is in the way of all that follows
+                        screen.err().print(line, soft_wrap=True)
                     if found.drives:
                         confirm_drives(self.plan, self.site)
                     with saying_how_far() as tell:

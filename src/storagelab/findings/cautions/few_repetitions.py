@@ -49,8 +49,6 @@ class FewRepetitions(Caution):
 
 
 def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:
-    if evidence.experiment.race is not None and evidence.experiment.race.goal == "good":
-        return  # it repeats few on purpose, and says what they tell
     counts = {cell_id: len(runs) for cell_id, runs in evidence.basis.used.items() if runs}
     fewest = min(counts.values(), default=REPETITIONS_SOUND)
     if fewest < REPETITIONS_SOUND:

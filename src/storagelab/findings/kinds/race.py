@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Finding, Findings
-from storagelab.model.plan import Goal
 from storagelab.model.values import Frozen
 from storagelab.words.names import noun
 from storagelab.words.numbers import duration, percent, plural
@@ -28,10 +27,10 @@ class RaceSummary(Finding):
     """What a race took and decided."""
 
     kind, about, weight, alone = "race", "use", 10, True
-    meaning = (
-        "How the experiment was raced (`run --find-best` or `--find-good`); `null` if all cells had all repetitions."
+    meaning = "How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."
+    goal: Literal["best"] = Field(
+        "best", description="Always `best`: earlier versions had races for a `good` layout, too."
     )
-    goal: Goal = Field("best", description="What was looked for: the `best` layout, or a `good` one.")
     within: float = Field(ge=0, description="The margin, as a share of the time; 0 = none.")
     rounds: int = Field(ge=0, description="Rounds made.")
     runs_of_all: int = Field(ge=1, description="Runs if every cell had all repetitions.")
@@ -50,17 +49,13 @@ class RaceSummary(Finding):
 def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
     made = f"{findings.runs_stored} of the {race.runs_of_all} runs that all repetitions take"
     share = percent(findings.runs_stored / race.runs_of_all, 0)
-    kind = "race" if race.goal == "best" else "race for a good layout"
-    yield f"This was a {kind}: it made {made} ({share}; {duration(race.spent_s)} instead of about {duration(race.of_all_s)})."
+    yield f"This was a race: it made {made} ({share}; {duration(race.spent_s)} instead of about {duration(race.of_all_s)})."
     after = Counter(one.after_round for one in race.left)
     counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
     if counts:
         left = f"{len(race.left)} {noun(findings.factors, len(race.left))}"
         yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, one of the fastest leaves."
-    if race.goal == "best":
-        yield _end(race, findings)
-    else:
-        yield "Each round repeated half as many layouts as the one before: those that might still be faster by most."
+    yield _end(race, findings)
 
 
 def _end(race: RaceSummary, findings: Findings) -> str:
@@ -87,7 +82,6 @@ def find(evidence: Evidence) -> Iterator[RaceSummary]:
     of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
     standings = [group.standing for group in raced.groups]
     yield RaceSummary(
-        goal=experiment.race.goal,
         within=experiment.race.within,
         rounds=max((one.rounds for one in standings), default=0),
         runs_of_all=experiment.repetitions * len(plan.cells),

@@ -160,6 +160,11 @@ class Load(Described, ABC):
         """What each request does, if all do the same and are of one size: read or write."""
         return None
 
+    @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        """The user's files that the load reads: the key that names each, and its path."""
+        return ()
+
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         """Contradictions in a cell with this load."""
         yield from broken(config, self.rules)

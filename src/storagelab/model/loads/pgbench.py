@@ -91,6 +91,11 @@ class Pgbench(GeneratedLoad):
         return all(script_of(text).name == READS_ONLY for text in self.scripts)
 
     @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        scripts = (text.rpartition("@")[0] or text for text in self.scripts)
+        return tuple(("workload.scripts", name) for name in scripts if name not in BUILT_IN)
+
+    @property
     def data(self) -> Data:
         return Data(self.scale * 100 / self.fillfactor, f"at scale {self.scale}")
 

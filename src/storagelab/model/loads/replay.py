@@ -38,6 +38,10 @@ class Replay(Load):
     """The most requests in progress, each sent by a thread of its own. The next one goes to the first thread that is free."""
 
     @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        return (("workload.trace", self.trace),)
+
+    @property
     def paced(self) -> bool:
         return self.pace == "recorded"
 

@@ -56,6 +56,12 @@ class Sql(GeneratedLoad):
     """
 
     @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        files = [("workload.setup", name) for name in self.setup]
+        files += [("workload.transactions", one.file) for one in self.transactions]
+        return tuple(files + ([("workload.restore", self.restore)] if self.restore is not None else []))
+
+    @property
     def data(self) -> Data:
         return Data(None, "your files make")
 

@@ -40,6 +40,10 @@ class Sysbench(GeneratedLoad):
         return "." in self.script or "/" in self.script
 
     @property
+    def own_files(self) -> tuple[tuple[str, str], ...]:
+        return (("workload.script", self.script),) if self.is_own else ()
+
+    @property
     def reads_only(self) -> bool:
         return self.script in READ_ONLY
 

@@ -223,15 +223,18 @@ def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
 def _csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
+    writer.writerow(map(_field, table.columns))
     writer.writerows(map(_field, row) for row in table.rows)
     return text.getvalue()
 
 
 def _field(value: Value) -> str:
+    """A spreadsheet takes a text that begins with one of these signs for a formula: an apostrophe keeps it a text."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def sqlite_file(tables: Mapping[str, Table]) -> bytes:

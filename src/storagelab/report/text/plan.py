@@ -39,7 +39,7 @@ class PlanFacts:
     None = unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped.
     `durability`: what survives a crash, a line for each engine that is compared. `steps`: what is done to volumes before
     each run. `objects`: which table or index lies on which volume. `tells`: how small a difference the runs can show, "" =
-    unknown. `good`: the fewest and the most runs of a race for a good layout, if asked.
+    unknown.
     """
 
     server: str
@@ -50,7 +50,6 @@ class PlanFacts:
     warnings: tuple[str, ...] = ()
     durability: tuple[str, ...] = ()
     tells: str = ""
-    good: tuple[int, int] | None = None
     steps: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
 
@@ -72,7 +71,6 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
-        ("Good", _good_text(plan, facts)),
         ("Tells", facts.tells),
     ]
     for name, text in pairs:
@@ -104,16 +102,6 @@ def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
         return text
     left = len(plan.runs) - facts.runs_stored
     return f"{text}; {count(facts.runs_stored)} stored already, {count(left)} to go"
-
-
-def _good_text(plan: Plan, facts: PlanFacts) -> str:
-    """What a race for a good layout takes."""
-    if facts.good is None:
-        return ""
-    least, most = facts.good
-    runs = count(most) if least == most else f"{count(least)} to {count(most)}"
-    share = percent(most / len(plan.runs), 0)
-    return f"a race for a good layout takes {runs} of them, at most {share}: run --find-good --within 3%"
 
 
 def _order_text(experiment: Experiment, plan: Plan) -> str:

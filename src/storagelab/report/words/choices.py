@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from storagelab.findings.answer_kinds import Answer, Choice, Pick
-from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text
-from storagelab.report.words.good import good_forms
 from storagelab.report.words.short import Form, Names, listed_or, plain
 from storagelab.words.names import is_counted, noun
 from storagelab.words.numbers import (
@@ -37,9 +35,7 @@ _REASONS = {
 def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[Form]]:
     """The first `most` of the choices for different loads (or one more, if that is all)."""
     choices = found.choices
-    if GoodLayout.of(findings):
-        yield from good_forms(findings, most)
-    elif not choices:
+    if not choices:
         yield from _no_choice(findings)
     elif len(choices) == 1:
         (choice,) = choices

@@ -66,7 +66,7 @@ GLOSSARY: Mapping[str, str] = {
     "private server": "A server that storagelab starts for a run and removes afterwards.",
     "provenance": "Where figures come from: measured or simulated.",
     "queue depth": "The number of requests in progress at a device at the same time.",
-    "race": "A campaign that does not repeat all layouts: it looks for the best one, or for a good one.",
+    "race": "A campaign that repeats only those layouts that may still be the fastest.",
     "repetition": "One of the runs of a cell. In the usual orders, each repetition is a round of all cells.",
     "resource time": "The part of a wait in which the resource was not ready: the page not read, the lock not free.",
     "round": "One run of each cell, in random order. Layouts are compared within rounds, so a change of the machine between "

@@ -5,7 +5,6 @@ An untested cell is never called tied: it is "not judged", with the reason.
 
 from __future__ import annotations
 
-from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings
 from storagelab.report.words import compared
 from storagelab.words.names import DATA_FILES, in_reading_order, level_text
@@ -49,14 +48,7 @@ def first_factor(findings: Findings) -> str | None:
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
     """For a narrow column: "best", "best of block", "tied", "not judged"; "slower (18 %)" if the best takes 18 % less
-    time; "" for a single cell. After a race for a good layout: "good", or "in front" if it is not surely within the
-    margin, and which others are surely slower.
-    """
-    if goods := GoodLayout.of(findings):
-        row = _comparison(findings, cell_id)
-        slower = _slower(row) if row and row.distinguishable else ""
-        named = {one.cell_id: "good" if one.reached else "in front" for one in goods}
-        return named.get(cell_id, slower)
+    time; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""

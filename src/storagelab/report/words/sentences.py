@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.kinds.good import GoodLayout
 from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
 from storagelab.report.words import compared
@@ -80,9 +79,7 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
 
 
 def _not_compared(findings: Findings) -> list[str]:
-    """The cells that can't be compared with the fastest, and why; none after a race for a good layout, which does not ask."""
-    if GoodLayout.of(findings):
-        return []
+    """The cells that can't be compared with the fastest, and why."""
     left = [findings.cell(cell_id) for cell_id in findings.not_compared]
     reasons = {
         "no run with a time": [cell.levels for cell in left if cell.elapsed_s is None],
@@ -147,10 +144,10 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
 
 
 def _on_the_best(findings: Findings) -> list[str]:
-    best, good = next((findings.cell(cell_id) for cell_id in findings.best), None), GoodLayout.of(findings)
+    best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
-    which = "Fastest" if findings.verdict == "winner" else "In front" if good else "Nominally fastest"
+    which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
     rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
@@ -160,7 +157,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 def _what_may_hide(findings: Findings) -> list[str]:
     """The largest difference that may remain hidden among cells that are not told apart."""
-    if (findings.loads and findings.verdict != "by-load") or GoodLayout.of(findings):
+    if findings.loads and findings.verdict != "by-load":
         return []
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     bounds = [(row.cell_id, row.at_most_slower) for row in tied]

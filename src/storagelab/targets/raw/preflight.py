@@ -11,7 +11,6 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
-from storagelab.model.loads.replay import Replay
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.raw import fio
@@ -39,13 +38,13 @@ def check(plan: Plan, site: Site) -> Preflight:
         if not made:  # the drive is made for each run; it takes direct I/O
             check_direct(path, f"volumes.{name}.path")
         sector = (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path)
-        if isinstance(config.workload, Replay):
-            file = site.spec_folder / Path(config.workload.trace).expanduser()
+        for _, name_of_trace in config.workload.own_files:
+            file = site.spec_folder / Path(name_of_trace).expanduser()
             trace = read(file)
             trace.check_fits(file, config.layout.data_size_bytes or 0, sector or 512)
             traces.append(trace.text)
             least_s |= {cell_id: trace.seconds} if config.workload.paced else {}
-        else:
+        if not config.workload.own_files:
             _check_block(config, sector, path)
     on_devices = [one for cell_id, one in configs.items() if cell_id not in on_files]
     devices = dict.fromkeys(_devices(on_devices))

@@ -1,1 +1,0 @@
-"""Campaigns that their owners share: what is left of one without names, which may be compared, and their pages."""

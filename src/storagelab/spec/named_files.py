@@ -1,0 +1,92 @@
+"""The files that a spec names, and their content's hash: two campaigns are one only if both are the same.
+
+Traces, scripts, SQL, dumps, profiles of drives, and what a volume's own commands call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from storagelab.model.config import BY_HAND, Config
+
+_CHUNK_BYTES = 2**20
+
+
+def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
+    """`{"workload.trace: requests.iolog": path}` of every file or folder that exists and is named by a key that takes
+    files. Relative paths start at `folder`, that of the spec.
+    """
+    found = dict[str, Path]()
+    for config in configs:
+        for key, text in _texts(config):
+            path = (folder / Path(text).expanduser()).resolve()
+            if path.is_file() or path.is_dir():
+                found[f"{key}: {text}"] = path
+            if path.suffix == ".lua":  # a script may require its neighbours
+                found |= {f"{key}: {one.name}": one for one in path.parent.glob("*.lua") if one != path}
+        for name, volume in config.volumes.items():
+            for key, command in (("prepare", volume.prepare), ("check", volume.check)):
+                if command is not None and command != BY_HAND:
+                    found |= _called(f"volumes.{name}.{key}", command, folder.resolve())
+    return found
+
+
+def _texts(config: Config) -> Iterator[tuple[str, str]]:
+    yield from config.workload.own_files
+    for name, drive in config.drives.items():
+        if drive.profile.endswith(".toml") or "/" in drive.profile:
+            yield f"drives.{name}.profile", drive.profile
+
+
+def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """What a command names below the spec's folder. Of a file in a folder of its own, the whole folder: a script may
+    call its neighbours.
+    """
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:  # the shell may read it all the same
+        words = command.split()
+    for word in words:
+        name = word.rstrip(";&|)")
+        if not name or len(name) > 4096 or "\0" in name:
+            continue
+        path = (folder / name).resolve()
+        if path != folder and path.is_relative_to(folder) and path.exists():
+            whole = path.parent if path.is_file() and path.parent != folder else path
+            yield f"{key}: {whole.relative_to(folder)}", whole
+
+
+def hashes(files: Mapping[str, Path]) -> dict[str, str]:
+    """The SHA-256 of each file; of a folder, of the names and contents of its files. Raises OSError."""
+    return {name: _of_folder(path) if path.is_dir() else _of_file(path) for name, path in sorted(files.items())}
+
+
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """A line for each file whose content differs. An earlier version, which kept no hashes, differs in nothing."""
+    if not old or not new:
+        return []
+    return [
+        f"{name}: its content changed" for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)
+    ]
+
+
+def _of_folder(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{_of_file(path)}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _of_file(path: Path) -> str:
+    """Nothing is read of what is no regular file: it may never end."""
+    digest = hashlib.sha256()
+    if stat.S_ISREG(path.stat().st_mode):
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()
