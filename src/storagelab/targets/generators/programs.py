@@ -108,7 +108,8 @@ def _sysbench(
 
 
 def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
-    return dict(zip([sysbench.OWN_SCRIPT], (source.content or b"" for source in scripts), strict=False))
+    names = [sysbench.OWN_SCRIPT, *(source.script.name for source in scripts[1:])]
+    return dict(zip(names, (source.content or b"" for source in scripts), strict=False))
 
 
 def by_pgbench(
@@ -135,6 +136,7 @@ def by_pgbench(
 
 
 _LONGEST_SCRIPT_BYTES = 2**20
+_MOST_BESIDE = 50
 _HEAD_BYTES = 2**20
 """How much of a dump is checked: a dump of several databases names the first one near its beginning."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
@@ -179,10 +181,19 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
-    """The user's Lua file; None for one of sysbench's own scripts."""
+    """The user's Lua file and those beside it, which it may require; none for one of sysbench's own scripts."""
     if not load.is_own:
         return ()
-    return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
+    key = "workload.script"
+    path = site.place(load.script, key)
+    beside = [one for one in sorted(path.parent.glob("*.lua")) if one.name != path.name]
+    if len(beside) > _MOST_BESIDE:
+        raise PreflightError(
+            f"{len(beside)} Lua files lie beside {load.script}, and all of them go with it", key=key,
+            hint="put the script and those that it needs into a folder of their own",
+        )  # fmt: skip
+    sources = [(load.script, load.script), *((one.name, str(one)) for one in beside)]
+    return tuple(Source(Script(name, 1), content_of(place, key, site)) for name, place in sources)
 
 
 def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:

@@ -23,8 +23,8 @@ from storagelab.targets.generators.transaction_log import in_lua
 from storagelab.targets.generators.transactions import Transactions
 from storagelab.targets.programs import version_output
 
-OWN_SCRIPT = "script.lua"
-LOGGED = "logged.lua"
+OWN_SCRIPT = "storagelab-script.lua"
+LOGGED = "storagelab-logged.lua"
 """The script that does what another one does, and logs its transactions."""
 TABLE = re.compile(r"sbtest\d+")
 """The names of sysbench's tables."""
@@ -105,7 +105,10 @@ def counts(load: GeneratedLoad) -> bytes:
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     """sysbench's script and the tables that it works on. `server` holds the options that lead to the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
-    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
+    own = [
+        f"--{name}={('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in load.options.items()
+    ]
+    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}", *own]
 
 
 def with_log(script: Sequence[str]) -> tuple[list[str], str]:

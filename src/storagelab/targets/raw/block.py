@@ -15,6 +15,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.base import Load
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
@@ -91,7 +92,8 @@ class RawBlock:
         (folder,) = folders.paths
         size = config.layout.data_size_bytes
         assert size is not None
-        return Place(folder, f"{_FILE}-{size}", size)
+        direct = not isinstance(config.workload, RawIo) or config.workload.direct
+        return Place(folder, f"{_FILE}-{size}", size, direct=direct)
 
     def _laid_out(self, config: Config, place: Place) -> str:
         if not place.read_only:
@@ -155,7 +157,7 @@ class _RawTarget:
             "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
             "server": {
                 **self._sender.facts(self._fio, self._io_engine),
-                "direct": True,
+                "direct": self._at.direct,
                 "file_bytes": self._at.size_bytes,
                 "sector_bytes": sector_bytes(self._path),
                 "prepared": "read as it is" if self._at.read_only else "written full, once, before the first run",

@@ -21,6 +21,7 @@ class Place(NamedTuple):
     name: str
     size_bytes: int
     read_only: bool = False
+    direct: bool = True
 
 
 class Done(NamedTuple):

@@ -81,7 +81,7 @@ def check_direct(path: Path, key: str) -> None:
 
 def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
-    if sector is not None and work.block_bytes % sector:
+    if work.direct and sector is not None and work.block_bytes % sector:
         raise PreflightError(
             f"{work.block_bytes} B is no whole number of {sector} B sectors, and {path} takes direct I/O only in these",
             key="workload.block_bytes",

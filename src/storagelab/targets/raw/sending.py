@@ -69,7 +69,7 @@ class Drawn:
         return Job(
             operation=load.operation, pattern=load.pattern, block_bytes=load.block_bytes, seconds=seconds,
             threads=load.threads, outstanding=load.outstanding,
-            read_fraction=0.5 if load.read_fraction is None else load.read_fraction, seed=seed,
+            read_fraction=0.5 if load.read_fraction is None else load.read_fraction, seed=seed, sync=load.sync,
         )  # fmt: skip
 
 

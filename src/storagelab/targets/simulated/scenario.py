@@ -232,7 +232,7 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
 def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
     """What all tests of a cell have in common."""
     drawn = config.raw_load
-    work = drawn.model_dump(exclude={"kind", "read_fraction"})
+    work = drawn.model_dump(exclude={"kind", "read_fraction", "sync", "direct"})
     if drawn.operation == "mixed":
         fraction = drawn.read_fraction
         work["reads_per_mille"] = 500 if fraction is None else round(1000 * fraction)
