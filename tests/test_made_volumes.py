@@ -21,7 +21,7 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
 from storagelab.provisioning import cloud_disks, file_systems, limits, loop_devices, own_commands, programs, volumes
-from storagelab.provisioning.bursts import Bucket
+from storagelab.provisioning.limits import Bucket
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight, sweep
 

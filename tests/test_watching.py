@@ -17,7 +17,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.machine.processes import until
 from storagelab.model.measurement import WATCHED, WaitingTask
 from storagelab.spec.matrix import expand
-from storagelab.targets import turns
+from storagelab.targets import watching as turns
 from storagelab.targets.raw.outcome import Outcome
 from storagelab.targets.watching import Moments, Pace, Series
 

@@ -16,7 +16,6 @@ from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
 from storagelab.provisioning import (
     at_work,
-    bursts,
     by_hand,
     cloud_disks,
     file_systems,
@@ -93,7 +92,7 @@ class MadeVolume:
             finally:
                 self.drive.set({})  # the volume may be kept for further runs
             return
-        bucket = bursts.Bucket(self.drive, asked, burst)
+        bucket = limits.Bucket(self.drive, asked, burst)
         self.begin = bucket.begin
         try:
             with bucket:

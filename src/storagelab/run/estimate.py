@@ -48,16 +48,10 @@ def estimate(
     least = {cell_id: one_s + known[cell_id].kind.setup_s for cell_id, one_s in least_s.items()}
     seconds = sum(max(seconds_of(run), least.get(run.cell_id, 0.0)) for run in runs)
     seconds += sum(making.ratio * _making_s(one) for one in templates)
-    counted = [_counted_s(known[run.cell_id]) for run in runs]
-    if runs and None not in counted:
-        set_up = max(0.0, 1 - sum(one for one in counted if one is not None) / seconds)
+    loads = [known[run.cell_id].workload for run in runs]
+    if runs and all(one.generated and one.longest_s is not None for one in loads):  # they count for a set time
+        set_up = max(0.0, 1 - sum(one.work.amount / 1000 for one in loads) / seconds)
     return TimeEstimate(seconds=seconds, learned_from=sum(cell_id in known for cell_id, _ in durations), set_up=set_up)
-
-
-def _counted_s(config: Config) -> float | None:
-    """The part of a run that counts, where it has a set time."""
-    load = config.workload
-    return load.work.amount / 1000 if config.generated and load.longest_s is not None else None
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:

@@ -223,11 +223,15 @@ class Composed(Generic[C]):
             raw, raw_checks = watcher.raw_io("before", seed)
             prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
             watcher.ready()
-            began_s = self._begun(progress) if self.config.generated else None  # its sessions work as they gather
+            began_s = time.monotonic()
+            if self.config.generated:  # its sessions work as they gather
+                progress(0)
             sessions.gather()
             with watcher:
-                began_s = began_s or self._begun(progress)
                 counts_s = time.monotonic()
+                if not self.config.generated:
+                    progress(0)
+                    began_s = counts_s
                 sessions.release()
                 loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
             sessions.settle()
@@ -245,11 +249,6 @@ class Composed(Generic[C]):
             done, watcher.seen, watcher.stood_s, checkpoint_s=checkpoint_s, environment=environment,
             counters=counters | after, checks=(*self._layout_checks(), *checks),
         )  # fmt: skip
-
-    def _begun(self, progress: Progress) -> float:
-        """Tells that the load begins, and returns when, by the monotonic clock."""
-        progress(0)
-        return time.monotonic()
 
     def _on_poll(self, progress: Progress, work: int) -> None:
         self.server.refuse_if_dead()

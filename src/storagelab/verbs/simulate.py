@@ -12,7 +12,7 @@ from storagelab.model.plan import Cell, Plan, PlannedBlock
 from storagelab.report import writing
 from storagelab.report.text.simulated import print_outcome
 from storagelab.spec import matrix, reading
-from storagelab.targets.simulated import single
+from storagelab.targets.simulated import block as simulated
 from storagelab.verbs.planning import site_of
 
 
@@ -23,7 +23,7 @@ def simulate(spec_file: Path, cell_id: str | None, *, trace: bool, every_io: boo
     try:
         cell = _cell(plan, cell_id)
         block = _block_of(plan, cell)
-        made = single.make(block, cell, site_of(experiment, Path()).profiles, every_io=every_io)
+        made = simulated.make_one(block, cell, site_of(experiment, Path()).profiles, every_io=every_io)
     except PreflightError as error:
         raise error.of(experiment.source) from error
     if not (trace or every_io):

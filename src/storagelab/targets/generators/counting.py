@@ -20,7 +20,7 @@ from storagelab.targets.generators.cycles import BAND, LOOK_S, Cycles, WarmUp, e
 from storagelab.targets.generators.program import Process
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.steps import POLL_S
-from storagelab.targets.turns import SHORTEST_S
+from storagelab.targets.watching import SHORTEST_S
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
@@ -218,15 +218,12 @@ class SetTime(Counting):
         self.warm_up_s = self.process.now_s() - began_s if to_find else None
 
     def _is_over(self) -> bool:
-        rates = self._rates()
+        rates = self.process.program.per_second(self.process.output())
         if len(rates) > self._seconds:
             self._seconds = len(rates)
             self._trend = trend(np.asarray(rates), self.load.duration_s)
         settled = self._trend is not None and bool(self._trend.settled)
         return self._end.is_over(self.cycles.starts_s, rates, settled=settled)
-
-    def _rates(self) -> list[float]:
-        return self.process.program.per_second(self.process.output())
 
     def _wait(self, on_poll: Callable[[], None]) -> None:
         if self.load.warm_up_s != "auto":

@@ -18,9 +18,10 @@ from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site, temporary
 from storagelab.targets.descriptors import read_file
-from storagelab.targets.generators import in_lua, pgbench, sysbench, transaction_log
+from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.transactions import LOG_PREFIX, read_log
 from storagelab.targets.programs import run
 from storagelab.targets.unprivileged import as_server, end_with_parent, give, unprivileged
 
@@ -98,7 +99,7 @@ def _sysbench(
 
     def read(folder: Path) -> sysbench.Reported:
         said = read_file(folder / "said").decode(errors="replace")
-        return sysbench.read_report(said, load.longest_warm_up_s, transaction_log.read_log(folder))
+        return sysbench.read_report(said, load.longest_warm_up_s, read_log(folder))
 
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(logged, load, seed=seed), read=read,
@@ -122,11 +123,11 @@ def by_pgbench(
 ) -> Program:
     """pgbench with these scripts, on its own tables of this scale."""
     return Program(
-        title="pgbench", read=transaction_log.read_log,
+        title="pgbench", read=read_log,
         command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
-        asks_first=f"{transaction_log.LOG_PREFIX}.*",
+        asks_first=f"{LOG_PREFIX}.*",
     )  # fmt: skip
 
 
@@ -199,13 +200,9 @@ def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
 def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
     """The scripts that pgbench runs: its own, and the user's files."""
     return tuple(
-        _pgbench_script(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1)
+        Source(script, None if script.built_in else content_of(script.name, f"workload.scripts[{number}]", site))
+        for number, script in enumerate(map(script_of, load.scripts), 1)
     )
-
-
-def _pgbench_script(text: str, key: str, site: Site) -> Source:
-    script = script_of(text)
-    return Source(script, None if script.built_in else content_of(script.name, key, site))
 
 
 def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:

@@ -81,18 +81,18 @@ def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: st
 def changed(path: Path, change: Change) -> Iterator[Path]:
     """A path from which a program can read a file once, line by line as `change` makes it. Nothing is written to a drive."""
     read, write = os.pipe()
-    feeder = threading.Thread(target=_feed, args=(path, write, change), daemon=True)
+
+    def feed() -> None:
+        with contextlib.suppress(OSError), open(write, "wb") as given, path.open("rb") as file:
+            given.writelines(map(change, file))
+
+    feeder = threading.Thread(target=feed, daemon=True)
     try:
         feeder.start()
         yield Path(f"/dev/fd/{read}")
     finally:
         os.close(read)  # a feeder that still writes ends by this
         feeder.join()
-
-
-def _feed(path: Path, write: int, change: Change) -> None:
-    with contextlib.suppress(OSError), open(write, "wb") as given, path.open("rb") as file:
-        given.writelines(map(change, file))
 
 
 def without_data(words: str) -> str:

@@ -27,11 +27,9 @@ from storagelab.model.measurement import (
 )
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
-from storagelab.targets.generators.cycles import Cycles
-from storagelab.targets.generators.log_room import LogRoom
+from storagelab.targets.generators.cycles import Cycles, LogRoom
 from storagelab.targets.generators.program import Process, Program
-from storagelab.targets.generators.transactions import Counted
-from storagelab.targets.generators.unwatched import in_turns
+from storagelab.targets.generators.transactions import Counted, in_turns
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop

@@ -2,7 +2,7 @@
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
 named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a script
-around the one that it runs writes one (`transaction_log`).
+around the one that it runs writes one (`transactions`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.targets.generators.transaction_log import in_lua
-from storagelab.targets.generators.transactions import Transactions
+from storagelab.targets.generators.transactions import Transactions, in_lua
 from storagelab.targets.programs import version_output
 
 OWN_SCRIPT = "storagelab-script.lua"

@@ -5,7 +5,7 @@ and removed after the last. A device is only read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,9 +13,6 @@ from storagelab.errors import RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency
-from storagelab.model.loads.base import Load
-from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
@@ -72,11 +69,11 @@ class RawBlock:
     @contextmanager
     def _shared(self, config: Config, _site: Site) -> Iterator[Target]:
         began = time.perf_counter()
-        place = self._place(config)
+        sender = sender_of(config, self._site)
+        place = self._place(config)._replace(direct=sender.direct)
         key = (place.folder, place.name)
         if key not in self._io_engines:
-            self._io_engines[key] = self._laid_out(config, place)
-        sender = sender_of(config, self._site)
+            self._io_engines[key] = self._laid_out(place, sender)
         yield _RawTarget(self._fio, config, place, sender, self._io_engines[key], time.perf_counter() - began)
 
     def _place(self, config: Config) -> Place:
@@ -92,16 +89,14 @@ class RawBlock:
         (folder,) = folders.paths
         size = config.layout.data_size_bytes
         assert size is not None
-        direct = not isinstance(config.workload, RawIo) or config.workload.direct
-        return Place(folder, f"{_FILE}-{size}", size, direct=direct)
+        return Place(folder, f"{_FILE}-{size}", size)
 
-    def _laid_out(self, config: Config, place: Place) -> str:
+    def _laid_out(self, place: Place, sender: Sender) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
                 (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
-            sender = sender_of(config, self._site)
             return fio.lay_out(self._fio, place, sender.block_bytes)
         except BaseException:
             if not place.read_only:
@@ -169,7 +164,11 @@ class _RawTarget:
         environment = self.describe()
         time.sleep(self._config.between_runs.pause_s)
         progress(0)
-        tell, began_s = _report(progress, self._config.workload), time.monotonic()
+        began_s, amount = time.monotonic(), self._config.workload.work.amount
+
+        def tell() -> None:  # progress is in milliseconds
+            progress(min(amount, round((time.monotonic() - began_s) * 1000)))
+
         self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
         with DeviceCounters({self._volume: self._path}) as devices:
             machine = MachineCounters(devices, None)
@@ -199,19 +198,12 @@ class _RawTarget:
             series=_series(outcome, self._volume),
             environment=environment,
             checks=(
-                *_checks(at_drive),
-                *_same_engine(self._io_engine, outcome),
+                *_checks(at_drive, outcome, self._io_engine),
                 *machine.checks(outcome.elapsed_s),
                 *check_watching("", None, outcome.elapsed_s, stood_s=machine.standstill.seconds),
             ),
             setup_s=self._setup_s,
         )
-
-
-def _report(progress: Progress, load: Load) -> Callable[[], None]:
-    """Reports progress in milliseconds, never more than the run has."""
-    began = time.monotonic()
-    return lambda: progress(min(load.work.amount, round((time.monotonic() - began) * 1000)))
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
@@ -226,16 +218,12 @@ def figures(outcome: Outcome) -> dict[str, float]:
         found |= {f"{direction}s_per_s": one.requests / outcome.elapsed_s for direction, one in outcome.done.items()}
     if outcome.standstill_s:
         found["standstill_s"] = float(outcome.standstill_s)
-    return found | (_latency_figures(latency) if latency is not None else {})
-
-
-def _latency_figures(latency: Latency) -> dict[str, float]:
-    return {
+    return found if latency is None else found | {
         "latency_mean_s": latency.mean_s,
         "latency_least_s": latency.least_ns / 1e9,
         **{f"latency_p{per_cent:g}_s": latency.percentile_s(per_cent) for per_cent in _PERCENTILES},
         "latency_longest_s": latency.longest_ns / 1e9,
-    }
+    }  # fmt: skip
 
 
 # --- what the kernel saw ---------------------------------------------------------------------------------------------
@@ -253,7 +241,7 @@ def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> di
     return found
 
 
-def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
+def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
     """If the drive saw more bytes than fio sent, others may have used it; if fewer, something in between answered
     requests.
     """
@@ -266,10 +254,8 @@ def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
                 ok=by_kernel >= LEAST_AT_DRIVE * by_fio, read_from="the kernel's counters of the device",
             )  # fmt: skip
 
-
-def _same_engine(asked: str, outcome: Outcome) -> Iterator[Check]:
     if (got := outcome.io_engine) is not None:
-        yield Check(name="I/O engine", asked=asked, got=got, ok=asked == got, read_from="fio's report")
+        yield Check(name="I/O engine", asked=io_engine, got=got, ok=io_engine == got, read_from="fio's report")
 
 
 def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:

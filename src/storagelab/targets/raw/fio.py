@@ -171,31 +171,16 @@ def _run(
     meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    return _called(
-        fio, place, ["--output-format=json+", "--name=storagelab", *_of_all(place), *options], meanwhile, timeout_s
-    )
-
-
-def _of_all(place: Place) -> list[str]:
-    """The options of every job."""
-    return [
-        f"--filename={_escaped(place.name)}", f"--direct={place.direct:d}", "--thread=1", "--group_reporting=1",
-        "--allow_file_create=1", "--fallocate=none", *(["--readonly"] if place.read_only else []),
+    """In a file's name, fio takes a colon as the end."""
+    common = [
+        "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),
+        f"--direct={place.direct:d}", "--thread=1", "--group_reporting=1", "--allow_file_create=1", "--fallocate=none",
+        *(["--readonly"] if place.read_only else []),
     ]  # fmt: skip
-
-
-def _escaped(name: str) -> str:
-    """A file's name as fio takes it: a colon separates names."""
-    return name.replace(":", "\\:")
-
-
-def _called(
-    fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None], timeout_s: float | None
-) -> subprocess.CompletedProcess[str]:
     try:
         return run(
-            [fio.program, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(), folder=place.folder,
-            meanwhile=meanwhile,
+            [fio.program, *common, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(),
+            folder=place.folder, meanwhile=meanwhile,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"fio did not end in {error.timeout:.0f} s: the drive does not answer") from error
@@ -273,7 +258,11 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
 
 def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
-    done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
+    done = {
+        direction: Done(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
+        for direction in directions
+        if (found := report[direction])["total_ios"]
+    }
     elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
     syncs = _latency(report["sync"]["lat_ns"]) if "lat_ns" in report.get("sync", {}) else None
     if not done or elapsed_s <= 0:
@@ -292,10 +281,6 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcom
             "sync_latency_longest_s": syncs.longest_ns / 1e9,
         },
     )  # fmt: skip
-
-
-def _done(report: Mapping[str, Any]) -> Done:
-    return Done(int(report["total_ios"]), int(report["io_bytes"]), _latency(report["lat_ns"]))
 
 
 def _latency(whole: Mapping[str, Any]) -> Latency | None:

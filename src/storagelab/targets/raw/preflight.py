@@ -28,7 +28,11 @@ def check(plan: Plan, site: Site) -> Preflight:
     program = fio.find()
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     on_files = {cell_id: one for cell_id, one in configs.items() if one.volumes[one.data_volumes[0]].device is None}
-    needs = volume_needs(list(on_files.values()), site, _bytes_on, size_key="layout.data_size")
+
+    def bytes_on(config: Config, volume: str) -> int:
+        return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
+
+    needs = volume_needs(list(on_files.values()), site, bytes_on, size_key="layout.data_size")
     traces: list[str] = []
     least_s: dict[str, float] = {}
     for cell_id, config in on_files.items():
@@ -53,10 +57,6 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
     server = f"raw I/O by fio {program.version}, without a server"
     return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)), least_s=least_s)
-
-
-def _bytes_on(config: Config, volume: str) -> int:
-    return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
 
 
 def check_direct(path: Path, key: str) -> None:

@@ -45,7 +45,8 @@ def check(plan: Plan, site: Site) -> Preflight:
         check_host_ram(content, [block.cell_of(planned).config for planned in block.runs])
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
-    free_bytes = _free_memory_bytes()
+    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
+    free_bytes = min((figure for figure in known if isinstance(figure, int)), default=None)
     _check_memory(most_bytes, free_bytes, max(cell.config.target.world_scale for cell in plan.cells), contents)
     at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
     return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
@@ -143,11 +144,6 @@ def _can_be(content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _free_memory_bytes() -> int | None:
-    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
-    return min((figure for figure in known if isinstance(figure, int)), default=None)
-
-
 # --- host ram --------------------------------------------------------------------------------------------------------
 #
 # Checks whether the host has memory for the maps of its drives: without enough, a drive would go off-line during a run.
@@ -202,7 +198,10 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
         volume = content["volumes"][name]
         for drive in volume["drives"]:
             if not config.target.raw_io:
-                data_bytes = _table_bytes(config) * _files_share(config, name)
+                work, files = config.insert_load, config.layout.data_files
+                here = sum(config.volume_of_data_file(number) == name for number in range(files))
+                rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
+                data_bytes = work.rows / rows_per_page * _PAGE_BYTES * here / files  # rows spread evenly over files
                 data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
                 mapped[drive] = data_bytes * _drive_share(volume)
             elif config.target.prepared != "formatted":
@@ -223,18 +222,6 @@ def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
     cost = "log_page_row_bytes" if config.workload.page_a_row else "log_row_bytes"
     written = config.insert_load.rows * content["server"]["costs"][cost]["value"]
     return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
-
-
-def _table_bytes(config: Config) -> float:
-    work = config.insert_load
-    rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
-    return work.rows / rows_per_page * _PAGE_BYTES
-
-
-def _files_share(config: Config, volume: str) -> float:
-    """The share of the data files on `volume`: rows spread evenly over files."""
-    files = config.layout.data_files
-    return sum(config.volume_of_data_file(number) == volume for number in range(files)) / files
 
 
 def _drive_share(volume: Mapping[str, Any]) -> float:

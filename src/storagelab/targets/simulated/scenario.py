@@ -47,7 +47,8 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
         "server": server(config.server),
         **hardware([cell.config for cell in block.cells.values()], folder),
         "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
-        "sample_every_s": _sample_every_s(rows, config.server.cores),
+        # by the least time that the rows can take: their CPU time, spread over all cores
+        "sample_every_s": min(60.0, max(0.05, rows * _ROW_CPU_S / config.server.cores / _POINTS_WHILE_COMPUTING)),
     }
 
 
@@ -90,13 +91,6 @@ def workload(load: InsertLoad) -> dict[str, object]:
     if "read_fraction" in keys:
         keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
     return keys
-
-
-def _sample_every_s(rows: int, cores: int) -> float:
-    """Seconds between points of the time series, from the least time that the rows can take: their CPU time, spread
-    over all cores.
-    """
-    return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))
 
 
 # --- hardware --------------------------------------------------------------------------------------------------------
