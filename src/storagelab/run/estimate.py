@@ -22,8 +22,8 @@ _PLAIN = 0.5
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share of it
-    in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
+    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share
+    of it in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
 
     seconds: float
     learned_from: int
@@ -37,9 +37,9 @@ def estimate(
     set_up: float | None = None,
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
-    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they copy.
-    `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time that counts
-    of a cell's runs, where it is known."""
+    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they
+    copy. `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time
+    that counts of a cell's runs, where it is known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -101,8 +101,8 @@ class _Making(NamedTuple):
 
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
-    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before there
-    are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
+    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before
+    there are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)

@@ -37,8 +37,8 @@ SHORTEST_INTERVAL_S = 0.2
 
 
 class Standstill:
-    """For how long a run stood still, of any load: looks came late, or a process was stopped by force. `processes` lists
-    those of the load and of its server at each look.
+    """For how long a run stood still, of any load: looks came late, or a process was stopped by force. `processes`
+    lists those of the load and of its server at each look.
     """
 
     def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
@@ -56,19 +56,19 @@ class Standstill:
 def check_watching(
     error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
 ) -> list[Check]:
-    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
-    work.
+    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a
+    standstill for work.
 
-    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits are
-    sampled. `observer` is None where no sampler watches; `stood_s` is the time of `Standstill`.
+    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits
+    are sampled. `observer` is None where no sampler watches; `stood_s` is the time of `Standstill`.
     """
     got, blind_s = error, max(stood_s, observer.blind_s if observer else 0.0)
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
         got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
     if not got and blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
         got = (
-            f"nothing for {blind_s:.1f} s of {elapsed_s:.1f} s, in which the load, its server or storagelab stood still "
-            "(stopped, suspended, or without a CPU)"
+            f"nothing for {blind_s:.1f} s of {elapsed_s:.1f} s, in which the load, its server or storagelab stood "
+            "still (stopped, suspended, or without a CPU)"
         )
     read_from = "the sampler" if observer else "the states of processes"
     return [Check(name=WATCHED, asked="the whole run", got=got, ok=False, read_from=read_from)] if got else []

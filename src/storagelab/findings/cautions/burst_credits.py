@@ -58,8 +58,8 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part that
-    counts, or if an earlier version made the run, which did not keep when.
+    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part
+    that counts, or if an earlier version made the run, which did not keep when.
 
     Both times begin with the load.
     """

@@ -58,8 +58,8 @@ class RawIo(Load):
     block_bytes: int = Field(ge=1, le=2**30, examples=[8192])
     """Size of a request, in whole sectors of 512 bytes; of any size with `direct = false`."""
     sync: Literal["none", "fdatasync", "fsync", "dsync"] = "none"
-    """What makes writes durable, on real volumes: `fdatasync` or `fsync` after each, or each write waits by itself (`dsync`,
-    O_DSYNC). The latency of fdatasync and fsync is a result of its own.
+    """What makes writes durable, on real volumes: `fdatasync` or `fsync` after each, or each write waits by itself
+    (`dsync`, O_DSYNC). The latency of fdatasync and fsync is a result of its own.
     """
     direct: bool = True
     """Direct I/O (O_DIRECT). `false`: writes go through the page cache, and `sync` takes them to the drive."""

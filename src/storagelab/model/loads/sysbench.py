@@ -41,17 +41,17 @@ class Sysbench(GeneratedLoad):
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
-    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`,
-    `oltp_insert` or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The Lua files
-    beside it go with it, so it may `require` them.
+    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
+    or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The Lua files beside it
+    go with it, so it may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
     """Number of tables."""
     table_size: int = Field(10_000, ge=1, le=10**10)
     """Rows of each table."""
     options: dict[str, Scalar] = Field(default_factory=dict)
-    """Options of the script itself, by name: `options = { point_selects = 5, skip_trx = true }`. `sysbench SCRIPT help` lists
-    them. Options of sysbench, and those that lead to the server, are storagelab's to set.
+    """Options of the script itself, by name: `options = { point_selects = 5, skip_trx = true }`. `sysbench SCRIPT help`
+    lists them. Options of sysbench, and those that lead to the server, are storagelab's to set.
     """
 
     @property

@@ -1,7 +1,7 @@
 """The checkpoints of a measured server: when they began, and until when a run has to count to hold whole cycles.
 
-Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as much
-about its place in the cycle as about the layout.
+Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as
+much about its place in the cycle as about the layout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ BAND = 0.02
 _ALIGNED_S = 4 * LOOK_S
 """A counted part begins with a checkpoint if it begins within this time of it."""
 SHORTER = 0.1
-"""A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60 s."""
+"""A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60
+s."""
 
 
 def concerns(load: Load) -> bool:
@@ -29,8 +30,8 @@ def concerns(load: Load) -> bool:
 
 
 class WarmUp:
-    """Decides when a warm-up is over whose end is to be found: when throughput has settled or, if checkpoints come meanwhile,
-    as one begins. It began at `began_s`, and what counts is to end before `ends_s`.
+    """Decides when a warm-up is over whose end is to be found: when throughput has settled or, if checkpoints come
+    meanwhile, as one begins. It began at `began_s`, and what counts is to end before `ends_s`.
     """
 
     def __init__(self, counted_s: float, began_s: float, ends_s: float) -> None:
@@ -38,11 +39,12 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a share."""
+        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a
+        share."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
-        """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so far;
-        `settled`: whether it has no trend any more.
+        """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so
+        far; `settled`: whether it has no trend any more.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -70,11 +72,11 @@ class WarmUp:
 
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
-    """When a counted part that began at `began_s` ends, so that it holds whole cycles and lasts about `counted_s` or longer;
-    None while that is not known. `starts_s` = when checkpoints began so far, before and after `began_s`.
+    """When a counted part that began at `began_s` ends, so that it holds whole cycles and lasts about `counted_s` or
+    longer; None while that is not known. `starts_s` = when checkpoints began so far, before and after `began_s`.
 
-    A part that begins with a checkpoint ends with one, however long each cycle is. Any other part ends after a multiple of
-    the cycle's length.
+    A part that begins with a checkpoint ends with one, however long each cycle is. Any other part ends after a multiple
+    of the cycle's length.
     """
     inside = [at_s for at_s in starts_s if at_s >= began_s - _ALIGNED_S]
     if not starts_s:
@@ -99,8 +101,8 @@ def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> in
 
 
 def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, float]:
-    """What a run stores: how many checkpoints began in its warm-up and while it counted, how many whole cycles it holds, and
-    when each began, in seconds since the run counts.
+    """What a run stores: how many checkpoints began in its warm-up and while it counted, how many whole cycles it
+    holds, and when each began, in seconds since the run counts.
     """
     counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
@@ -112,8 +114,8 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't tell.
-    Times are those of `now_s`; `beside` is called with each look.
+    """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't
+    tell. Times are those of `now_s`; `beside` is called with each look.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
 
-The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput has
-settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and only
-afterwards the program is told to stop.
+The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput
+has settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and
+only afterwards the program is told to stop.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
 
 SAME_FOR_S = 0.1
-"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server lists the
-session that asked until its process is gone."""
+"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server
+lists the session that asked until its process is gone."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
@@ -44,10 +44,10 @@ RATE_TOLERANCE = 0.05
 
 
 class Generator(Sessions[C]):
-    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server
-    for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them,
-    `checkpoints` counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo
-    log has room for are in use.
+    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server for
+    the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them, `checkpoints`
+    counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo log has
+    room for are in use.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class Generator(Sessions[C]):
         self._first = self._connect()
 
     def gather(self) -> None:
-        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
+        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises
+        RunFailed."""
         self._counting.prepare()
         self._process.launch(self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S)
         if not until(self._all_connected, GATE_TIMEOUT_S, POLL_SESSIONS_S):
@@ -134,8 +135,8 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Done:
-        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches `unwatched`.
-        Raises RunFailed with the program's words.
+        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches
+        `unwatched`. Raises RunFailed with the program's words.
         """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:

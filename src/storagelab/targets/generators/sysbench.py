@@ -1,8 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
-named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a script
-around the one that it runs writes one (`transactions`).
+named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a
+script around the one that it runs writes one (`transactions`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$
 
 
 class Reported(NamedTuple):
-    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted
-    from its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
+    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
+    its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
     transactions, those of the warm-up too.
     """
 

@@ -23,7 +23,8 @@ P99_LEAST = 100
 
 
 class Counted(Protocol):
-    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did not."""
+    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did
+    not."""
 
     @property
     def number(self) -> int: ...
@@ -136,8 +137,8 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
 def in_turns(
     counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
 ) -> tuple[Latency | None, Turns | None]:
-    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and there
-    is no comparison.
+    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and
+    there is no comparison.
 
     A transaction belongs to the stretch in which it ended.
     """
@@ -166,8 +167,8 @@ def in_turns(
 
 
 LOG_PREFIX = "transactions"
-"""What the names of its files begin with. pgbench opens them when its first session, which asks for the scale, is closed, and
-before those of the load connect."""
+"""What the names of its files begin with. pgbench opens them when its first session, which asks for the scale, is
+closed, and before those of the load connect."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 

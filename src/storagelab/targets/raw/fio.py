@@ -245,8 +245,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if there
-    is no log.
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if
+    there is no log.
     """
     if not log.exists():
         return

@@ -40,9 +40,9 @@ class Done(NamedTuple):
 class Outcome(NamedTuple):
     """What was sent, as its sender counted it.
 
-    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one without
-    any. `due`: how many requests were to be sent by the end of each second; None if there is always one. `io_engine`: fio's
-    own, None without fio. `figures`: results beside those of every run.
+    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
+    without any. `due`: how many requests were to be sent by the end of each second; None if there is always one.
+    `io_engine`: fio's own, None without fio. `figures`: results beside those of every run.
     """
 
     elapsed_s: float

@@ -18,8 +18,8 @@ from storagelab.targets.traces import read
 from storagelab.targets.volumes import volume_needs
 
 _READ_AS_IT_IS = (
-    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster than "
-    "any drive"
+    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster "
+    "than any drive"
 )
 
 

@@ -149,8 +149,8 @@ def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -
             ended = run(command, _in_child, environment=environment("PYTHONPATH"), timeout_s=timeout_s, meanwhile=tell)
         except subprocess.TimeoutExpired as error:
             raise RunFailed(
-                f"the trace did not end in {timeout_s:.0f} s: the drive takes more than {_TIMES_AS_LONG} times the trace's "
-                "own time, or does not answer"
+                f"the trace did not end in {timeout_s:.0f} s: the drive takes more than {_TIMES_AS_LONG} times the "
+                "trace's own time, or does not answer"
             ) from error
         except OSError as error:
             raise RunFailed(f"can't send the trace: {error.strerror}") from error

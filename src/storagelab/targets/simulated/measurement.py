@@ -82,13 +82,12 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
     for sample in samples:
         for task in sample["tasks"]:
             resource = _resource(task["resource"])
-            file = None if resource.page is None else resource.page.file_id  # the log's comes before some of them
             yield WaitingTask(
                 at_s=sample["at_ns"] * scale * NS,
                 wait_type=task["wait_type"],
                 resource=resource,
                 sessions=task["workers"],
-                data_file=None if file is None else file - (file >= _LOG_FILE),
+                data_file=None if resource.page is None else _data_file(resource.page),
             )
 
 
@@ -110,6 +109,11 @@ def _resource(decoded: str) -> Resource:
     if kind not in _PAGES:
         return resource_of(decoded or _NO_PAGE)
     return Resource(kind=_PAGES[kind], page=Page(*map(int, place.split(":"))))
+
+
+def _data_file(page: Page) -> int:
+    """The number of the page's data file, from 1."""
+    return page.file_id if page.file_id < _LOG_FILE else page.file_id - 1
 
 
 def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:

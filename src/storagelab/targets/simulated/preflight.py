@@ -45,8 +45,7 @@ def check(plan: Plan, site: Site) -> Preflight:
         check_host_ram(content, [block.cell_of(planned).config for planned in block.runs])
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
-    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
-    free_bytes = min((figure for figure in known if isinstance(figure, int)), default=None)
+    free_bytes = _free_memory_bytes()
     _check_memory(most_bytes, free_bytes, max(cell.config.target.world_scale for cell in plan.cells), contents)
     at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
     return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
@@ -142,6 +141,11 @@ def _can_be(content: Mapping[str, Any]) -> bool:
     except _sim.Refused:
         return False
     return True
+
+
+def _free_memory_bytes() -> int | None:
+    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
+    return min((figure for figure in known if isinstance(figure, int)), default=None)
 
 
 # --- host ram --------------------------------------------------------------------------------------------------------

@@ -202,8 +202,8 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 # Raw I/O on simulated drives: turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
 # Measurements.
 #
-# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and latencies are
-# the scaled world's, since they don't shrink with it. Pure.
+# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and
+# latencies are the scaled world's, since they don't shrink with it. Pure.
 
 
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
@@ -334,8 +334,8 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 
 class World(NamedTuple):
-    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes them, and
-    `measurement` reads one."""
+    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes
+    them, and `measurement` reads one."""
 
     scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]

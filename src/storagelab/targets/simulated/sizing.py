@@ -1,5 +1,5 @@
-"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per second,
-and their price if the profile has one.
+"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per
+second, and their price if the profile has one.
 
 Requests per second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
 """
