@@ -29,7 +29,7 @@ from storagelab.targets import Site
 from storagelab.targets.composed import Composed
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import pgbench_scripts
-from storagelab.targets.generators.transaction_log import read_log
+from storagelab.targets.generators.transactions import read_log
 from storagelab.targets.postgres import reaching
 from storagelab.targets.postgres.engine import opened
 from storagelab.words.numbers import times_estimate

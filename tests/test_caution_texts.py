@@ -37,6 +37,7 @@ from storagelab.findings.cautions.raw_io import NotSteady, OthersOnDrive, TooFas
 from storagelab.findings.cautions.refused import Refused
 from storagelab.findings.cautions.rewritten import Rewritten
 from storagelab.findings.cautions.short_runs import ShortRuns
+from storagelab.findings.cautions.standstill import StoodStill
 from storagelab.findings.cautions.throttle_slices import ThrottleSlices
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
 from storagelab.findings.cautions.unlike_hosts import Unlike, UnlikeHosts
@@ -75,6 +76,7 @@ CAUTIONS: list[tuple[Caution, list[str]]] = [
         Refused(shares={"cell-001": 0.02}, how="made again after an error"),
         ["Up to 2 % of transactions", "those of the others. Use"],
     ),
+    (StoodStill(runs=1, of=5, longest_s=4.0), ["In 1 of 5 runs, nothing ended for up to 4", "run under a new name"]),
     (MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
     (
@@ -262,7 +264,7 @@ def test_each_kind_of_caution_is_tried_here():
 def test_a_run_that_was_not_watched_is_not_said_to_belong_to_another_layout():
     gap = Unverified(what=WATCHED, asked="the whole run", got="nothing for 3 s of 9 s", read_from="", runs=2, reason="")
     text = words(gap)
-    assert text.startswith("In 2 runs the sampler was to watch the whole run, but: nothing for 3 s of 9 s.")
+    assert text.startswith("In 2 runs storagelab was to watch the whole run, but: nothing for 3 s of 9 s.")
     assert "another layout" not in text
 
 

@@ -19,8 +19,7 @@ from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.marks import verdict_mark
 from storagelab.targets import CheckpointCycle
-from storagelab.targets.generators.cycles import Cycles, WarmUp, end_of_whole, told
-from storagelab.targets.generators.log_room import LogRoom
+from storagelab.targets.generators.cycles import Cycles, LogRoom, WarmUp, end_of_whole, told
 
 TIMEOUT = "target.settings.checkpoint_timeout"
 WHOLE = {"in_warm_up": 1.0, "while_counted": 1.0, "whole": 1.0}

@@ -16,7 +16,7 @@ from test_postgres_preflight import needs_root
 
 from storagelab.model.config import Config
 from storagelab.targets import descriptors, remove_templates, temporary
-from storagelab.targets.generators.transaction_log import read_log
+from storagelab.targets.generators.transactions import read_log
 from storagelab.targets.postgres.server import stop_orphan
 from storagelab.targets.templates import copy_folder
 from storagelab.targets.unprivileged import give, give_to_server, unprivileged

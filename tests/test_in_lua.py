@@ -54,7 +54,8 @@ def test_a_failure_is_told_by_the_users_file_and_line():
     place = 1 + list(script.origins).index(("x.sql", 1))
     said = (
         "FATAL: mysql_drv_query() returned error 1054 (Unknown column 'nope') for query 'SELECT nope'\n"
-        f"FATAL: `thread_run' function failed: ./script.lua:{place}: SQL error, errno = 1054, state = '42S22': Unknown\n"
+        f"FATAL: `thread_run' function failed: ./storagelab-script.lua:{place}: SQL error, errno = 1054, "
+        "state = '42S22': Unknown\n"
     )
     assert script.words(said) == "x.sql, line 1: Unknown"
     assert script.words("FATAL: unable to connect to MySQL server\n") == "unable to connect to MySQL server"

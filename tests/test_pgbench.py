@@ -13,7 +13,7 @@ from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.transaction_log import read_log
+from storagelab.targets.generators.transactions import read_log
 from storagelab.targets.postgres import reaching
 
 OWN = rb"""\set aid random(1, 100000)

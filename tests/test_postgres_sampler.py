@@ -23,7 +23,7 @@ from storagelab.targets.postgres.sampler import Sampler, _raw_waits
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries
 from storagelab.targets.sampler import Seen, Totals
-from storagelab.targets.steps import check_watching
+from storagelab.targets.watching import check_watching
 
 pytestmark = pytest.mark.slow
 

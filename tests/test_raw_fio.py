@@ -136,3 +136,29 @@ def test_a_last_second_that_fio_did_not_log_is_no_standstill(tmp_path):
     assert per_s == {"read": (600, 600)}
     # Each thread counts by its requests; of a second with two lines, the last is fio's end alone.
     assert mean_s["read"] == pytest.approx((0.003, 0.004))
+
+
+@needs_fio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sync", "direct", "block_bytes"),
+    [
+        ("fdatasync", True, 8192),
+        ("fsync", False, 8192),
+        ("fdatasync", False, 200),
+        ("dsync", False, 200),
+        ("dsync", True, 4096),
+    ],
+)
+def test_each_write_is_synced_and_the_sync_s_latency_is_told_apart(laid_out, sync, direct, block_bytes):
+    place, io_engine = laid_out
+    job = Job("write", "sequential", block_bytes, 1.0, sync=sync)
+    found = fio.make(fio.find(), place._replace(direct=direct), job, io_engine)
+    assert found.bytes == found.requests * block_bytes
+    if sync == "dsync":
+        assert found.figures == {}
+        return
+    assert found.figures["syncs_per_s"] * found.elapsed_s == pytest.approx(found.requests, abs=2)
+    assert found.figures["sync_latency_p50_s"] <= found.figures["sync_latency_p99_s"]
+    each_s = found.figures["sync_latency_mean_s"] + found.latency.mean_s
+    assert found.requests * each_s == pytest.approx(found.elapsed_s, rel=0.3), "one after the other"

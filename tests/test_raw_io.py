@@ -110,6 +110,8 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
         ('duration = "256s"\nwarm_up = "26s"', "duration_s = 1e-7", "workload.duration_s"),
         ("outstanding = 8", "outstanding = 8\nconnections = 4", "workload.connections"),
         ("outstanding = 8", "outstanding = 8\nread_fraction = 0.5", "workload.read_fraction"),
+        ("outstanding = 8", "outstanding = 8\nsync = 'fsync'", "workload.sync"),
+        ("outstanding = 8", "outstanding = 8\ndirect = true", "workload.direct"),
         ("[workload]", "[server]\ncores = 8\nmemory_bytes = 8_000_000_000\n[workload]", "server"),
         ("[workload]", "[layout]\ndata_files = 4\n[workload]", "layout.data_files"),
         ("[workload]", '[volumes.b]\ndrives = ["disk-1"]\n[workload]', "layout.data"),

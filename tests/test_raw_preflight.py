@@ -66,6 +66,10 @@ def test_a_sound_spec_tells_what_it_would_use(scratch):
         ('duration = "1s"', 'duration = "1s"\nwarm_up = "0.5s"', "workload.warm_up_s: leaves less than 1 s to count"),
         ('pattern = "random"', 'pattern = "random"\nread_fraction = 0.5', "workload.read_fraction: is for mixed requests"),
         ('"read"', '"trim"', "workload.operation: "),
+        ('"read"', '"read"\nsync = "fsync"', "workload.sync: is for writes"),
+        ('"read"', '"mixed"\nsync = "fsync"\ndirect = false', "workload.direct: must be true for mixed requests"),
+        ('"read"', '"write"\ndirect = false', "workload.direct: must be true for writes that nothing syncs"),
+        ('block = "8KiB"', "block_bytes = 200", "workload.block_bytes: 200 B is no whole number of sectors"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_by_its_key(scratch, old, new, said):

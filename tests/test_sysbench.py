@@ -9,9 +9,11 @@ import pytest
 from real_mariadb import needs_mariadb, running
 from real_servers import got, left_behind, measure, site_at
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, SpecError
 from storagelab.model.config import Config
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.transactions import joined
 
@@ -46,6 +48,9 @@ Latency (ms):
 """
 
 
+SPEC = '[target]\nengine = "mariadb"\n[volumes.a]\npath = "."\n[workload]\nkind = "sysbench"\n'
+
+
 def test_a_report_counts_from_its_last_checkpoint_on():
     found = sysbench.read_report(REPORT, 1.0, joined([]))
     assert (found.number, found.not_done) == (4, {"retried": 2, "reconnects": 1})
@@ -67,7 +72,7 @@ def test_the_warm_up_ends_with_a_checkpoint_of_its_report():
 
 
 def test_a_failure_is_told_in_sysbenchs_words_with_the_users_file():
-    said = "Threads started!\nFATAL: `thread_run' function failed: ./script.lua:3: SQL error, errno = 0\n"
+    said = "Threads started!\nFATAL: `thread_run' function failed: ./storagelab-script.lua:3: SQL error, errno = 0\n"
     assert sysbench.words(said, "mine.lua") == "`thread_run' function failed: mine.lua:3: SQL error, errno = 0"
     full = "FATAL: mysql_drv_query() returned error 1114 (The table 'sbtest1' is full) for query 'INSERT INTO sbtest1 VALUES"
     assert sysbench.words(full, "") == "mysql_drv_query() returned error 1114 (The table 'sbtest1' is full)"
@@ -115,6 +120,28 @@ def test_its_tables_are_spread_over_the_data_files_and_its_transactions_counted(
     assert left_behind(scratch) == []
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("threads = 4", "workload.options.threads: is an option that storagelab sets\n  Set workload.connections"),
+        ("db-driver = 'pgsql'", "workload.options.db-driver: is an option that storagelab sets"),
+        ("mysql_host = 'x'", "workload.options.mysql_host: is an option that storagelab sets"),
+        ("'--point_selects' = 1", "workload.options.--point_selects: is no option of a script"),
+        ("point_selects = [1]", "workload.options.point_selects"),
+    ],
+)
+def test_options_that_are_not_the_script_s_are_refused(option, said):
+    with pytest.raises(SpecError) as caught:
+        expand(parse(f"{SPEC}options = {{ {option} }}\n", "x.toml"))
+    assert said in str(caught.value)
+
+
+def test_options_of_a_script_are_factors():
+    plan = expand(parse(f'{SPEC}[factors]\n"workload.options.point_selects" = [1, 10]\n', "x.toml"))
+    commands = [sysbench.initialise([], cell.config.workload) for cell in plan.cells]
+    assert ["--point_selects=1" in commands[0], "--point_selects=10" in commands[1]] == [True, True]
+
+
 @pytest.mark.slow
 @needs_sysbench
 def test_a_table_that_is_not_there_cannot_be_spread(scratch):
@@ -126,9 +153,14 @@ def test_a_table_that_is_not_there_cannot_be_spread(scratch):
 @pytest.mark.slow
 @needs_sysbench
 def test_a_script_of_ones_own_is_run_watched_in_turns_and_its_mistake_told(scratch):
-    script = "require('oltp_common')\nfunction prepare_statements() end\nfunction event()\n  con:query('{}')\nend\n"
+    script = (
+        "require('oltp_common')\nrequire('beside')\nfunction event()\n"
+        "  for i = 1, sysbench.opt.index_updates do do_it('{}') end\nend\n"
+    )
+    (scratch / "beside.lua").write_text("function prepare_statements() end\nfunction do_it(what) con:query(what) end\n")
     (scratch / "mine.lua").write_text(script.format("CHECKPOINT"))
-    measured = measure(cell(scratch, "postgres", script="mine.lua", duration_s=4.0), site_at(scratch))
+    options = {"index_updates": 2, "skip_trx": True}
+    measured = measure(cell(scratch, "postgres", script="mine.lua", duration_s=4.0, options=options), site_at(scratch))
     turns = measured.turns
     assert turns.watched_transactions + turns.unwatched_transactions <= measured.transactions
     assert measured.latency.operations == turns.unwatched_transactions > 0

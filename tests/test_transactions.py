@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from storagelab.targets.generators.running import in_turns
-from storagelab.targets.generators.transactions import Transactions, joined
+from storagelab.targets.generators.transactions import Transactions, in_turns, joined
 
 
 def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:

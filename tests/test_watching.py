@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 
-from storagelab.model.measurement import WaitingTask
+from storagelab.findings.analysis import analyse
+from storagelab.machine.processes import until
+from storagelab.model.measurement import WATCHED, WaitingTask
+from storagelab.spec.matrix import expand
 from storagelab.targets import watching
+from storagelab.targets.raw.outcome import Outcome
 from storagelab.targets.watching import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)
@@ -182,3 +191,60 @@ def test_what_was_not_seen_after_the_run_had_ended_is_no_part_of_it():
     assert pace.cost().blind_s == pace.blind_s(60.0) >= 0.5
     assert pace.blind_s(0.3) <= 0.3
     assert pace.blind_s(0.0) == 0.0
+
+
+# --- a load that stands still ----------------------------------------------------------------------------------------
+
+REPLAY = SPEC[: SPEC.index("[workload]")] + '[workload]\nkind = "replay"\ntrace = "requests.iolog"\npace = '
+PGBENCH = (
+    'repetitions = 1\n[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[workload]\nkind = "pgbench"\n'
+    'connections = 2\nduration = "8s"\n'
+)
+
+
+def freeze_child(program: str, patience_s: float = 60.0) -> None:
+    """Stops a program that this process started, 2 s after it began, for 4 s."""
+    found: list[int] = []
+
+    def is_there() -> bool:
+        children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+        found[:] = [int(one) for of in children for one in of if program in Path(f"/proc/{one}/cmdline").read_text()]
+        return bool(found)
+
+    until(is_there, patience_s)
+    time.sleep(2)
+    os.kill(found[0], signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(found[0], signal.SIGCONT)
+
+
+@needs_fio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("sender.py", REPLAY + '"recorded"\n'),
+        ("sender.py", REPLAY + '"as-fast-as-possible"\n'),
+        ("--time_based", SPEC.replace('"1s"', '"8s"')),
+        ("--log-prefix", PGBENCH),
+    ],
+)
+def test_a_load_that_is_stopped_for_4_s_is_unverified_and_a_caution(scratch, program, text):
+    step_us = 2000 if "recorded" in text else 40
+    requests = (f"{number * step_us} f read {number % 2000 * 4096} 4096\n" for number in range(8_000_000 // step_us))
+    (scratch / "requests.iolog").write_text("fio version 3 iolog\n0 f add\n0 f open\n" + "".join(requests))
+    freezing = threading.Thread(target=freeze_child, args=(program,))
+    freezing.start()
+    (run,) = runs_of(scratch, text)
+    freezing.join()
+    assert (run.status, [one.name for one in run.measurement.unverified]) == ("unverified", [WATCHED])
+    experiment = parsed(scratch, text)
+    cautions = analyse(experiment, expand(experiment), [run]).cautions
+    assert [one.longest_s >= 2 for one in cautions if one.kind == "standstill"] == [True]
+
+
+def test_a_trace_that_rests_does_not_stand_still():
+    ended = {"read": (5.0, 0.0, 0.0, 0.0, 1.0)}
+    assert Outcome(5.0, {}, 0.0, ended, {}, due=(5, 5, 5, 5, 6)).standstill_s == 0
+    assert Outcome(5.0, {}, 0.0, ended, {}, due=(6, 6, 6, 6, 6)).standstill_s == 3
+    assert Outcome(5.0, {}, 0.0, ended, {}).standstill_s == 3

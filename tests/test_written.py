@@ -41,7 +41,7 @@ def test_a_wrong_value_is_refused_by_its_place_whatever_the_kind(kind: str) -> N
     assert (error.key, error.problem) == (
         'factors.mix[1]."workload.read_fraction"', "must be a number from 0 to 0.99, not 2",
     )  # fmt: skip
-    assert refusal(f'{MINIMAL}[workload]\nkind = "{kind}"\nblock_bytes = 7\n').key == "workload.block_bytes"
+    assert refusal(f'{MINIMAL}[workload]\nkind = "{kind}"\nblock_bytes = 0\n').key == "workload.block_bytes"
 
 
 def test_the_kind_of_raw_io_follows_from_its_engine() -> None:

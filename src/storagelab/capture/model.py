@@ -151,6 +151,8 @@ class Capture:
 
 
 # --- the JSON schema of a capture's manifest --------------------------------------------------------------------------
+#
+# It comes from the same models that read it.
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

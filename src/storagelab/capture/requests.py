@@ -175,6 +175,11 @@ def put_together(some: Records) -> Records:
 
 
 # --- A capture's requests as a log that fio plays back ----------------------------------------------------------------
+#
+# Version 3, whose times are microseconds from the start.
+#
+# Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a
+# queue sees it; not how long it took.
 
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")

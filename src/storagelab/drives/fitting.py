@@ -12,6 +12,14 @@ import numpy as np
 from scipy.optimize import least_squares
 
 # --- the law of a measured drive --------------------------------------------------------------------------------------
+#
+# Requests a second by block size, share of reads, requests in progress and order.
+#
+# A lone request takes a time of its own, and its data take theirs. If others are in progress, both take longer: so
+# many requests are served at once, so many pass data at once, and `knee` says how suddenly the rest begin to wait (1:
+# soon, as with a queue at each part of the drive; 8: not before all parts are busy). Limits on requests and bytes a
+# second cut off what remains. The simulator's drives of kind "measured" (crates/sim/src/devices/measured.rs) obey the
+# same law.
 
 KNEES = (1, 2, 4, 8)
 """Powers of two, since the simulator takes roots only as square roots, which are the same on every machine."""
@@ -69,6 +77,8 @@ def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
 
 
 # --- the points at which a drive is measured --------------------------------------------------------------------------
+#
+# Those for the fit, and those held out, whose block sizes, depths and mixes (at random) the fit has not seen.
 
 _KIB = 1024
 

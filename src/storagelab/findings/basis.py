@@ -141,6 +141,8 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
 
 
 # --- the least difference of times that a verdict may rest on ---------------------------------------------------------
+#
+# What matters to the reader, and what clocks resolve.
 
 MATTERS = 0.005
 """A layout that is slower by a smaller share is not worth a choice, unless the spec says what is (`indifferent`)."""

@@ -121,12 +121,13 @@ class Throttling:
 
     def look(self) -> None:
         """Notes the groups of the server, of storagelab, and of the programs that it started: load generators, fio."""
-        if self._server_process is not None:
-            self._note("server", self._server_process)
         self._note("storagelab", "self")
-        for child in _children(self._kernel, "self"):
-            if child != self._server_process:
-                self._note("load", child)
+        for process in self.processes():
+            self._note("server" if process == self._server_process else "load", process)
+
+    def processes(self) -> set[int]:
+        """The server, and the programs that storagelab started."""
+        return {*_children(self._kernel, "self"), *filter(None, (self._server_process,))}
 
     def _look_at_all(self) -> None:
         """Looks, and includes the server's sessions if they are processes."""

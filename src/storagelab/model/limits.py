@@ -14,8 +14,8 @@ LIMITS = ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
 SLICE_S = 0.1
 """Linux, `throtl_slice`: the kernel's control groups admit requests in slices of this length."""
 COARSE_BELOW = 10 / SLICE_S
-"""Below so many requests a second, a slice holds fewer than 10, and the limit that holds may be 10 % or more below the one
-that is set.
+"""Below so many requests a second, a slice holds fewer than 10, and the limit that holds may be 10 % or more below the
+one that is set.
 """
 Rate = Annotated[int | None, LeftOut("that of `like`, or no limit")]
 
@@ -27,7 +27,8 @@ def effective(key: str, limit: float) -> float:
 
 
 class BurstConfig(Described):
-    """A bucket of credits: while it holds any, the volume does more than its limit allows. One credit is one request."""
+    """A bucket of credits: while it holds any, the volume does more than its limit allows. One credit is one
+    request."""
 
     iops: int = Field(ge=1, lt=2**32)
     """Reads, and as many writes, a second while there are credits."""

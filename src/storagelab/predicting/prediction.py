@@ -91,6 +91,12 @@ def read(path: Path) -> Prediction:
 
 
 # --- how far predictions were from what was measured ------------------------------------------------------------------
+#
+# The errors of drawn cases, and intervals made of them.
+#
+# `known_answers.toml` holds the errors, and says how they were made: `make bench ARGS="--only predictions"` draws,
+# measures and writes them. An interval holds the next error as often as it says if the next case is drawn like those
+# (a conformal prediction interval: the errors in order, without any assumption about their form).
 
 FILE = "known_answers.toml"
 _CONFIDENCES = (0.95, 0.9, 0.8)

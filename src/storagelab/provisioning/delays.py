@@ -25,8 +25,8 @@ def step(delay_ms: int) -> str:
 
 @contextlib.contextmanager
 def added(device: str, delay_ms: int, name: str) -> Iterator[str]:
-    """The kernel's name of a new device whose requests reach `device` so much later, such as "dm-1"; `name` is that of the
-    device mapper. Removed at the end. Raises RunFailed.
+    """The kernel's name of a new device whose requests reach `device` so much later, such as "dm-1"; `name` is that of
+    the device mapper. Removed at the end. Raises RunFailed.
     """
     sectors = read_text(node_of(device) / "size")
     try:

@@ -1,9 +1,9 @@
 """Limits of a drive that belongs to the experiment, set through the kernel's control groups.
 
 In version 1, the root group's limit holds back everything that reaches the device: what servers request themselves, and
-what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every group
-at the top gets the same, and storagelab has to run in one of them. There, a file's buffered writes belong to the group that
-first wrote to it: tried with direct writes, and with buffered ones that a process synchronizes itself.
+what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every
+group at the top gets the same, and storagelab has to run in one of them. There, a file's buffered writes belong to the
+group that first wrote to it: tried with direct writes, and with buffered ones that a process synchronizes itself.
 """
 
 from __future__ import annotations
@@ -142,18 +142,24 @@ def checks(name: str, asked: Rates, got: Rates) -> Iterator[Check]:
         )  # fmt: skip
 
 
-# --- A bucket of credits, as cloud disks have it ----------------------------------------------------------------------
+# --- burst credits ---------------------------------------------------------------------------------------------------
+#
+# A bucket of credits, as cloud disks have it: a volume exceeds its limit while it has credits, one for each request.
+#
+# A thread reads what the kernel counted, reckons the credits, and changes the limit when the bucket runs empty or
+# fills.
+
 
 _LOOK_EVERY_S = 0.05
 _REFILLED_S = 0.25
-"""An empty bucket allows bursts again once it holds credits for this many seconds of one: the kernel lets requests through in
-slices of 0.1 s, so the limit would flicker otherwise.
+"""An empty bucket allows bursts again once it holds credits for this many seconds of one: the kernel lets requests
+through in slices of 0.1 s, so the limit would flicker otherwise.
 """
 
 
 class Bucket:
-    """The credits of one volume. From the load's beginning to the end of the context, its limit on requests follows them;
-    before, it is that of a bucket that nobody has used.
+    """The credits of one volume. From the load's beginning to the end of the context, its limit on requests follows
+    them; before, it is that of a bucket that nobody has used.
     """
 
     def __init__(self, drive: Limited, rates: Rates, burst: BurstConfig) -> None:

@@ -73,6 +73,9 @@ def _without_words(code: int) -> str:
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
+#
+# Each program that storagelab starts holds them to its own end, so that what it made is not undone before it has
+# ended, even if storagelab was killed meanwhile.
 
 _LONGEST_S = 3600.0
 """As long as the slowest of the programs may take."""

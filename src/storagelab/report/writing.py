@@ -201,6 +201,9 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bo
 
 
 # --- findings with the engine's own names of waits alone --------------------------------------------------------------
+#
+# The wait of SQL Server that comes closest to a wait of another engine helps those who know SQL Server, and is in the
+# others' way. So reports have it only where it is asked for; the export always has it.
 
 _Named = TypeVar("_Named", WaitStat, WaitChange, WaitTrend)
 

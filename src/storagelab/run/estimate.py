@@ -22,8 +22,8 @@ _PLAIN = 0.5
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share of it
-    in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
+    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share
+    of it in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
 
     seconds: float
     learned_from: int
@@ -37,9 +37,9 @@ def estimate(
     set_up: float | None = None,
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
-    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they copy.
-    `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time that counts
-    of a cell's runs, where it is known."""
+    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they
+    copy. `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time
+    that counts of a cell's runs, where it is known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -48,16 +48,10 @@ def estimate(
     least = {cell_id: one_s + known[cell_id].kind.setup_s for cell_id, one_s in least_s.items()}
     seconds = sum(max(seconds_of(run), least.get(run.cell_id, 0.0)) for run in runs)
     seconds += sum(making.ratio * _making_s(one) for one in templates)
-    counted = [_counted_s(known[run.cell_id]) for run in runs]
-    if runs and None not in counted:
-        set_up = max(0.0, 1 - sum(one for one in counted if one is not None) / seconds)
+    loads = [known[run.cell_id].workload for run in runs]
+    if runs and all(one.generated and one.longest_s is not None for one in loads):  # they count for a set time
+        set_up = max(0.0, 1 - sum(one.work.amount / 1000 for one in loads) / seconds)
     return TimeEstimate(seconds=seconds, learned_from=sum(cell_id in known for cell_id, _ in durations), set_up=set_up)
-
-
-def _counted_s(config: Config) -> float | None:
-    """The part of a run that counts, where it has a set time."""
-    load = config.workload
-    return load.work.amount / 1000 if config.generated and load.longest_s is not None else None
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
@@ -107,8 +101,8 @@ class _Making(NamedTuple):
 
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
-    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before there
-    are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
+    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before
+    there are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)

@@ -123,6 +123,10 @@ def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
 
 
 # --- finds, names and escapes characters that must not reach a terminal or a chart unchanged --------------------------
+#
+# These are control characters, which move a terminal's cursor or change what it shows; marks that reverse the
+# direction of a line; invisible breaks; and code points that are not characters: lone surrogates, and those that XML
+# can't contain.
 
 _ODD = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters except tab, line feed and carriage return

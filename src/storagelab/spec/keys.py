@@ -35,7 +35,7 @@ M = TypeVar("M", bound=BaseModel)
 def _left_out(field: FieldInfo) -> FieldInfo:
     """The same field, whose key may be missing."""
     optional = copy(field)
-    optional.default = None
+    optional.default, optional.default_factory = None, None
     return optional
 
 

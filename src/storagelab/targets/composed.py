@@ -26,7 +26,8 @@ from storagelab.targets.parts import C, Sessions, System
 from storagelab.targets.raw import beside
 from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.servers import Server, server_of
-from storagelab.targets.steps import Counters, Done, MachineCounters, check_watching, prepare_machine
+from storagelab.targets.steps import Counters, Done, MachineCounters, prepare_machine
+from storagelab.targets.watching import check_watching
 from storagelab.version import __version__
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
@@ -82,6 +83,11 @@ class Watcher(Generic[C]):
         """Reads the work done so far; to be called now and then."""
         self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
+
+    @property
+    def stood_s(self) -> float:
+        """For how long the run stood still."""
+        return self._machine.standstill.seconds
 
     def counted(self) -> Counters:
         """The server's counters. Each session must have reported its own to the server by then."""
@@ -217,11 +223,15 @@ class Composed(Generic[C]):
             raw, raw_checks = watcher.raw_io("before", seed)
             prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
             watcher.ready()
-            began_s = self._begun(progress) if self.config.generated else None  # its sessions work as they gather
+            began_s = time.monotonic()
+            if self.config.generated:  # its sessions work as they gather
+                progress(0)
             sessions.gather()
             with watcher:
-                began_s = began_s or self._begun(progress)
                 counts_s = time.monotonic()
+                if not self.config.generated:
+                    progress(0)
+                    began_s = counts_s
                 sessions.release()
                 loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
             sessions.settle()
@@ -236,14 +246,9 @@ class Composed(Generic[C]):
         checks += [*machine_checks, *raw_checks, *after_checks]
         counters |= done.counters | machine | raw | {LOAD: {"counts_after_s": counts_s - began_s}}
         return self._measured(
-            done, watcher.seen, counters=counters | after, checkpoint_s=checkpoint_s, environment=environment,
-            checks=(*self._layout_checks(), *checks),
+            done, watcher.seen, watcher.stood_s, checkpoint_s=checkpoint_s, environment=environment,
+            counters=counters | after, checks=(*self._layout_checks(), *checks),
         )  # fmt: skip
-
-    def _begun(self, progress: Progress) -> float:
-        """Tells that the load begins, and returns when, by the monotonic clock."""
-        progress(0)
-        return time.monotonic()
 
     def _on_poll(self, progress: Progress, work: int) -> None:
         self.server.refuse_if_dead()
@@ -259,7 +264,7 @@ class Composed(Generic[C]):
         self.system.write_out(self.server.own)
         return time.perf_counter() - began
 
-    def _measured(self, done: Done, seen: Seen, *, checks: Sequence[Check], **rest: Any) -> Measurement:
+    def _measured(self, done: Done, seen: Seen, stood_s: float, *, checks: Sequence[Check], **rest: Any) -> Measurement:
         busy_s, connections = sum(done.connection_s), len(done.connection_s)
         observer = seen.observed(done.elapsed_s)
         waits = seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None
@@ -268,7 +273,7 @@ class Composed(Generic[C]):
             provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
             connection_s=done.connection_s, latency=done.latency, turns=done.turns,
             waiting_tasks=seen.waiting_tasks, series=done.series, waits=waits, observer=observer,
-            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes)),
+            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes, stood_s)),
             durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
         )  # fmt: skip
 

@@ -225,6 +225,8 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
 
 # --- notes for `plan` on experiments that move files between volumes --------------------------------------------------
+#
+# Where such a move separates nothing.
 
 
 def notes(configs: Sequence[Config], site: Site) -> Iterator[str]:

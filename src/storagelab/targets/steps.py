@@ -19,25 +19,19 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import (
     HELD_BACK,
     THROTTLED,
-    WATCHED,
     Check,
-    ObserverCost,
     TimeSeries,
     Turns,
     held_back,
 )
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
+from storagelab.targets.watching import Standstill
 
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
 SPARE_CONNECTIONS = 8
 """The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
-LONGEST_BLIND_S = 0.5
-LARGEST_BLIND_SHARE = 0.005
-"""A run that was unseen for less than this counts as watched."""
-ENOUGH_LOOKS = 3
-"""So many looks that all see no session at work are no chance."""
 
 
 class Done(NamedTuple):
@@ -68,24 +62,6 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
         host.drop_page_cache()
     if between.pause_s:
         time.sleep(between.pause_s)
-
-
-def check_watching(error: str, observer: ObserverCost, elapsed_s: float, passes: int | None = None) -> list[Check]:
-    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
-    work.
-
-    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits are
-    sampled.
-    """
-    got = error
-    if not got and passes == 0 and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
-        got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
-    if not got and observer.blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
-        got = (
-            f"nothing for {observer.blind_s:.1f} s of {elapsed_s:.1f} s, in which storagelab or the server stood still "
-            "(stopped, suspended, or without a CPU)"
-        )
-    return [Check(name=WATCHED, asked="the whole run", got=got, ok=False, read_from="the sampler")] if got else []
 
 
 def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
@@ -210,6 +186,7 @@ class MachineCounters:
     def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
         self._devices, self._server_process = devices, server_process
         self._throttling = Throttling(server_process)
+        self.standstill = Standstill(self._throttling.processes)
         self._throttled: dict[str, float] = {}
         self._began = self._ended = self._read()
 
@@ -217,10 +194,12 @@ class MachineCounters:
         return self._devices.read(), cpu_time.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """Reads the processes; to be called now and then, to see a process that ends before the run does."""
+        """Reads the processes; to be called every 0.2 s, to see one that ends before the run does, or stands still."""
         self._throttling.look()
+        self.standstill.look()
 
     def end(self) -> None:
+        self.standstill.look()
         self._ended = self._read()
         self._throttled = self._throttling.end()
 

@@ -17,7 +17,7 @@ from storagelab.model.waits import NS
 from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.spec import matrix, reading
-from storagelab.targets.simulated import single
+from storagelab.targets.simulated import block as simulated
 from storagelab.verbs.planning import site_of
 from storagelab.words.numbers import count, rate, seconds
 
@@ -29,7 +29,7 @@ def simulate(spec_file: Path, cell_id: str | None, *, trace: bool, every_io: boo
     try:
         cell = _cell(plan, cell_id)
         block = next(block for block in plan.blocks.values() if cell.cell_id in block.cells)
-        made = single.make(block, cell, site_of(experiment, Path()).profiles, every_io=every_io)
+        made = simulated.make_one(block, cell, site_of(experiment, Path()).profiles, every_io=every_io)
     except PreflightError as error:
         raise error.of(experiment.source) from error
     if not (trace or every_io):
@@ -51,6 +51,8 @@ def _cell(plan: Plan, cell_id: str | None) -> Cell:
 
 
 # --- one simulated run as text ----------------------------------------------------------------------------------------
+#
+# Its time, and what its connections waited for.
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Why to trust a result less: each module has a caution's class, or those of a few related ones, and its checks.
 
-A new caution is a new module here: its figures, its words, its place and weight among the others, and its check, a function
-`check_...`. The package is the list.
+A new caution is a new module here: its figures, its words, its place and weight among the others, and its check, a
+function `check_...`. The package is the list.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     counted: dict[str, int] = defaultdict(int)
     for cell_id, _, one in evidence.measurements():
-        for volume, burst in _buckets(one):
+        for volume, facts in volumes_of(one):
+            if not (burst := table_in(table_in(facts, "made"), "burst")):
+                continue
             counted[volume] += 1
             after_s = _emptied_while_counted(one, burst)
             if after_s is not None:
@@ -55,15 +57,9 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
         )  # fmt: skip
 
 
-def _buckets(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for name, facts in volumes_of(measurement):
-        if burst := table_in(table_in(facts, "made"), "burst"):
-            yield name, burst
-
-
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part that
-    counts, or if an earlier version made the run, which did not keep when.
+    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part
+    that counts, or if an earlier version made the run, which did not keep when.
 
     Both times begin with the load.
     """

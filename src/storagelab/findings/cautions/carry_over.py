@@ -33,8 +33,8 @@ class CarryOver(Caution):
             so = f"In this order it hits the other {layouts} more often, so a gain may be due to it: run it under a new name."
         return (
             f"Runs after {before} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
-            f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive rest "
-            "before each run (between_runs.pause_s), prepare it anew, or make more repetitions."
+            f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive "
+            "rest before each run (between_runs.pause_s), prepare it anew, or make more repetitions."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -20,7 +20,8 @@ DRIFT_P_VALUE = 0.01
 
 
 class Drift(Caution):
-    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't tell."""
+    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't
+    tell."""
 
     kind, place, weight = "drift", 90, 80
     change: float | None
@@ -33,8 +34,8 @@ class Drift(Caution):
         which, so = noun(findings.factors), _so(self, findings)
         if self.change is None:
             return (
-                f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how much "
-                f"in all. {so}"
+                f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how "
+                f"much in all. {so}"
             )
         return f"From the first run{block} to the last times {_moved(self.change)}, whatever the {which}. {so}"
 
@@ -59,9 +60,9 @@ class Step(Caution):
         if self.change >= MANY_TIMES:
             moved = f"{significant(1 + self.change, 2)} times as long"
         return (
-            f"Times jumped on the way: from run {count(self.run)} of {count(self.runs)} on they are {moved}, whatever the "
-            f"{noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have the time "
-            f"of each run). {_so(self, findings)}"
+            f"Times jumped on the way: from run {count(self.run)} of {count(self.runs)} on they are {moved}, whatever "
+            f"the {noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have "
+            f"the time of each run). {_so(self, findings)}"
         )
 
     def brief(self, findings: Findings) -> str:

@@ -13,8 +13,8 @@ from storagelab.words.numbers import plural, significant
 
 
 class PartsOfCycles(Caution):
-    """Runs count parts of checkpoint cycles: `runs` runs, in which between `fewest` and `most` checkpoints began in a minute,
-    by cell. `judged`: whether the cells are compared all the same.
+    """Runs count parts of checkpoint cycles: `runs` runs, in which between `fewest` and `most` checkpoints began in a
+    minute, by cell. `judged`: whether the cells are compared all the same.
     """
 
     kind, place, weight, unable = "checkpoint-cycles", 33, 45, "checkpoint-cycles"
@@ -60,9 +60,10 @@ class NoCheckpoint(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"No checkpoint of the server began in any run, the longest of which counted {significant(self.longest_s, 3)} s: "
-            "the figures are those of a server between two checkpoints, and say nothing of what checkpoints cost. For that, "
-            "raise workload.duration, or make checkpoints come more often (checkpoint_timeout, max_wal_size)."
+            "No checkpoint of the server began in any run, the longest of which counted "
+            f"{significant(self.longest_s, 3)} s: the figures are those of a server between two checkpoints, and say "
+            "nothing of what checkpoints cost. For that, raise workload.duration, or make checkpoints come more "
+            "often (checkpoint_timeout, max_wal_size)."
         )
 
     def brief(self, findings: Findings) -> str:

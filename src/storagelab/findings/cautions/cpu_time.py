@@ -58,9 +58,9 @@ class Throttled(Caution):
         return (
             f"A control group's CPU quota held {HELD_BACK[self.who]} back in "
             f"{plural(self.runs, 'run')}{self.where(findings)}, in one of them for {percent(self.share)} of its time "
-            f"({seconds(self.throttled_s)} in all, over all CPUs): such a run measures the quota as well as the layout, and "
-            "is unverified above 10 %. Raise the quota or remove it (cpu.max, or cpu.cfs_quota_us), and run the experiment "
-            "under a new name."
+            f"({seconds(self.throttled_s)} in all, over all CPUs): such a run measures the quota as well as the "
+            "layout, and is unverified above 10 %. Raise the quota or remove it (cpu.max, or cpu.cfs_quota_us), and "
+            "run the experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -80,8 +80,8 @@ class CpuSaturated(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"The connections{self.where(findings)} kept up to {percent(self.cpu_share)} of the CPU time busy "
-            f"({plural(self.cpu_count, 'CPU')}): the CPUs, not the storage, set the pace, and that can hide differences "
-            "between layouts. Use more cores or a workload that writes more per row."
+            f"({plural(self.cpu_count, 'CPU')}): the CPUs, not the storage, set the pace, and that can hide "
+            "differences between layouts. Use more cores or a workload that writes more per row."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -45,8 +45,8 @@ class SharedDevice(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data, indexes or log from one to "
-            "another separates nothing. To learn about placement, give each volume a path on a drive of its own."
+            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data, indexes or log from "
+            "one to another separates nothing. To learn about placement, give each volume a path on a drive of its own."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -92,7 +92,8 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
 
 
 def _throttled_disk(volume: Mapping[str, object]) -> str:
-    """The disk of a volume's file system, whose limit and queue all its partitions share: "loop0" for "loop0p1" as well."""
+    """The disk of a volume's file system, whose limit and queue all its partitions share: "loop0" for "loop0p1" as
+    well."""
     stack = volume.get("device_stack")
     own, *below = stack if isinstance(stack, list | tuple) and stack else [text_in(volume, "device_numbers")]
     disk = str(below[0]) if below else ""

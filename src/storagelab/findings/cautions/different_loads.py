@@ -23,9 +23,9 @@ class DifferentLoads(Caution):
         names = [factor_text(name) for name in self.factors]
         both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
         return (
-            f"{capital(both)} layout and load at once, so the compared cells bore {count(self.loads)} different loads: the "
-            "fastest may be the one with the least to do. Let one factor set the load and another the layout; each load then "
-            "has its own verdict."
+            f"{capital(both)} layout and load at once, so the compared cells bore {count(self.loads)} different loads: "
+            "the fastest may be the one with the least to do. Let one factor set the load and another the layout; each "
+            "load then has its own verdict."
         )
 
     def brief(self, findings: Findings) -> str:

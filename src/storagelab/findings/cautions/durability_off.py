@@ -37,8 +37,8 @@ class DurabilityOff(Caution):
     def sentence(self, findings: Findings) -> str:
         way = "turn it on" if self.value == "off" else "choose a safe value"
         return (
-            f"With {self.setting} = {self.value}{self.where(findings)} {_RISKS[self.loses]}. Compare such times only with "
-            f"each other, or {way}."
+            f"With {self.setting} = {self.value}{self.where(findings)} {_RISKS[self.loses]}. Compare such times only "
+            f"with each other, or {way}."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -22,8 +22,8 @@ class SingleRepetition(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"There is 1 run per cell{self.where(findings)}: the scatter of times is unknown, so no difference can be shown. "
-            f"Set repetitions to {count(self.sound)} or more."
+            f"There is 1 run per cell{self.where(findings)}: the scatter of times is unknown, so no difference can be "
+            f"shown. Set repetitions to {count(self.sound)} or more."
         )
 
 
@@ -40,8 +40,8 @@ class FewRepetitions(Caution):
         where = self.where(findings)
         per = f"in some cells{where}" if where else "per cell"
         return (
-            f"With {count(self.repetitions)} runs {per} intervals are wide and only large differences can be told apart. "
-            f"{count(self.sound)} or more repetitions narrow them."
+            f"With {count(self.repetitions)} runs {per} intervals are wide and only large differences can be told "
+            f"apart. {count(self.sound)} or more repetitions narrow them."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -13,13 +13,14 @@ from storagelab.words.numbers import bytes_, percent, plural, seconds
 SHARE_LEAST = 0.1
 """Of a run: a shorter part before the log is full hardly matters."""
 GROWS_LEAST = 0.25
-"""If the log in use grows by less than this share of the log written, pages are written about as fast as they change."""
+"""If the log in use grows by less than this share of the log written, pages are written about as fast as they
+change."""
 
 
 class LogFills(Caution):
-    """Runs count before the redo log is full: by cell, the part of the time before that, on average, is between `fewest` and
-    `most`. `longest_s` = the longest time after which a log was full, counted from when its run began to count; None if none
-    was. `all_bytes` = the smallest room in a log."""
+    """Runs count before the redo log is full: by cell, the part of the time before that, on average, is between
+    `fewest` and `most`. `longest_s` = the longest time after which a log was full, counted from when its run began to
+    count; None if none was. `all_bytes` = the smallest room in a log."""
 
     kind, place, weight = "log-fills", 35, 46
     short = "runs count before the redo log is full"
@@ -34,9 +35,9 @@ class LogFills(Caution):
         if self.most - self.fewest > SHARE_LEAST:
             share = f"{percent(self.fewest)} to {share}"
         return (
-            f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of the "
-            "time. Until then the server need not write changed pages, so times are shorter than they stay, and the longer "
-            f"so, the larger the log. {self._way_out()}"
+            f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of "
+            "the time. Until then the server need not write changed pages, so times are shorter than they stay, and "
+            f"the longer so, the larger the log. {self._way_out()}"
         )
 
     def _way_out(self) -> str:
@@ -57,8 +58,8 @@ class LogNeverFull(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run, the longest of which counted "
-            f"{seconds(self.longest_s)}: until then the server need not write changed pages, and the figures don't contain "
-            "what that costs. For that, raise workload.warm_up, or choose a smaller log (innodb_log_file_size)."
+            f"{seconds(self.longest_s)}: until then the server need not write changed pages, and the figures don't "
+            "contain what that costs. For that, raise workload.warm_up, or choose a smaller log (innodb_log_file_size)."
         )
 
 

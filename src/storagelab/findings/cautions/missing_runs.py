@@ -48,8 +48,8 @@ class MissingRuns(Caution):
     def sentence(self, findings: Findings) -> str:
         missing = f"{count(self.missing)} of {count(self.planned)} planned runs {'is' if self.missing == 1 else 'are'}"
         return (
-            f"{missing} not made yet{self.where(findings)}, so the findings may still change. `storagelab run` continues "
-            "where it stopped."
+            f"{missing} not made yet{self.where(findings)}, so the findings may still change. `storagelab run` "
+            "continues where it stopped."
         )
 
     def brief(self, findings: Findings) -> str:

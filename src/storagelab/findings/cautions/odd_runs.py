@@ -22,8 +22,8 @@ _LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
 
 
 class OddRun(Caution):
-    """A cell has odd `runs`, `slow` of which took too long; the figures are those of the oddest, its `cause` if its record
-    shows one outside the layout. Means and verdicts leave out the `left_out` ones that have such a cause."""
+    """A cell has odd `runs`, `slow` of which took too long; the figures are those of the oddest, its `cause` if its
+    record shows one outside the layout. Means and verdicts leave out the `left_out` ones that have such a cause."""
 
     kind, place, weight = "outlier", 60, 100
     repetition: int
@@ -105,8 +105,8 @@ class OddRun(Caution):
         )
         return (
             f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took(findings)}. {out} count in means, bounds and verdicts, as part of what the layouts do. "
-            "Look at the time series; a run that you can explain is made anew under a new name."
+            f"{cell}{farthest.took(findings)}. {out} count in means, bounds and verdicts, as part of what the layouts "
+            "do. Look at the time series; a run that you can explain is made anew under a new name."
         )
 
     def brief(self, findings: Findings) -> str:

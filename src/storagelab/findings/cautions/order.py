@@ -27,9 +27,9 @@ class RunInBlocks(Caution):
         )
         return (
             f"{capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
-            "the drive or the machine would look like a difference between levels. Blocks are not compared; differences "
-            "within each are tested. To compare levels, prepare each again: blocks = 3, and repetitions to match, under a "
-            "new name; or remove the factor from costly if the drives allow it."
+            "the drive or the machine would look like a difference between levels. Blocks are not compared; "
+            "differences within each are tested. To compare levels, prepare each again: blocks = 3, and repetitions to "
+            "match, under a new name; or remove the factor from costly if the drives allow it."
         )
 
 
@@ -57,8 +57,8 @@ class NotRandomised(Caution):
         if self.provenance == "simulated":
             return (
                 f"{stretch}, and each found the drives as those before had left them: the verdict holds for this order "
-                "only. The first runs after a formatting are the fastest of a flash drive's life, and they all went to the "
-                "layouts listed first. To compare layouts regardless of what came before them, set "
+                "only. The first runs after a formatting are the fastest of a flash drive's life, and they all went to "
+                "the layouts listed first. To compare layouts regardless of what came before them, set "
                 'order = "randomised" and between_runs.burn_in = 1.'
             )
         return (

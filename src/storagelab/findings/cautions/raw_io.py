@@ -30,8 +30,9 @@ class TwoProvenances(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"{count(self.simulated)} of these cells are simulated and {count(self.measured)} are measured on drives. They "
-            "stand side by side and are not tested against each other: an error of the model would look like a difference."
+            f"{count(self.simulated)} of these cells are simulated and {count(self.measured)} are measured on drives. "
+            "They stand side by side and are not tested against each other: an error of the model would look "
+            "like a difference."
         )
 
 
@@ -47,8 +48,8 @@ class TooFast(Caution):
         return (
             f"A drive answered faster than drives can{self.where(findings)}: half of the requests within "
             f"{seconds(self.latency_s)}, up to {significant(self.bytes_per_s / 1e6)} MB/s. Something before the medium "
-            "answered: a cache, the memory of a host, or parts of a device that were never written. These are no figures of "
-            "a drive."
+            "answered: a cache, the memory of a host, or parts of a device that were never written. These are no "
+            "figures of a drive."
         )
 
 
@@ -64,12 +65,12 @@ class NotSteady(Caution):
         rule = f"{rounds} rounds within 20 % of their mean, and a slope within 10 % of it"
         if not self.judged:
             return (
-                f"Whether the drive was in steady state is not shown{where}: that takes {rule}. Raise workload.duration to "
-                f"{rounds} s or more behind the warm-up, or repetitions to {rounds}."
+                f"Whether the drive was in steady state is not shown{where}: that takes {rule}. Raise "
+                f"workload.duration to {rounds} s or more behind the warm-up, or repetitions to {rounds}."
             )
         return (
-            f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those of a "
-            "flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
+            f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those "
+            "of a flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -90,8 +91,9 @@ class OthersOnDrive(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}: the kernel "
-            f"counted up to {percent(self.share)} more bytes at it than the run asked for. They show what was left over."
+            f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}: the "
+            f"kernel counted up to {percent(self.share)} more bytes at it than the run asked for. They show what "
+            "was left over."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -140,11 +142,14 @@ def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
 
 
 def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
-    """Finds bytes that the kernel counted at the drive in addition to fio's."""
+    """Finds bytes that the kernel counted at the drive in addition to fio's. Where writes are synced, the file system's
+    own are among them: they are not told from others'.
+    """
     shares: list[tuple[float, str]] = []
     checked = 0
     for cell_id, _, measurement in evidence.measurements():
-        counted = measurement.counters.get(RAW_IO_AT_DRIVE, {})
+        synced = getattr(evidence.plan.cell(cell_id).config.workload, "sync", "none") != "none"
+        counted = {} if synced else measurement.counters.get(RAW_IO_AT_DRIVE, {})
         by_fio, by_kernel = (
             sum(counted.get(f"{what}_bytes_by_{whose}", 0.0) for what in ("read", "write"))
             for whose in ("fio", "kernel")

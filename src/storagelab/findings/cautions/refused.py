@@ -19,8 +19,8 @@ APART = 0.01
 
 
 class Refused(Caution):
-    """Transactions were refused by the server or made again: `shares` of those tried, by cell, the mean of its runs. `how`
-    says what became of them.
+    """Transactions were refused by the server or made again: `shares` of those tried, by cell, the mean of its runs.
+    `how` says what became of them.
     """
 
     kind, place, weight = "refused-transactions", 29, 40
@@ -41,9 +41,9 @@ class Refused(Caution):
             "different work, and their rates can't be compared as if it were the same."
         )
         return (
-            f"Up to {percent(self.most)} of transactions{self.where(findings)} were {self.how}. Rates and latencies are "
-            f"those of the others.{differs if self.apart else ''} Use fewer connections or more rows, so that fewer "
-            "transactions meet at the same rows, or the isolation level of your own server."
+            f"Up to {percent(self.most)} of transactions{self.where(findings)} were {self.how}. Rates and latencies "
+            f"are those of the others.{differs if self.apart else ''} Let fewer transactions meet at the same rows "
+            "(fewer connections, more rows), or lower the isolation level if your own server does."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -20,9 +20,10 @@ class Rewritten(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)}, tables or indexes got new files while it went on, or were "
-            f"dropped ({self.example}): TRUNCATE, CLUSTER, VACUUM FULL and ALTER TABLE do that. Places were read back after "
-            "each run, so they hold for the new files; a new table lies in the first data file until it is placed."
+            f"In {plural(self.runs, 'run')}{self.where(findings)}, tables or indexes got new files while it went on, "
+            f"or were dropped ({self.example}): TRUNCATE, CLUSTER, VACUUM FULL and ALTER TABLE do that. Places were "
+            "read back after each run, so they hold for the new files; a new table lies in the first data file "
+            "until it is placed."
         )
 
     def brief(self, findings: Findings) -> str:

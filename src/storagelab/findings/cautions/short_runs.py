@@ -12,7 +12,8 @@ SHORT_RUN_S = 2.0
 
 
 class ShortRuns(Caution):
-    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a cell."""
+    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a
+    cell."""
 
     kind, place, weight, unable = "short-runs", 50, 240, "short-runs"
     next_step = "longer runs: more rows per connection, or a longer duration"
@@ -21,9 +22,9 @@ class ShortRuns(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Runs{self.where(findings)} are as short as {seconds(self.shortest_s)}: starting and stopping are a large part "
-            f"of them, and the drive may behave differently in the long run. Raise {length_key(findings)} until a run takes "
-            f"{duration(self.limit_s)} or more."
+            f"Runs{self.where(findings)} are as short as {seconds(self.shortest_s)}: starting and stopping are a large "
+            f"part of them, and the drive may behave differently in the long run. Raise {length_key(findings)} until a "
+            f"run takes {duration(self.limit_s)} or more."
         )
 
     def brief(self, findings: Findings) -> str:

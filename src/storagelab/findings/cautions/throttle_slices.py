@@ -25,10 +25,10 @@ class ThrottleSlices(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in slices of "
-            f"{significant(self.slice_s, 1)} s. In runs as short as {seconds(self.shortest_s)}, that shifts times by up to "
-            f"{percent(self.share)}, in all runs alike: scatter doesn't show it, so the intervals of ratios reach at least "
-            "that far to either side. Longer runs make it smaller."
+            f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in "
+            f"slices of {significant(self.slice_s, 1)} s. In runs as short as {seconds(self.shortest_s)}, that shifts "
+            f"times by up to {percent(self.share)}, in all runs alike: scatter doesn't show it, so the intervals of "
+            "ratios reach at least that far to either side. Longer runs make it smaller."
         )
 
 

@@ -12,8 +12,8 @@ from storagelab.words.names import noun
 
 
 class UnlikeCopies(Caution):
-    """Some layouts begin with copies that share blocks with their template, others with copies that were written in full.
-    `cells` have the first way in `ways`."""
+    """Some layouts begin with copies that share blocks with their template, others with copies that were written in
+    full. `cells` have the first way in `ways`."""
 
     kind, place, weight = "unlike-copies", 185, 75
     ways: str
@@ -22,9 +22,10 @@ class UnlikeCopies(Caution):
         first, _, others = self.ways.partition(" / ")
         elsewhere = others.replace(" / ", " or ")
         return (
-            f"Data was {first} from its template{self.where(findings)}, and elsewhere {elsewhere}. The first write to a "
-            "block that is shared with a template makes the file system allocate another one, and a copy in full lies in new "
-            f"extents: part of a difference between such {noun(findings.layout_factors, 2)} may be that of the copies. Put "
+            f"Data was {first} from its template{self.where(findings)}, and elsewhere {elsewhere}. The first write to "
+            "a block that is shared with a template makes the file system allocate another one, and a copy in full "
+            f"lies in new extents: part of a difference between such {noun(findings.layout_factors, 2)} may be "
+            "that of the copies. Put "
             'the volumes on file systems of one kind, or set between_runs.data = "rebuild".'
         )
 

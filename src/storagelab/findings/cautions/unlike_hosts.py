@@ -59,8 +59,8 @@ class UnlikeHosts(Caution):
         left = len(self.differs) - _FACTS_NAMED
         more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
         return (
-            f"The hosts are not alike: {facts}{more}. A layout that wins on all of them does so on hosts of several kinds; "
-            "where one wins on some only, this may be why."
+            f"The hosts are not alike: {facts}{more}. A layout that wins on all of them does so on hosts of several "
+            "kinds; where one wins on some only, this may be why."
         )
 
     def brief(self, findings: Findings) -> str:

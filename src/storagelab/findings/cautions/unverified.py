@@ -29,9 +29,9 @@ class Unverified(Caution):
         what, asked, got = without_stop(self.what), without_stop(self.asked), without_stop(self.got)
         if self.what == WATCHED:
             return (
-                f"In {plural(self.runs, 'run')}{self.where(findings)} the sampler was to watch {asked}, but: {got}. These "
-                "times are counted, but their waits are not those of the whole run. If the server stood still, the times "
-                "hold that, too: look at the time series, and run under a new name."
+                f"In {plural(self.runs, 'run')}{self.where(findings)} storagelab was to watch {asked}, but: {got}. "
+                "These times are counted, but their waits are not those of the whole run. If the server stood still, "
+                "the times hold that, too: look at the time series, and run under a new name."
             )
         source = f", read from {without_stop(self.read_from)}" if self.read_from else ""
         if not self.asked:
@@ -41,8 +41,8 @@ class Unverified(Caution):
         else:
             thing = f"{factor_text(what)} was to be {asked} but was {got}{source}"
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may belong to a "
-            "layout other than the one named: fix the setting or the volume, and run under a new name."
+            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may "
+            "belong to a layout other than the one named: fix the setting or the volume, and run under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -64,8 +64,8 @@ class Unsettled(Caution):
     def sentence(self, findings: Findings) -> str:
         which = "it was" if self.runs == 1 else "in one of them it was"
         return (
-            f"{plural(self.runs, 'run')}{self.where(findings)} began to count before throughput had {self.asked}: {which} "
-            f"{self.got}. The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
+            f"{plural(self.runs, 'run')}{self.where(findings)} began to count before throughput had {self.asked}: "
+            f"{which} {self.got}. The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -83,9 +83,9 @@ class BehindRate(Caution):
     def sentence(self, findings: Findings) -> str:
         which = "it" if self.runs == 1 else "one of them"
         return (
-            f"{plural(self.runs, 'run')}{self.where(findings)} fell behind the set rate: {which} was to do {self.asked} and "
-            f"did {self.got}. Latencies then hold the wait in a growing queue, and say little of the server: lower "
-            "workload.rate, or leave it out to measure the most that is possible."
+            f"{plural(self.runs, 'run')}{self.where(findings)} fell behind the set rate: {which} was to do "
+            f"{self.asked} and did {self.got}. Latencies then hold the wait in a growing queue, and say little of the "
+            "server: lower workload.rate, or leave it out to measure the most that is possible."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -58,8 +58,8 @@ class WatchedSlower(Caution):
         p99 = f", and the 99th percentile of latency {times_estimate(self.p99)}" if self.p99 is not None else ""
         return (
             f"While its sessions are watched, throughput is {times_estimate(self.throughput)}{p99} that of unwatched "
-            f"stretches ({plural(self.runs, 'run')}). Throughput and latency come from unwatched stretches alone, but waits "
-            "from watched ones. Lower measure.sample_hz to bring the two closer."
+            f"stretches ({plural(self.runs, 'run')}). Throughput and latency come from unwatched stretches alone, but "
+            "waits from watched ones. Lower measure.sample_hz to bring the two closer."
         )
 
 
@@ -73,8 +73,8 @@ class FewWaitSamples(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Wait shares{self.where(findings)} come from only {count(self.passes)} looks at the sessions per run: rare "
-            f"waits may be missing and shares are rough. Make runs longer ({length_key(findings)}) or raise "
+            f"Wait shares{self.where(findings)} come from only {count(self.passes)} looks at the sessions per run: "
+            f"rare waits may be missing and shares are rough. Make runs longer ({length_key(findings)}) or raise "
             f"measure.sample_hz until there are {count(self.limit)} or more."
         )
 
@@ -102,8 +102,8 @@ class Unexplained(Caution):
         return (
             f"Waits + CPU explain {figure} of connections x elapsed{self.where(findings)}, where about 100 % is right. "
             f"{sense}: read the shares in wait tables with that much doubt; completion times are not affected. CPU and "
-            "queueing are the kernel's exact figures, so the error lies in what was sampled: it shrinks with longer runs "
-            "only where looks were few."
+            "queueing are the kernel's exact figures, so the error lies in what was sampled: it shrinks with longer "
+            "runs only where looks were few."
         )
 
 
@@ -119,8 +119,8 @@ class NoSplit(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"Waits are not split into resource and signal time in {plural(self.runs, 'run')}{self.where(findings)}"
-            f"{in_brackets(without_stop(self.reason))}; these columns are empty, not zero. Run storagelab on the server's "
-            "own Linux host, where the kernel reports the split."
+            f"{in_brackets(without_stop(self.reason))}; these columns are empty, not zero. Run storagelab on the "
+            "server's own Linux host, where the kernel reports the split."
         )
 
 

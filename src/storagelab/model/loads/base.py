@@ -203,20 +203,20 @@ class GeneratedLoad(DatabaseLoad):
     threads: int = Field(1, ge=1, le=1024)
     """Threads of the generator, which share its connections."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
-    """Length of the part of a run that counts. A warm-up comes before it. With `warm_up = "auto"` on PostgreSQL, the part
-    is longer or up to a tenth shorter, so that it holds whole cycles of the server's checkpoints.
+    """Length of the part of a run that counts. A warm-up comes before it. With `warm_up = "auto"` on PostgreSQL, the
+    part is longer or up to a tenth shorter, so that it holds whole cycles of the server's checkpoints.
     """
     warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
-    """Time in which the generator already works, but nothing counts yet. pgbench and sql loads also take `"auto"`:
-    the warm-up lasts until throughput has no trend any more, at least 10 s, and, where checkpoints come meanwhile, until
+    """Time in which the generator already works, but nothing counts yet. pgbench and sql loads also take `"auto"`: the
+    warm-up lasts until throughput has no trend any more, at least 10 s, and, where checkpoints come meanwhile, until
     one begins. A run that never settles is `unverified`.
     """
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
     ] = None
-    """With `warm_up = "auto"`: the counted part begins after this time at the latest, settled or not, and ends after this
-    time and `duration` at the latest, whether or not it holds whole checkpoint cycles.
+    """With `warm_up = "auto"`: the counted part begins after this time at the latest, settled or not, and ends after
+    this time and `duration` at the latest, whether or not it holds whole checkpoint cycles.
     """
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
     """Transactions of each connection, instead of a set time. All of them count."""

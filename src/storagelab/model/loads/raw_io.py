@@ -31,6 +31,20 @@ class RawIo(Load):
              lambda config: config.workload.read_fraction is not None and config.workload.operation != "mixed",
              "is for mixed requests, and workload.operation is {load.operation}",
              'Leave it out, or set operation = "mixed".'),
+        Rule("workload.sync", lambda config: config.workload.sync != "none" and config.workload.operation == "read",
+             "is for writes, and workload.operation is read", "Leave it out."),
+        Rule("workload.direct", lambda config: not config.workload.direct and config.workload.operation != "write",
+             "must be true for {load.operation} requests: memory would answer the reads",
+             'Leave it out, or set operation = "write".'),
+        Rule("workload.direct", lambda config: not config.workload.direct and config.workload.sync == "none",
+             "must be true for writes that nothing syncs: they would end in memory",
+             'Set sync = "fdatasync", as databases write their logs, or leave direct out.'),
+        Rule("workload.block_bytes", lambda config: config.workload.direct and config.workload.block_bytes < 512,
+             "{load.block_bytes} B is no whole number of sectors, and direct I/O takes only these",
+             "Set at least 512, or write through memory: direct = false."),
+        *(Rule(f"workload.{key}", lambda config, key=key: config.simulated and key in config.workload.model_fields_set,
+               "is for real volumes: simulated drives have no syncs and no memory in front of them", "Leave it out.")
+          for key in ("sync", "direct")),
     )  # fmt: skip
 
     raw_io = True
@@ -41,8 +55,14 @@ class RawIo(Load):
     """Mixed requests only: the share of reads."""
     pattern: Literal["random", "sequential"]
     """Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."""
-    block_bytes: int = Field(ge=512, le=2**30, examples=[8192])
-    """Size of a request, in whole sectors of 512 bytes."""
+    block_bytes: int = Field(ge=1, le=2**30, examples=[8192])
+    """Size of a request, in whole sectors of 512 bytes; of any size with `direct = false`."""
+    sync: Literal["none", "fdatasync", "fsync", "dsync"] = "none"
+    """What makes writes durable, on real volumes: `fdatasync` or `fsync` after each, or each write waits by itself
+    (`dsync`, O_DSYNC). The latency of fdatasync and fsync is a result of its own.
+    """
+    direct: bool = True
+    """Direct I/O (O_DIRECT). `false`: writes go through the page cache, and `sync` takes them to the drive."""
     threads: int = Field(1, ge=1, le=1024)
     """Threads that send requests."""
     outstanding: int = Field(1, ge=1, le=1024)

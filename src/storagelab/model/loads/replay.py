@@ -27,15 +27,16 @@ class Replay(Load):
     raw_io = True
     kind: Literal["replay"] = "replay"
     trace: str = Field(min_length=1, examples=["requests.iolog"])
-    """The trace: an iolog of fio, version 2 or 3, or blktrace's binary as `blkparse -d` writes it. A relative path starts
-    at the spec's folder.
+    """The trace: an iolog of fio, version 2 or 3, or blktrace's binary as `blkparse -d` writes it. A relative path
+    starts at the spec's folder.
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
     """Recorded: each request is sent at its own time. As fast as possible: as soon as there is a place among those
     outstanding. In both, a sync and a request for bytes that are being written or read wait for those before them.
     """
     outstanding: int = Field(32, ge=1, le=256)
-    """The most requests in progress, each sent by a thread of its own. The next one goes to the first thread that is free."""
+    """The most requests in progress, each sent by a thread of its own. The next one goes to the first thread that is
+    free."""
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:

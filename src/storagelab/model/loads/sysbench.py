@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -9,11 +10,25 @@ from pydantic import Field
 
 from storagelab.errors import SpecError
 from storagelab.model.loads.base import Data, GeneratedLoad
+from storagelab.model.values import Scalar
 
 if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 
+_OPTION = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+_KEYS = {
+    "tables": "tables", "table_size": "table_size", "threads": "connections", "time": "duration", "max_time": "duration",
+    "events": "transactions_per_connection", "max_requests": "transactions_per_connection", "rate": "rate",
+    "tx_rate": "rate", "warmup_time": "warm_up",
+}  # fmt: skip
+"""Options of sysbench that keys of the load set: option -> key."""
+_NOT_OF_SCRIPTS = frozenset({
+    "config_file", "debug", "forced_shutdown", "help", "histogram", "luajit_cmd", "num_threads", "percentile", "rand_seed",
+    "report_checkpoints", "report_interval", "thread_init_timeout", "thread_stack_size", "validate", "verbosity", "version",
+})  # fmt: skip
+_OF_SERVERS = ("db_", "mysql_", "pgsql_")
+"""The beginnings of options that lead to a server, or say how to log in."""
 READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "select_random_ranges")
 """Those of sysbench's own scripts that write nothing."""
 
@@ -26,13 +41,18 @@ class Sysbench(GeneratedLoad):
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
-    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`,
-    `oltp_insert` or another script of sysbench, or a Lua file. A relative path starts at the spec's folder.
+    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
+    or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The Lua files beside it
+    go with it, so it may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
     """Number of tables."""
     table_size: int = Field(10_000, ge=1, le=10**10)
     """Rows of each table."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """Options of the script itself, by name: `options = { point_selects = 5, skip_trx = true }`. `sysbench SCRIPT help`
+    lists them. Options of sysbench, and those that lead to the server, are storagelab's to set.
+    """
 
     @property
     def is_own(self) -> bool:
@@ -65,6 +85,17 @@ class Sysbench(GeneratedLoad):
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - they are its own
         yield from whole_seconds(self)
+        for name, value in self.options.items():
+            key, plain = f"workload.options.{name}", name.replace("-", "_")
+            if not _OPTION.fullmatch(name) or "\n" in str(value) or "\0" in str(value):
+                hint = (
+                    "Write the name without its dashes, and a number, a text or true: options = { point_selects = 5 }."
+                )
+                yield SpecError("is no option of a script", key=key, hint=hint)
+            elif plain in _KEYS or plain in _NOT_OF_SCRIPTS or plain.startswith(_OF_SERVERS):
+                own = _KEYS.get(plain)
+                hint = f"Set workload.{own} instead." if own else "Leave it out: options are those of the script."
+                yield SpecError("is an option that storagelab sets", key=key, hint=hint)
 
 
 def whole_seconds(load: GeneratedLoad) -> Iterator[SpecError]:

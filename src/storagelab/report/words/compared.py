@@ -12,10 +12,12 @@ from storagelab.words import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
     "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",
-    "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms", "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms",
+    "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms", "sync_latency_p50_s": "sync p50 ms",
+    "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms",
     "late_longest_s": "latest ms",
 }  # fmt: skip
-"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last three."""
+"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last three,
+and only writes that a sync follows the two before."""
 
 
 _AT: Mapping[Compared, str] = {
@@ -161,7 +163,7 @@ def raw_io_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
     return {
         counter: heading
         for counter, heading in RAW_IO_COLUMNS.items()
-        if not counter.startswith("late_") or any(counter in cell.raw_io for cell in cells)
+        if not counter.startswith(("late_", "sync_")) or any(counter in cell.raw_io for cell in cells)
     }
 
 

@@ -125,7 +125,8 @@ class Counting(ABC):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the run is watched in turns: it is long enough, and the log tells each transaction's end and latency."""
+        """Whether the run is watched in turns: it is long enough, and the log tells each transaction's end and
+        latency."""
         return False
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
@@ -203,8 +204,8 @@ class SetTime(Counting):
         return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
-        """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next one
-        begins.
+        """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next
+        one begins.
         """
         began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
         self._ends_s = began_s + self.load.longest_warm_up_s + self.load.duration_s
@@ -265,7 +266,8 @@ class OwnTime(Counting):
 
     @property
     def in_turns(self) -> bool:
-        """With a rate, transactions wait in the program until one of its sessions is free, which its log doesn't tell."""
+        """With a rate, transactions wait in the program until one of its sessions is free, which its log doesn't
+        tell."""
         return self.load.duration_s >= SHORTEST_S and self.load.rate is None
 
     def warm_up(self) -> None:

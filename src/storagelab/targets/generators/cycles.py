@@ -1,7 +1,7 @@
 """The checkpoints of a measured server: when they began, and until when a run has to count to hold whole cycles.
 
-Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as much
-about its place in the cycle as about the layout.
+Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as
+much about its place in the cycle as about the layout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from storagelab.model.loads.base import Load
-from storagelab.model.measurement import CYCLES
+from storagelab.model.measurement import CYCLES, LOG_ROOM
 
 LOOK_S = 0.25
 """The time between two looks at the server's count of checkpoints."""
@@ -20,7 +20,8 @@ BAND = 0.02
 _ALIGNED_S = 4 * LOOK_S
 """A counted part begins with a checkpoint if it begins within this time of it."""
 SHORTER = 0.1
-"""A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60 s."""
+"""A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60
+s."""
 
 
 def concerns(load: Load) -> bool:
@@ -29,8 +30,8 @@ def concerns(load: Load) -> bool:
 
 
 class WarmUp:
-    """Decides when a warm-up is over whose end is to be found: when throughput has settled or, if checkpoints come meanwhile,
-    as one begins. It began at `began_s`, and what counts is to end before `ends_s`.
+    """Decides when a warm-up is over whose end is to be found: when throughput has settled or, if checkpoints come
+    meanwhile, as one begins. It began at `began_s`, and what counts is to end before `ends_s`.
     """
 
     def __init__(self, counted_s: float, began_s: float, ends_s: float) -> None:
@@ -38,11 +39,12 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a share."""
+        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a
+        share."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
-        """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so far;
-        `settled`: whether it has no trend any more.
+        """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so
+        far; `settled`: whether it has no trend any more.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -70,11 +72,11 @@ class WarmUp:
 
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
-    """When a counted part that began at `began_s` ends, so that it holds whole cycles and lasts about `counted_s` or longer;
-    None while that is not known. `starts_s` = when checkpoints began so far, before and after `began_s`.
+    """When a counted part that began at `began_s` ends, so that it holds whole cycles and lasts about `counted_s` or
+    longer; None while that is not known. `starts_s` = when checkpoints began so far, before and after `began_s`.
 
-    A part that begins with a checkpoint ends with one, however long each cycle is. Any other part ends after a multiple of
-    the cycle's length.
+    A part that begins with a checkpoint ends with one, however long each cycle is. Any other part ends after a multiple
+    of the cycle's length.
     """
     inside = [at_s for at_s in starts_s if at_s >= began_s - _ALIGNED_S]
     if not starts_s:
@@ -99,8 +101,8 @@ def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> in
 
 
 def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, float]:
-    """What a run stores: how many checkpoints began in its warm-up and while it counted, how many whole cycles it holds, and
-    when each began, in seconds since the run counts.
+    """What a run stores: how many checkpoints began in its warm-up and while it counted, how many whole cycles it
+    holds, and when each began, in seconds since the run counts.
     """
     counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
@@ -112,8 +114,8 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't tell.
-    Times are those of `now_s`; `beside` is called with each look.
+    """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't
+    tell. Times are those of `now_s`; `beside` is called with each look.
     """
 
     def __init__(
@@ -137,3 +139,48 @@ class Cycles:
 
     def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
         return {} if self._count is None else {CYCLES: told(self.starts_s, began_s, end_s)}
+
+
+# --- the room in the redo log ----------------------------------------------------------------------------------------
+#
+# How much of its redo log's room a server has used, where pages must be written once it is full: when that began.
+#
+# Until the log is full the server need not write changed pages, so the first part of a load costs less than all that
+# follows.
+
+
+FULL = 7 / 8
+"""InnoDB hurries to write pages from this share on (`max_modified_age_async`), and then stays between it and all."""
+
+
+class LogRoom:
+    """Watches the room. `ask` returns the used bytes and all bytes, None if the server doesn't tell; times are those of
+    `now_s`."""
+
+    def __init__(self, ask: Callable[[], tuple[int, int] | None] | None, now_s: Callable[[], float]) -> None:
+        self._ask, self._now_s = ask, now_s
+        self._due_s = -math.inf
+        self._seen: list[tuple[float, float]] = []
+        self._all = 0
+
+    def look(self) -> None:
+        """To be called often; asks the server now and then."""
+        now_s = self._now_s()
+        if self._ask is None or now_s < self._due_s:
+            return
+        self._due_s = now_s + LOOK_S
+        found = self._ask()
+        if found is None or found[1] <= 0:
+            self._ask = None
+            return
+        self._seen.append((now_s, found[0] / found[1]))
+        self._all = found[1]
+
+    def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
+        """What a run stores, of a part that counted from `began_s` to `end_s`."""
+        counted = [share for at_s, share in self._seen if began_s <= at_s <= end_s]
+        if not counted:
+            return {}
+        full_s = next((at_s - began_s for at_s, share in self._seen if share >= FULL and at_s <= end_s), None)
+        found = {"all_bytes": float(self._all), "begin_share": counted[0], "end_share": counted[-1]}
+        return {LOG_ROOM: found if full_s is None else {**found, "full_after_s": full_s}}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from storagelab.model.loads.pgbench import Pgbench, Script
 from storagelab.model.loads.sql import Sql
-from storagelab.targets.generators.transaction_log import LOG_PREFIX
+from storagelab.targets.generators.transactions import LOG_PREFIX
 
 COUNTED = "pgbench_branches"
 """From this table pgbench reads the scale, before it connects its sessions."""

@@ -22,12 +22,13 @@ from storagelab.targets.unprivileged import give
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that
-    it may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
+    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that it
+    may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
     current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
     words when the warm-up is over, and ends soon after the set time. `asks_first` is the pattern of the files that it
     makes in the folder after a first session of its own, in which it asks about the tables; empty if it has none.
-    `inputs` are the files for its folder, by name; `owner` (uid, gid) gets all of them; `in_child` prepares its process.
+    `inputs` are the files for its folder, by name; `owner` (uid, gid) gets all of them; `in_child` prepares its
+    process.
     """
 
     title: str

@@ -18,9 +18,10 @@ from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.targets import Site, temporary
 from storagelab.targets.descriptors import read_file
-from storagelab.targets.generators import in_lua, pgbench, sysbench, transaction_log
+from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
+from storagelab.targets.generators.transactions import LOG_PREFIX, read_log
 from storagelab.targets.programs import run
 from storagelab.targets.unprivileged import as_server, end_with_parent, give, unprivileged
 
@@ -98,7 +99,7 @@ def _sysbench(
 
     def read(folder: Path) -> sysbench.Reported:
         said = read_file(folder / "said").decode(errors="replace")
-        return sysbench.read_report(said, load.longest_warm_up_s, transaction_log.read_log(folder))
+        return sysbench.read_report(said, load.longest_warm_up_s, read_log(folder))
 
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(logged, load, seed=seed), read=read,
@@ -108,7 +109,8 @@ def _sysbench(
 
 
 def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
-    return dict(zip([sysbench.OWN_SCRIPT], (source.content or b"" for source in scripts), strict=False))
+    names = [sysbench.OWN_SCRIPT, *(source.script.name for source in scripts[1:])]
+    return dict(zip(names, (source.content or b"" for source in scripts), strict=False))
 
 
 def by_pgbench(
@@ -121,11 +123,11 @@ def by_pgbench(
 ) -> Program:
     """pgbench with these scripts, on its own tables of this scale."""
     return Program(
-        title="pgbench", read=transaction_log.read_log,
+        title="pgbench", read=read_log,
         command=partial(pgbench.command, str(program), load, scripts, seed=seed, scale=scale),
         words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
         inputs=pgbench.inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=pgbench.per_second,
-        asks_first=f"{transaction_log.LOG_PREFIX}.*",
+        asks_first=f"{LOG_PREFIX}.*",
     )  # fmt: skip
 
 
@@ -135,6 +137,7 @@ def by_pgbench(
 
 
 _LONGEST_SCRIPT_BYTES = 2**20
+_MOST_BESIDE = 50
 _HEAD_BYTES = 2**20
 """How much of a dump is checked: a dump of several databases names the first one near its beginning."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
@@ -179,22 +182,27 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
-    """The user's Lua file; None for one of sysbench's own scripts."""
+    """The user's Lua file and those beside it, which it may require; none for one of sysbench's own scripts."""
     if not load.is_own:
         return ()
-    return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
+    key = "workload.script"
+    path = site.place(load.script, key)
+    beside = [one for one in sorted(path.parent.glob("*.lua")) if one.name != path.name]
+    if len(beside) > _MOST_BESIDE:
+        raise PreflightError(
+            f"{len(beside)} Lua files lie beside {load.script}, and all of them go with it", key=key,
+            hint="put the script and those that it needs into a folder of their own",
+        )  # fmt: skip
+    sources = [(load.script, load.script), *((one.name, str(one)) for one in beside)]
+    return tuple(Source(Script(name, 1), content_of(place, key, site)) for name, place in sources)
 
 
 def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
     """The scripts that pgbench runs: its own, and the user's files."""
     return tuple(
-        _pgbench_script(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1)
+        Source(script, None if script.built_in else content_of(script.name, f"workload.scripts[{number}]", site))
+        for number, script in enumerate(map(script_of, load.scripts), 1)
     )
-
-
-def _pgbench_script(text: str, key: str, site: Site) -> Source:
-    script = script_of(text)
-    return Source(script, None if script.built_in else content_of(script.name, key, site))
 
 
 def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:

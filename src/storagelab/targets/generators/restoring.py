@@ -1,4 +1,5 @@
-"""The user's own data: what a dump is, how its statements change on their way to a client program, and how a failure reads.
+"""The user's own data: what a dump is, how its statements change on their way to a client program, and how a failure
+reads.
 
 Nothing of the data may get into a message: values are left out of the words of servers and programs.
 """
@@ -41,8 +42,8 @@ _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
 
 def form_of(path: Path, key: str, dumped_by: str) -> Form:
-    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what can't
-    be read, and for compressed SQL.
+    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what
+    can't be read, and for compressed SQL.
     """
     hint = f"name a dump of {dumped_by}"
     if path.is_dir():
@@ -79,20 +80,21 @@ def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: st
 
 @contextlib.contextmanager
 def changed(path: Path, change: Change) -> Iterator[Path]:
-    """A path from which a program can read a file once, line by line as `change` makes it. Nothing is written to a drive."""
+    """A path from which a program can read a file once, line by line as `change` makes it. Nothing is written to a
+    drive."""
     read, write = os.pipe()
-    feeder = threading.Thread(target=_feed, args=(path, write, change), daemon=True)
+
+    def feed() -> None:
+        with contextlib.suppress(OSError), open(write, "wb") as given, path.open("rb") as file:
+            given.writelines(map(change, file))
+
+    feeder = threading.Thread(target=feed, daemon=True)
     try:
         feeder.start()
         yield Path(f"/dev/fd/{read}")
     finally:
         os.close(read)  # a feeder that still writes ends by this
         feeder.join()
-
-
-def _feed(path: Path, write: int, change: Change) -> None:
-    with contextlib.suppress(OSError), open(write, "wb") as given, path.open("rb") as file:
-        given.writelines(map(change, file))
 
 
 def without_data(words: str) -> str:
@@ -105,8 +107,8 @@ def without_data(words: str) -> str:
 def failure(
     what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: ""
 ) -> RunFailed:
-    """The error for a client program that failed on a file of the user. `read_as` is the name of a file that the program read
-    from its input. `more` follows the program's words.
+    """The error for a client program that failed on a file of the user. `read_as` is the name of a file that the
+    program read from its input. `more` follows the program's words.
     """
     said = output.stderr.strip()
     line = next((line for line in said.splitlines() if "error" in line.lower()), said)

@@ -1,8 +1,8 @@
 """A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
 
-The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput has
-settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and only
-afterwards the program is told to stop.
+The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput
+has settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and
+only afterwards the program is told to stop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
-from storagelab.model.latency import Latency
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import (
     BEHIND_RATE,
@@ -24,22 +23,20 @@ from storagelab.model.measurement import (
     REFUSED_MOST,
     Check,
     TimeSeries,
-    Turns,
     refused_share,
 )
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
-from storagelab.targets.generators.cycles import Cycles
-from storagelab.targets.generators.log_room import LogRoom
+from storagelab.targets.generators.cycles import Cycles, LogRoom
 from storagelab.targets.generators.program import Process, Program
-from storagelab.targets.generators.transactions import Counted, joined
+from storagelab.targets.generators.transactions import Counted, in_turns
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
 from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
 
 SAME_FOR_S = 0.1
-"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server lists the
-session that asked until its process is gone."""
+"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server
+lists the session that asked until its process is gone."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
@@ -47,10 +44,10 @@ RATE_TOLERANCE = 0.05
 
 
 class Generator(Sessions[C]):
-    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server
-    for the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them,
-    `checkpoints` counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo
-    log has room for are in use.
+    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server for
+    the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them, `checkpoints`
+    counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo log has
+    room for are in use.
     """
 
     def __init__(
@@ -94,7 +91,8 @@ class Generator(Sessions[C]):
         self._first = self._connect()
 
     def gather(self) -> None:
-        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
+        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises
+        RunFailed."""
         self._counting.prepare()
         self._process.launch(self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S)
         if not until(self._all_connected, GATE_TIMEOUT_S, POLL_SESSIONS_S):
@@ -137,8 +135,8 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Done:
-        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches `unwatched`.
-        Raises RunFailed with the program's words.
+        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches
+        `unwatched`. Raises RunFailed with the program's words.
         """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:
@@ -207,29 +205,3 @@ class Generator(Sessions[C]):
             with contextlib.suppress(Exception):
                 self._disconnect(first)
         self._process.remove_folder()
-
-
-# --- what a run's transactions did while nothing looked at its sessions, and while something did ----------------------
-
-
-def in_turns(
-    counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
-) -> tuple[Latency | None, Turns | None]:
-    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and there
-    is no comparison.
-
-    A transaction belongs to the stretch in which it ended.
-    """
-    rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
-    rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]
-    if not rests:
-        return counted.latency(), None
-    looks = list(zip([start_s, *(end for _, end in rests)], [*(begin for begin, _ in rests), end_s], strict=True))
-    free, seen = (joined([counted.log.within(*one) for one in stretches]) for stretches in (rests, looks))
-    if not free.number or not seen.number:
-        return counted.latency(), None
-    free_s, seen_s = (sum(end - begin for begin, end in stretches) for stretches in (rests, looks))
-    return free.latency(), Turns(
-        unwatched_s=free_s, unwatched_transactions=free.number, watched_s=seen_s, watched_transactions=seen.number,
-        watched_latency=seen.latency(),
-    )  # fmt: skip

@@ -1,8 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
-named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a script
-around the one that it runs writes one (`transaction_log`).
+named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a
+script around the one that it runs writes one (`transactions`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.targets.generators.transaction_log import in_lua
-from storagelab.targets.generators.transactions import Transactions
+from storagelab.targets.generators.transactions import Transactions, in_lua
 from storagelab.targets.programs import version_output
 
-OWN_SCRIPT = "script.lua"
-LOGGED = "logged.lua"
+OWN_SCRIPT = "storagelab-script.lua"
+LOGGED = "storagelab-logged.lua"
 """The script that does what another one does, and logs its transactions."""
 TABLE = re.compile(r"sbtest\d+")
 """The names of sysbench's tables."""
@@ -36,8 +35,8 @@ _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$
 
 
 class Reported(NamedTuple):
-    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted
-    from its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
+    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
+    its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
     transactions, those of the warm-up too.
     """
 
@@ -105,7 +104,10 @@ def counts(load: GeneratedLoad) -> bytes:
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     """sysbench's script and the tables that it works on. `server` holds the options that lead to the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
-    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
+    own = [
+        f"--{name}={('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in load.options.items()
+    ]
+    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}", *own]
 
 
 def with_log(script: Sequence[str]) -> tuple[list[str], str]:

@@ -6,12 +6,15 @@ Moments are in seconds since the epoch by this machine's clock, latencies in mic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storagelab.model.latency import Latency, latency_of
+from storagelab.model.measurement import Turns
+from storagelab.targets.descriptors import read_file
 
 Numbers = NDArray[np.float64]
 _US, _NS_PER_US = 1e-6, 1000
@@ -20,7 +23,8 @@ P99_LEAST = 100
 
 
 class Counted(Protocol):
-    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did not."""
+    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did
+    not."""
 
     @property
     def number(self) -> int: ...
@@ -123,3 +127,108 @@ def joined(parts: Sequence[Transactions]) -> Transactions:
 
 def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.bool_]:
     return (moments_s > start_s) & (moments_s <= end_s)
+
+
+# --- watched and unwatched stretches ---------------------------------------------------------------------------------
+#
+# What a run's transactions did while nothing looked at its sessions, and while something did. Pure.
+
+
+def in_turns(
+    counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
+) -> tuple[Latency | None, Turns | None]:
+    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and
+    there is no comparison.
+
+    A transaction belongs to the stretch in which it ended.
+    """
+    rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
+    rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]
+    if not rests:
+        return counted.latency(), None
+    looks = list(zip([start_s, *(end for _, end in rests)], [*(begin for begin, _ in rests), end_s], strict=True))
+    free, seen = (joined([counted.log.within(*one) for one in stretches]) for stretches in (rests, looks))
+    if not free.number or not seen.number:
+        return counted.latency(), None
+    free_s, seen_s = (sum(end - begin for begin, end in stretches) for stretches in (rests, looks))
+    return free.latency(), Turns(
+        unwatched_s=free_s, unwatched_transactions=free.number, watched_s=seen_s, watched_transactions=seen.number,
+        watched_latency=seen.latency(),
+    )  # fmt: skip
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+#
+# The log in which a generator tells when each transaction ended: pgbench's own form, which sysbench is made to write.
+#
+# Each thread writes its own file. A line has the client, the transaction's number, its latency in us or a word, the
+# script, seconds and microseconds of its end, and the lag in us if there is a rate (pgbench's manual, "Per-Transaction
+# Logging").
+
+
+LOG_PREFIX = "transactions"
+"""What the names of its files begin with. pgbench opens them when its first session, which asks for the scale, is
+closed, and before those of the load connect."""
+_EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
+_SKIPPED, _FAILED = -1.0, -2.0
+
+
+def read_log(folder: Path) -> Transactions:
+    """The transactions of all threads."""
+    return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
+
+
+def _read(text: bytes) -> Transactions:
+    """One file; a line that is not complete is left out."""
+    whole = text[: text.rfind(b"\n") + 1]
+    if not whole:
+        return joined([])
+    columns = len(whole[: whole.find(b"\n")].split())
+    plain = whole.replace(b"skipped", b"-1").replace(b"failed", b"-2")
+    rows = np.array(plain.split(), dtype=np.float64).reshape(-1, columns)
+    ended_s = rows[:, _EPOCH] + rows[:, _EPOCH_US] / 1e6
+    latency_us = rows[:, _LATENCY]
+    lag_us = rows[:, _LAG] if columns > _LAG else np.zeros(len(rows))
+    done = latency_us >= 0
+    return Transactions(
+        ended_s[done], latency_us[done], lag_us[done], ended_s[latency_us == _SKIPPED], ended_s[latency_us == _FAILED]
+    )
+
+
+def in_lua(module: str) -> str:
+    """A sysbench script that does what the one of this name does, and writes the log.
+
+    A transaction that is tried again is one, and lasts from its first try on.
+    """
+    return _IN_LUA.replace("MODULE", module).replace("PREFIX", LOG_PREFIX)
+
+
+_IN_LUA = """local ffi = require("ffi")
+pcall(ffi.cdef, "struct storagelab_time { long s; long part; };"
+  .. "int clock_gettime(int, struct storagelab_time *); int gettimeofday(struct storagelab_time *, void *);")
+local time = ffi.new("struct storagelab_time")
+local function steady_us()
+  ffi.C.clock_gettime(1, time)
+  return tonumber(time.s) * 1e6 + tonumber(time.part) / 1e3
+end
+ffi.C.gettimeofday(time, nil)
+local to_epoch_us = tonumber(time.s) * 1e6 + tonumber(time.part) - steady_us()
+assert(loadfile(assert(package.searchpath("MODULE", package.path))))()
+local work, log, began_us, number = event, nil, nil, 0
+if work then
+  function event(thread)
+    if not log then
+      log = io.open("PREFIX." .. thread, "w")
+      log:setvbuf("full", 65536)
+    end
+    began_us = began_us or steady_us()
+    local is_last = work(thread)
+    local ended_us = steady_us()
+    local at_us = ended_us + to_epoch_us
+    local at_s = math.floor(at_us / 1e6)
+    log:write(string.format("%d %d %.0f 0 %d %d\\n", thread, number, ended_us - began_us, at_s, at_us - at_s * 1e6))
+    began_us, number = nil, number + 1
+    return is_last
+  end
+end
+"""

@@ -212,6 +212,8 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
 
 # --- moves a filled table of MariaDB to another folder ----------------------------------------------------------------
+#
+# InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
 
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
-from storagelab.targets.generators.cycles import concerns
-from storagelab.targets.generators.log_room import FULL
+from storagelab.targets.generators.cycles import FULL, concerns
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.settings import bytes_of
 from storagelab.targets.steps import by_server

@@ -5,7 +5,7 @@ and removed after the last. A device is only read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,6 @@ from storagelab.errors import RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency
-from storagelab.model.loads.base import Load
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.stopping import uninterrupted
@@ -27,6 +25,7 @@ from storagelab.targets.raw.outcome import Direction, Outcome, Place
 from storagelab.targets.raw.preflight import device_bytes, sector_bytes
 from storagelab.targets.raw.sending import Sender, sender_of
 from storagelab.targets.steps import MachineCounters
+from storagelab.targets.watching import check_watching
 from storagelab.version import __version__
 
 LEAST_AT_DRIVE = 0.98
@@ -70,11 +69,11 @@ class RawBlock:
     @contextmanager
     def _shared(self, config: Config, _site: Site) -> Iterator[Target]:
         began = time.perf_counter()
-        place = self._place(config)
+        sender = sender_of(config, self._site)
+        place = self._place(config)._replace(direct=sender.direct)
         key = (place.folder, place.name)
         if key not in self._io_engines:
-            self._io_engines[key] = self._laid_out(config, place)
-        sender = sender_of(config, self._site)
+            self._io_engines[key] = self._laid_out(place, sender)
         yield _RawTarget(self._fio, config, place, sender, self._io_engines[key], time.perf_counter() - began)
 
     def _place(self, config: Config) -> Place:
@@ -92,13 +91,12 @@ class RawBlock:
         assert size is not None
         return Place(folder, f"{_FILE}-{size}", size)
 
-    def _laid_out(self, config: Config, place: Place) -> str:
+    def _laid_out(self, place: Place, sender: Sender) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
                 (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
-            sender = sender_of(config, self._site)
             return fio.lay_out(self._fio, place, sender.block_bytes)
         except BaseException:
             if not place.read_only:
@@ -154,7 +152,7 @@ class _RawTarget:
             "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
             "server": {
                 **self._sender.facts(self._fio, self._io_engine),
-                "direct": True,
+                "direct": self._at.direct,
                 "file_bytes": self._at.size_bytes,
                 "sector_bytes": sector_bytes(self._path),
                 "prepared": "read as it is" if self._at.read_only else "written full, once, before the first run",
@@ -166,7 +164,11 @@ class _RawTarget:
         environment = self.describe()
         time.sleep(self._config.between_runs.pause_s)
         progress(0)
-        tell, began_s = _report(progress, self._config.workload), time.monotonic()
+        began_s, amount = time.monotonic(), self._config.workload.work.amount
+
+        def tell() -> None:  # progress is in milliseconds
+            progress(min(amount, round((time.monotonic() - began_s) * 1000)))
+
         self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
         with DeviceCounters({self._volume: self._path}) as devices:
             machine = MachineCounters(devices, None)
@@ -195,15 +197,13 @@ class _RawTarget:
             },
             series=_series(outcome, self._volume),
             environment=environment,
-            checks=(*_checks(at_drive), *_same_engine(self._io_engine, outcome), *machine.checks(outcome.elapsed_s)),
+            checks=(
+                *_checks(at_drive, outcome, self._io_engine),
+                *machine.checks(outcome.elapsed_s),
+                *check_watching("", None, outcome.elapsed_s, stood_s=machine.standstill.seconds),
+            ),
             setup_s=self._setup_s,
         )
-
-
-def _report(progress: Progress, load: Load) -> Callable[[], None]:
-    """Reports progress in milliseconds, never more than the run has."""
-    began = time.monotonic()
-    return lambda: progress(min(load.work.amount, round((time.monotonic() - began) * 1000)))
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
@@ -216,16 +216,14 @@ def figures(outcome: Outcome) -> dict[str, float]:
     }
     if len(outcome.done) > 1:
         found |= {f"{direction}s_per_s": one.requests / outcome.elapsed_s for direction, one in outcome.done.items()}
-    return found | (_latency_figures(latency) if latency is not None else {})
-
-
-def _latency_figures(latency: Latency) -> dict[str, float]:
-    return {
+    if outcome.standstill_s:
+        found["standstill_s"] = float(outcome.standstill_s)
+    return found if latency is None else found | {
         "latency_mean_s": latency.mean_s,
         "latency_least_s": latency.least_ns / 1e9,
         **{f"latency_p{per_cent:g}_s": latency.percentile_s(per_cent) for per_cent in _PERCENTILES},
         "latency_longest_s": latency.longest_ns / 1e9,
-    }
+    }  # fmt: skip
 
 
 # --- what the kernel saw ---------------------------------------------------------------------------------------------
@@ -243,7 +241,7 @@ def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> di
     return found
 
 
-def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
+def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
     """If the drive saw more bytes than fio sent, others may have used it; if fewer, something in between answered
     requests.
     """
@@ -256,10 +254,8 @@ def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
                 ok=by_kernel >= LEAST_AT_DRIVE * by_fio, read_from="the kernel's counters of the device",
             )  # fmt: skip
 
-
-def _same_engine(asked: str, outcome: Outcome) -> Iterator[Check]:
     if (got := outcome.io_engine) is not None:
-        yield Check(name="I/O engine", asked=asked, got=got, ok=asked == got, read_from="fio's report")
+        yield Check(name="I/O engine", asked=io_engine, got=got, ok=io_engine == got, read_from="fio's report")
 
 
 def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.latency import latency_of
+from storagelab.model.latency import Latency, latency_of
 from storagelab.targets import temporary
 from storagelab.targets.programs import environment, run
 from storagelab.targets.raw.outcome import Direction, Done, Outcome, Place
@@ -57,6 +57,7 @@ class Job(NamedTuple):
     outstanding: int = 1
     read_fraction: float = 0.5
     seed: int = 1
+    sync: str = "none"
 
 
 def find(key: str = "target.engine") -> Fio:
@@ -104,7 +105,7 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     for io_engine in _IO_ENGINES:
         try:
             if not place.read_only:
-                _report(_run(fio, place, [f"--ioengine={io_engine}", *written]))
+                _report(_run(fio, place._replace(direct=True), [f"--ioengine={io_engine}", *written]))
             try_one(fio, place, io_engine, block_bytes)
         except RunFailed as error:
             if _NO_SPACE in str(error):
@@ -157,6 +158,7 @@ def _options(place: Place, job: Job) -> list[str]:
         "--norandommap=1",
         "--random_generator=tausworthe64",
         f"--randseed={job.seed % 2**62}",
+        *{"none": [], "dsync": ["--sync=dsync"]}.get(job.sync, [f"--{job.sync}=1"]),
         "--lat_percentiles=1",
         "--clat_percentiles=0",
     ]
@@ -169,31 +171,16 @@ def _run(
     meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    return _called(
-        fio, place, ["--output-format=json+", "--name=storagelab", *_of_all(place), *options], meanwhile, timeout_s
-    )
-
-
-def _of_all(place: Place) -> list[str]:
-    """The options of every job."""
-    return [
-        f"--filename={_escaped(place.name)}", "--direct=1", "--thread=1", "--group_reporting=1", "--allow_file_create=1",
-        "--fallocate=none", *(["--readonly"] if place.read_only else []),
+    """In a file's name, fio takes a colon as the end."""
+    common = [
+        "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),
+        f"--direct={place.direct:d}", "--thread=1", "--group_reporting=1", "--allow_file_create=1", "--fallocate=none",
+        *(["--readonly"] if place.read_only else []),
     ]  # fmt: skip
-
-
-def _escaped(name: str) -> str:
-    """A file's name as fio takes it: a colon separates names."""
-    return name.replace(":", "\\:")
-
-
-def _called(
-    fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None], timeout_s: float | None
-) -> subprocess.CompletedProcess[str]:
     try:
         return run(
-            [fio.program, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(), folder=place.folder,
-            meanwhile=meanwhile,
+            [fio.program, *common, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(),
+            folder=place.folder, meanwhile=meanwhile,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"fio did not end in {error.timeout:.0f} s: the drive does not answer") from error
@@ -258,8 +245,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if there
-    is no log.
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if
+    there is no log.
     """
     if not log.exists():
         return
@@ -271,8 +258,13 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
 
 def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
-    done = {direction: _done(report[direction]) for direction in directions if report[direction]["total_ios"]}
+    done = {
+        direction: Done(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
+        for direction in directions
+        if (found := report[direction])["total_ios"]
+    }
     elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
+    syncs = _latency(report["sync"]["lat_ns"]) if "lat_ns" in report.get("sync", {}) else None
     if not done or elapsed_s <= 0:
         raise RunFailed("fio completed no request in the time that counts: raise workload.duration")
     return Outcome(
@@ -283,11 +275,14 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcom
         per_s=per_s,
         mean_s=mean_s,
         io_engine=str(report["job options"]["ioengine"]),
-    )
+        figures={} if syncs is None else {
+            "syncs_per_s": syncs.operations / elapsed_s, "sync_latency_mean_s": syncs.mean_s,
+            **{f"sync_latency_p{per_cent:g}_s": syncs.percentile_s(per_cent) for per_cent in (50, 99)},
+            "sync_latency_longest_s": syncs.longest_ns / 1e9,
+        },
+    )  # fmt: skip
 
 
-def _done(report: Mapping[str, Any]) -> Done:
-    whole = report["lat_ns"]
+def _latency(whole: Mapping[str, Any]) -> Latency | None:
     bins = ((int(ns), int(count)) for ns, count in whole.get("bins", {}).items())
-    latency = latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))
-    return Done(requests=int(report["total_ios"]), bytes=int(report["io_bytes"]), latency=latency)
+    return latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -21,6 +21,7 @@ class Place(NamedTuple):
     name: str
     size_bytes: int
     read_only: bool = False
+    direct: bool = True
 
 
 class Done(NamedTuple):
@@ -39,8 +40,9 @@ class Done(NamedTuple):
 class Outcome(NamedTuple):
     """What was sent, as its sender counted it.
 
-    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one without
-    any. `io_engine`: fio's own, None without fio. `figures`: results beside those of every run.
+    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
+    without any. `due`: how many requests were to be sent by the end of each second; None if there is always one.
+    `io_engine`: fio's own, None without fio. `figures`: results beside those of every run.
     """
 
     elapsed_s: float
@@ -48,6 +50,7 @@ class Outcome(NamedTuple):
     cpu_s: float
     per_s: Mapping[Direction, tuple[float, ...]]
     mean_s: Mapping[Direction, tuple[float | None, ...]]
+    due: Sequence[int] | None = None
     io_engine: str | None = None
     figures: Mapping[str, float] = MappingProxyType({})
 
@@ -58,6 +61,16 @@ class Outcome(NamedTuple):
     @property
     def bytes(self) -> int:
         return sum(one.bytes for one in self.done.values())
+
+    @property
+    def standstill_s(self) -> int:
+        """The most whole seconds in a row in which no request ended, though some were due before."""
+        longest = now = done = 0
+        for second, ended in enumerate(zip(*self.per_s.values(), strict=True)):
+            waiting = self.due is None or (second > 0 and self.due[second - 1] > done)
+            now = now + 1 if waiting and not sum(ended) else 0
+            longest, done = max(longest, now), done + int(sum(ended))
+        return longest
 
     @property
     def latency(self) -> Latency | None:

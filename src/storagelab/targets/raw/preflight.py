@@ -18,8 +18,8 @@ from storagelab.targets.traces import read
 from storagelab.targets.volumes import volume_needs
 
 _READ_AS_IT_IS = (
-    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster than "
-    "any drive"
+    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster "
+    "than any drive"
 )
 
 
@@ -28,7 +28,11 @@ def check(plan: Plan, site: Site) -> Preflight:
     program = fio.find()
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     on_files = {cell_id: one for cell_id, one in configs.items() if one.volumes[one.data_volumes[0]].device is None}
-    needs = volume_needs(list(on_files.values()), site, _bytes_on, size_key="layout.data_size")
+
+    def bytes_on(config: Config, volume: str) -> int:
+        return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
+
+    needs = volume_needs(list(on_files.values()), site, bytes_on, size_key="layout.data_size")
     traces: list[str] = []
     least_s: dict[str, float] = {}
     for cell_id, config in on_files.items():
@@ -55,10 +59,6 @@ def check(plan: Plan, site: Site) -> Preflight:
     return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)), least_s=least_s)
 
 
-def _bytes_on(config: Config, volume: str) -> int:
-    return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
-
-
 def check_direct(path: Path, key: str) -> None:
     """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
     file systems refuse O_DIRECT.
@@ -81,7 +81,7 @@ def check_direct(path: Path, key: str) -> None:
 
 def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
-    if sector is not None and work.block_bytes % sector:
+    if work.direct and sector is not None and work.block_bytes % sector:
         raise PreflightError(
             f"{work.block_bytes} B is no whole number of {sector} B sectors, and {path} takes direct I/O only in these",
             key="workload.block_bytes",

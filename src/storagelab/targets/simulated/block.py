@@ -11,11 +11,13 @@ import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.profiles import Shelf
 from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.scenario import world_of
@@ -50,16 +52,14 @@ class SimulatedBlock:
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
-                self._take_up(*saved)
+                runs_done, drives, defect = saved
+                if not defect:
+                    self._block = self._made(runs_done, drives)
+                self._position, self._defect = runs_done, defect
                 return
             except PreflightError:
                 pass  # damaged: make the first runs again
         self._block = self._made()
-
-    def _take_up(self, runs_done: int, drives: list[bytes], defect: str) -> None:
-        if not defect:
-            self._block = self._made(runs_done, drives)
-        self._position, self._defect = runs_done, defect
 
     def _made(self, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block | _sim.RawBlock:
         try:
@@ -161,3 +161,35 @@ class _Next:
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedBlock]:
     """Opens the block; saves its drives in `state` after each run."""
     yield SimulatedBlock(block, site, state)
+
+
+# --- one run alone ---------------------------------------------------------------------------------------------------
+#
+# One run of one cell, alone on new drives, with the core's whole input and output: for those who want to see what the
+# simulator does.
+
+
+class SingleRun(NamedTuple):
+    """The core's scenario, with its defaults filled in, and the core's outcome."""
+
+    scenario: dict[str, Any]
+    outcome: dict[str, Any]
+
+
+def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) -> SingleRun:
+    """The cell's first run of this block, on the drives as the block begins with them. `every_io` lists each I/O in
+    the outcome. Raises PreflightError that names the key if it can't be simulated.
+    """
+    world = world_of(cell.config)
+    position = next(place for place, planned in enumerate(block.runs) if planned.cell_id == cell.cell_id)
+    content = world.scenario(block, folder)
+    runs = content[world.runs]
+    assert isinstance(runs, list)
+    text = json.dumps({**content, world.runs: [runs[position]]}, sort_keys=True)
+    try:
+        resolved = json.loads(_sim.resolved(text, raw_io=cell.config.target.raw_io))
+        made = world.core(text).run_next(every_io=every_io)
+    except _sim.Refused as refusal:
+        raise PreflightError(refusal.what, key=refusal.place) from None
+    assert made is not None
+    return SingleRun(resolved, json.loads(made))

@@ -21,7 +21,13 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
             drive["count"] = config.drives[name].count
     return {
         "storagelab": {"version": __version__},
-        "server": _raw_io(content, config) if config.target.raw_io else _server(config),
+        "server": {
+            "engine": "raw I/O on simulated drives",
+            "scale": config.target.world_scale,
+            "prepared": content.get("prepared", "filled"),
+        }
+        if config.target.raw_io
+        else _server(config),
         "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
     }
@@ -37,14 +43,6 @@ def _server(config: Config) -> dict[str, object]:
         "scale": config.target.world_scale,
         "switches": switches_set(server),
         "costs": server.costs,
-    }
-
-
-def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    return {
-        "engine": "raw I/O on simulated drives",
-        "scale": config.target.world_scale,
-        "prepared": content.get("prepared", "filled"),
     }
 
 

@@ -202,7 +202,10 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
         volume = content["volumes"][name]
         for drive in volume["drives"]:
             if not config.target.raw_io:
-                data_bytes = _table_bytes(config) * _files_share(config, name)
+                work, files = config.insert_load, config.layout.data_files
+                here = sum(config.volume_of_data_file(number) == name for number in range(files))
+                rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
+                data_bytes = work.rows / rows_per_page * _PAGE_BYTES * here / files  # rows spread evenly over files
                 data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
                 mapped[drive] = data_bytes * _drive_share(volume)
             elif config.target.prepared != "formatted":
@@ -223,18 +226,6 @@ def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
     cost = "log_page_row_bytes" if config.workload.page_a_row else "log_row_bytes"
     written = config.insert_load.rows * content["server"]["costs"][cost]["value"]
     return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
-
-
-def _table_bytes(config: Config) -> float:
-    work = config.insert_load
-    rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
-    return work.rows / rows_per_page * _PAGE_BYTES
-
-
-def _files_share(config: Config, volume: str) -> float:
-    """The share of the data files on `volume`: rows spread evenly over files."""
-    files = config.layout.data_files
-    return sum(config.volume_of_data_file(number) == volume for number in range(files)) / files
 
 
 def _drive_share(volume: Mapping[str, Any]) -> float:

@@ -47,7 +47,8 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
         "server": server(config.server),
         **hardware([cell.config for cell in block.cells.values()], folder),
         "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
-        "sample_every_s": _sample_every_s(rows, config.server.cores),
+        # by the least time that the rows can take: their CPU time, spread over all cores
+        "sample_every_s": min(60.0, max(0.05, rows * _ROW_CPU_S / config.server.cores / _POINTS_WHILE_COMPUTING)),
     }
 
 
@@ -90,13 +91,6 @@ def workload(load: InsertLoad) -> dict[str, object]:
     if "read_fraction" in keys:
         keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
     return keys
-
-
-def _sample_every_s(rows: int, cores: int) -> float:
-    """Seconds between points of the time series, from the least time that the rows can take: their CPU time, spread
-    over all cores.
-    """
-    return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))
 
 
 # --- hardware --------------------------------------------------------------------------------------------------------
@@ -208,8 +202,8 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 # Raw I/O on simulated drives: turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
 # Measurements.
 #
-# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and latencies are
-# the scaled world's, since they don't shrink with it. Pure.
+# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and
+# latencies are the scaled world's, since they don't shrink with it. Pure.
 
 
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
@@ -232,7 +226,7 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
 def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
     """What all tests of a cell have in common."""
     drawn = config.raw_load
-    work = drawn.model_dump(exclude={"kind", "read_fraction"})
+    work = drawn.model_dump(exclude={"kind", "read_fraction", "sync", "direct"})
     if drawn.operation == "mixed":
         fraction = drawn.read_fraction
         work["reads_per_mille"] = 500 if fraction is None else round(1000 * fraction)
@@ -340,8 +334,8 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 
 class World(NamedTuple):
-    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes them, and
-    `measurement` reads one."""
+    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes
+    them, and `measurement` reads one."""
 
     scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]

@@ -1,5 +1,5 @@
-"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per second,
-and their price if the profile has one.
+"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per
+second, and their price if the profile has one.
 
 Requests per second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
 """
@@ -52,7 +52,15 @@ def sizing(profile: Profile) -> Sizing:
     price = profile.price_usd
     return Sizing(
         price_usd=None if price is None else float(price.value),
-        capacities=tuple(_capacity(profile, name) for name in profile.formats or ("",)),
+        capacities=tuple(
+            Capacity(
+                format=name,
+                usable_bytes=profile.usable_bytes(name),
+                reads_per_s=_ios_per_s(profile, name, "read"),
+                writes_per_s=_ios_per_s(profile, name, "write"),
+            )
+            for name in profile.formats or ("",)
+        ),
         maps=tuple(_maps(profile)) if isinstance(profile, FlashProfile) else (),
     )
 
@@ -71,11 +79,6 @@ def _maps(profile: FlashProfile) -> list[MapOfDrive]:
         for name, usable in profile.formats.items()
         if profile.map_bytes(float(usable.value), driver, size) > 0
     ]
-
-
-def _capacity(profile: Profile, name: str) -> Capacity:
-    reads, writes = (_ios_per_s(profile, name, access) for access in ("read", "write"))
-    return Capacity(format=name, usable_bytes=profile.usable_bytes(name), reads_per_s=reads, writes_per_s=writes)
 
 
 def _ios_per_s(profile: Profile, name: str, access: str) -> float:
