@@ -1,7 +1,7 @@
 """Rewrite the golden answers in tests/golden/answers from stored results.
 
 python tools/make_golden_answers.py RESULTS NAME...     one JSON file of thinned findings and one text for each experiment
-python tools/make_golden_answers.py                     the texts alone, from the findings that are there
+python tools/make_golden_answers.py                     the texts alone: of findings that are there, and of cautions
 
 The findings are true ones, without what no line of an answer rests on. Read every text that changes before you commit it.
 """
@@ -63,6 +63,12 @@ def reword() -> None:
         lines = [line.text for line in answer_lines(Findings.model_validate_json(file.read_text("utf-8")))]
         file.with_suffix(".txt").write_text("\n".join(lines) + "\n", "utf-8")
         print("\n".join([f"== {file.stem}", *lines]))
+    sys.path.insert(0, str(FOLDER.parent.parent))
+    import test_caution_texts as tried
+
+    said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in said)
+    tried.GOLDEN.write_text(f"[\n{lines}\n]\n", "utf-8")
 
 
 def main() -> None:
