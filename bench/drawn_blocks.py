@@ -20,8 +20,8 @@ import numpy as np
 from bench import drawn_rows
 from bench.drawn import NOISE, Rng, verdict_of
 from storagelab.findings import basis, irregular, stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate
-from storagelab.findings.samples import mean_time
 from storagelab.findings.statements import Statements, state
 from storagelab.findings.times import blocks_of
 from storagelab.model.plan import Experiment, Factor, Level, Plan

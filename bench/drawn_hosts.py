@@ -16,8 +16,8 @@ import numpy as np
 from bench import drawn, drawn_rows
 from bench.drawn import FILES, LOG, NOISE, Design, Matrix, Rng, design, states_a_difference
 from storagelab.findings import hosts, stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate, Fleet
-from storagelab.findings.samples import mean_time
 
 HOSTS = 0.20
 ROUNDS = 0.02

@@ -22,8 +22,8 @@ from bench import campaigns, drawn, drawn_hosts, drawn_rows, drawn_stalls, drawn
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, say
 from bench.figures import Figure
 from storagelab.findings import stats
+from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
-from storagelab.findings.samples import mean_time
 
 EXPERIMENTS = 1000
 """In each row, but for warm-ups."""

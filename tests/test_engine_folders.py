@@ -35,7 +35,6 @@ PRIVATE_MODULES = {
 OWN_MODULES = {
     "mariadb": {
         "generated": "the tables of a generator's load, spread over the layout",
-        "moving": "a table is made again to lie elsewhere, as InnoDB moves none",
         "redo_log": "when the log was full, so that reports tell what counts before that",
     },
     "postgres": {

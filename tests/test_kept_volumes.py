@@ -91,7 +91,7 @@ def _stated(tmp_path: Path, blocks: int, luck: float, slower: float):
         log_s[cell, column] = of_block[run.block] + slower * cell + rng.normal(0, 0.001)
         made_in[cell, column] = run.block
     kinds = blocks_of(plan)
-    fitted = basis.fit(irregular.fit(log_s, kinds), made_in, kinds)
+    fitted = basis.by_preparation(irregular.fit(log_s, kinds), made_in, kinds)
     return state(parsed(tmp_path, spec(tmp_path, MADE, TWO)).factors, plan, fitted, kinds)
 
 

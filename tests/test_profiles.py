@@ -137,17 +137,17 @@ def test_show_prints_every_figure_with_its_label_and_on_request_its_source(width
 
 
 def test_the_verb_lists_all_profiles():
-    listed = CliRunner().invoke(app, ["profiles"])
+    listed = CliRunner().invoke(app, ["drives", "list"])
     assert listed.exit_code == 0
     assert all(name in listed.stdout for name in profiles.ready_made())
-    shown = CliRunner().invoke(app, ["profiles", "show", "iodrive-320"])
+    shown = CliRunner().invoke(app, ["drives", "show", "iodrive-320"])
     assert "geometry.raw_bytes" in shown.stdout
 
 
 def test_what_a_drive_costs_is_told_where_its_profile_has_a_price(tmp_path, monkeypatch):
     price = '\n[price_usd]\nvalue = 3000.0\nlabel = "published"\nsource = "a list"\n'
     (tmp_path / "mine.toml").write_text(TEXT + price)
-    out = CliRunner().invoke(app, ["profiles", "show", str(tmp_path / "mine.toml")], env={"COLUMNS": "150"}).output
+    out = CliRunner().invoke(app, ["drives", "show", str(tmp_path / "mine.toml")], env={"COLUMNS": "150"}).output
     assert "USD a GB" in out
     room = next(line.split() for line in out.splitlines() if line.startswith("basic"))
     usable_gb, reads_per_s, a_gb = float(room[1]), float(room[3].replace(",", "")), float(room[5])
@@ -158,7 +158,7 @@ def test_what_a_drive_costs_is_told_where_its_profile_has_a_price(tmp_path, monk
 
 
 def test_a_disk_has_room_and_requests_a_second_and_no_map():
-    out = CliRunner().invoke(app, ["profiles", "show", "scsi-15k-300"], env={"COLUMNS": "150"}).output
+    out = CliRunner().invoke(app, ["drives", "show", "scsi-15k-300"], env={"COLUMNS": "150"}).output
     assert "300 GB" in out
     assert "the profile has no price" in out
     assert "Host memory" not in out
@@ -177,7 +177,7 @@ def test_a_card_of_two_drives_is_twice_its_half_and_costs_what_its_article_says(
 
 
 def test_a_ready_made_profile_is_printed_to_begin_ones_own_with_and_that_is_one(tmp_path):
-    printed = CliRunner().invoke(app, ["profiles", "show", "iodrive-320", "--toml"])
+    printed = CliRunner().invoke(app, ["drives", "show", "iodrive-320", "--toml"])
     assert printed.stdout == TEXT
     (tmp_path / "mine.toml").write_text(printed.stdout)
     assert profiles.load("mine.toml", tmp_path) == profiles.load("iodrive-320", Path())
@@ -186,7 +186,7 @@ def test_a_ready_made_profile_is_printed_to_begin_ones_own_with_and_that_is_one(
 def test_what_can_not_be_together_is_said_before_a_line_is_printed(tmp_path, monkeypatch):
     file = tmp_path / "mine.toml"
     file.write_text(TEXT.replace("value = 300_000_000_000", "value = 400_000_000_000", 1))
-    shown = CliRunner().invoke(app, ["profiles", "show", str(file)])
+    shown = CliRunner().invoke(app, ["drives", "show", str(file)])
     assert shown.stdout == ""
     assert isinstance(shown.exception, PreflightError)
     assert "make the usable capacity smaller" in str(shown.exception)

@@ -11,7 +11,8 @@ from scipy import stats as scipy_stats
 
 from bench import drawn
 from storagelab.findings import irregular, stats
-from storagelab.findings.samples import ALPHA, mean_time
+from storagelab.findings.means import mean_time
+from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
 pytestmark = pytest.mark.slow

@@ -46,13 +46,39 @@ def _undo(
 
 
 _drives_app = typer.Typer(
-    help="Measure a drive once, and keep what it can do as a profile.", no_args_is_help=True, rich_markup_mode=None
+    help="List or show the profiles of drives, or measure a drive for one.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @_drives_app.callback()
 def _drives() -> None:
-    """Measure a drive once, and keep what it can do as a profile."""
+    """List or show the profiles of drives, or measure a drive for one."""
+
+
+@_drives_app.command("list")
+def _list_profiles() -> None:
+    """List all drive profiles, also those measured here."""
+    from storagelab.verbs import profiles
+
+    profiles.list_all()
+
+
+@_drives_app.command("show")
+def _show_profile(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
+) -> None:
+    """Show what a drive can do, and its profile.
+
+    First its capacity, speed, CPU cost and need of host memory, then all figures of its profile.
+    """
+    from storagelab.verbs import profiles
+
+    if toml:
+        profiles.show_file(name)
+    else:
+        profiles.show(name, sources=sources)
 
 
 @_drives_app.command("fit")

@@ -1,4 +1,4 @@
-"""The verbs that give what comes with storagelab: the demo, ready-made specs, the schema of specs, drive profiles."""
+"""The verbs that give what comes with storagelab: the demo, ready-made specs, the schema of specs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def add_to(app: typer.Typer) -> None:
     app.command("demo")(_demo)
     app.command("init")(_init)
     app.command("schema")(_schema)
-    app.add_typer(_profiles_app, name="profiles")
 
 
 def _demo(results: ResultsOption = DEFAULT_RESULTS) -> None:
@@ -85,32 +84,3 @@ def _schema(
     from storagelab.spec.schema import spec_schema_text
 
     writing.deliver(spec_schema_text() if of == "spec" else capture_schema_text(), None)
-
-
-_profiles_app = typer.Typer(
-    help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
-)
-
-
-@_profiles_app.callback()
-def _profiles(context: typer.Context) -> None:
-    """List the drive profiles that come with storagelab."""
-    if context.invoked_subcommand is None:
-        from storagelab.verbs import profiles
-
-        profiles.list_all()
-
-
-@_profiles_app.command("show")
-def _show_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
-) -> None:
-    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
-    from storagelab.verbs import profiles
-
-    if toml:
-        profiles.show_file(name)
-    else:
-        profiles.show(name, sources=sources)

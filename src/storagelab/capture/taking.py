@@ -11,9 +11,10 @@ from typing import NamedTuple, TypeVar
 from storagelab.capture import folder
 from storagelab.capture.attributing import Attribution, Files, unknown_files
 from storagelab.capture.file_systems import FileSystems, OwnWrites, told
+from storagelab.capture.iolog import Iolog
 from storagelab.capture.load_changes import load_change
 from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
-from storagelab.capture.requests import TRACED, Iolog, Tracer
+from storagelab.capture.requests import TRACED, Tracer
 from storagelab.capture.tracefs import NoTracing
 from storagelab.capture.waits import Waits, log_files
 from storagelab.errors import StoragelabError

@@ -1,7 +1,7 @@
 """A measured drive: what a fit found, in which ranges, and every point that was measured with its residual.
 
 It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its figures,
-and `storagelab profiles` lists it. Beside the figures the file has one table, `measurement`.
+and `storagelab drives list` lists it. Beside the figures the file has one table, `measurement`.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class DriveConfig(Described):
     """A simulated drive: its profile, and a choice of its options. A key may be missing if there is only one option."""
 
     profile: str
-    """The name of a ready-made profile (`storagelab profiles` lists them), or a file of your own."""
+    """The name of a ready-made profile (`storagelab drives list` lists them), or a file of your own."""
     count: int = Field(1, ge=1, le=1024)
     """Number of identical drives. NAME stands for all of them, NAME-1 for the first."""
     format: Annotated[str | None, LeftOut("the only one")] = None

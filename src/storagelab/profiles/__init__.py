@@ -249,7 +249,7 @@ def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
 
 
 def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
-    hint = "`storagelab profiles show iodrive-320 --toml` prints a complete one to start from"
+    hint = "`storagelab drives show iodrive-320 --toml` prints a complete one to start from"
     return PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint)
 
 

@@ -310,7 +310,7 @@ class SessionSampler(Watch, ABC):
         self.accounts.close()
         return Seen(
             events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
-            no_split_reason=self.accounts.reason, waiting_tasks=self.moments.tasks, series=self.series.frozen(),
+            no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,
             error=self.error, blind_s=self.pace.blind_s, unwatched=tuple(self.pace.rests),
         )  # fmt: skip
@@ -320,3 +320,6 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def _raw_waits(self) -> RawWaitsOf: ...
+
+    def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
+        return self.moments.tasks

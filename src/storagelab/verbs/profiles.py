@@ -1,4 +1,4 @@
-"""`storagelab profiles`."""
+"""`storagelab drives list` and `drives show`."""
 
 from __future__ import annotations
 

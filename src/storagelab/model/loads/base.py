@@ -263,9 +263,12 @@ class GeneratedLoad(DatabaseLoad):
     def conflicts(self, config: Config) -> Iterator[SpecError]:
         yield from broken(config, _OF_GENERATORS)
         yield from broken(config, self.rules)
-        # Further contradictions among the keys of this kind
-        yield from ()
+        yield from self._own_conflicts(config)
         yield from _layout_conflicts(config)
+
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - each load has its own
+        """Further contradictions among the keys of this kind."""
+        yield from ()
 
 
 def _timed_and_counted(key: str) -> Rule:
