@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import cli_capture, cli_drives, cli_elsewhere, cli_offered, cli_predict, screen
+from storagelab import cli_capture, cli_drives, cli_offered, screen
 from storagelab.cli_offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
@@ -24,9 +24,27 @@ from storagelab.model.engines import LARGEST_SCALE
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.version import __version__
 
+_PANELS = {
+    "Measure": ("demo", "init", "plan", "run", "gather", "k8s"),
+    "Read": ("report", "waits", "compare", "export", "schema"),
+    "Predict": ("capture", "predict"),
+    "Simulate": ("simulate", "validate"),
+    "This machine": ("doctor", "drives", "volumes"),
+}
+"""The verbs in the order of `--help`."""
+
 
 class _Verbs(TyperGroup):
-    """The verbs. A wrong value of an option is told in plain words."""
+    """The verbs, in groups. A wrong value of an option is told in plain words."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is click's
+        return [verb for verbs in _PANELS.values() for verb in verbs]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for panel, verbs in _PANELS.items():
+            with formatter.section(panel):
+                known = [(verb, self.get_command(ctx, verb)) for verb in verbs]
+                formatter.write_dl([(verb, command.get_short_help_str(72)) for verb, command in known if command])
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -413,7 +431,7 @@ def validate_(
     )  # fmt: skip
 
 
-for verbs in (cli_offered, cli_elsewhere, cli_drives, cli_capture, cli_predict):
+for verbs in (cli_offered, cli_drives, cli_capture):
     verbs.add_to(app)
 
 

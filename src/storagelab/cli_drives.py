@@ -58,9 +58,9 @@ def _drives() -> None:
 @_drives_app.command("list")
 def _list_profiles() -> None:
     """List all drive profiles, also those measured here."""
-    from storagelab.verbs import profiles
+    from storagelab.verbs import drives
 
-    profiles.list_all()
+    drives.list_all()
 
 
 @_drives_app.command("show")
@@ -73,12 +73,12 @@ def _show_profile(
 
     First its capacity, speed, CPU cost and need of host memory, then all figures of its profile.
     """
-    from storagelab.verbs import profiles
+    from storagelab.verbs import drives
 
     if toml:
-        profiles.show_file(name)
+        drives.show_file(name)
     else:
-        profiles.show(name, sources=sources)
+        drives.show(name, sources=sources)
 
 
 @_drives_app.command("fit")

@@ -20,12 +20,16 @@ from storagelab.drives.measuring import FULL, QUICK, Effort, Kept
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.outputs import write_whole
+from storagelab.provisioning import cloud_disks
+from storagelab.report import writing
+from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
 from storagelab.targets import made_volumes
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.preflight import sector_bytes
+from storagelab.targets.simulated.sizing import sizing
 from storagelab.verbs.planning import saying_how_far, site_of
 from storagelab.words.numbers import capacity, count, duration, percent
 
@@ -207,3 +211,29 @@ def _say_what_was_found(drive: MeasuredDrive, file: Path) -> None:
         )
     if not measured.complete:
         screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
+
+
+# --- `storagelab drives list` and `drives show` -----------------------------------------------------------------------
+
+
+def list_all() -> None:
+    found = [profiles.load(name, Path()) for name in profiles.ready_made()]
+    for name in profiles.own():
+        try:
+            found.append(profiles.load(name, Path()))
+        except PreflightError as error:  # the others are listed
+            screen.say(str(error))
+    print_profiles(screen.out(), found)
+    print_cloud_disks(screen.out(), cloud_disks.disks())
+
+
+def show(name: str, *, sources: bool) -> None:
+    profile = profiles.load(name, Path())
+    offered = sizing(profile)  # first, as it may be refused
+    print_title(screen.out(), profile)
+    print_sizing(screen.out(), offered)
+    print_figures(screen.out(), profile, sources=sources)
+
+
+def show_file(name: str) -> None:
+    writing.deliver(profiles.text_of(name, Path()), None)
