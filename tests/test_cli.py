@@ -346,7 +346,7 @@ def test_without_a_word_the_verbs_are_listed(typed):
 def test_the_list_of_verbs_cuts_no_description(typed, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, err = typed("--help")
-    listed = (out + err).partition("Commands:")[2]
+    listed = (out + err).partition("Measure:")[2]
     assert "doctor" in listed
     assert "..." not in listed
 

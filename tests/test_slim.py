@@ -9,7 +9,7 @@ from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
-from storagelab.report.drawing.slim import NUMBER, slimmed, without_repeats
+from storagelab.report.drawing.slim import slimmed
 from storagelab.report.drawing.vega import to_svg
 
 NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
@@ -45,16 +45,3 @@ def test_a_slim_drawing_says_and_shows_the_same_in_two_thirds_of_the_letters():
 def test_places_are_kept_to_a_hundredth_of_a_pixel():
     assert slimmed('<path d="M1.23456,-0.0001L12e-7,3.5"/>') == '<path d="M1.23,0L0,3.5"/>'
     assert slimmed('<text opacity="0.12345">1.23456</text>') == '<text opacity="0.12345">1.23456</text>'
-
-
-def test_what_both_widths_say_is_said_once_and_numbered_in_the_other():
-    wide, narrow = map(slimmed, drawings())
-    once = without_repeats(wide, narrow)
-    assert said(once) == []
-    assert texts(once) == texts(narrow)
-    assert re.findall(rf'{NUMBER}="(\d+)"', once) == [str(number) for number in range(len(said(wide)))]
-
-
-def test_drawings_that_say_different_things_keep_their_words():
-    one, other = '<path aria-label="a"/>', '<path aria-label="b"/>'
-    assert without_repeats(one, other) == other

@@ -3,12 +3,11 @@ drawings. Pure.
 
 It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing;
 fonts, which the page's style sets; empty frames; and digits beyond a hundredth of a pixel. The texts of marks stay, for
-the page's script. Only the first of the two widths has them; in the other, a mark has the text's number.
+the page's script. A page of 475 runs takes 2.42 MB, and 2.82 MB without it; with raw data, a page may have 3 MB.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 
@@ -22,16 +21,11 @@ _EMPTY = re.compile(r'<path class="(?:background|foreground)"(?: pointer-events=
 _ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
 _SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
 _VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
-NUMBER = "data-mark"
 
 
 def framed(svgs: Mapping[str, str]) -> dict[str, str]:
     """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
-    slim = {name: slimmed(svg) for name, svg in svgs.items()}
-    for name in slim:
-        if name.endswith("-narrow"):
-            slim[name] = without_repeats(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
-    return {name: _framed(name, svg) for name, svg in slim.items()}
+    return {name: _framed(name, slimmed(svg)) for name, svg in svgs.items()}
 
 
 def _framed(name: str, svg: str) -> str:
@@ -59,19 +53,3 @@ def _slim_tag(tag: str) -> str:
 def _short(number: re.Match[str]) -> str:
     text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
-
-
-def without_repeats(first: str, other: str) -> str:
-    """`other`, with numbers instead of the texts of its marks if `first` has the same texts; otherwise unchanged."""
-    if _said(first) != _said(other):
-        return other
-    numbers = itertools.count()
-
-    def numbered(tag: re.Match[str]) -> str:
-        return _SAID.sub(lambda _: f' {NUMBER}="{next(numbers)}"', tag[0])
-
-    return _TAG.sub(numbered, other)
-
-
-def _said(svg: str) -> list[str]:
-    return [words for tag in _TAG.findall(svg) for words in _SAID.findall(tag)]

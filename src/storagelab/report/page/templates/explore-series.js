@@ -80,7 +80,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
   }
 
   // Marks outside of this part carry their words: "CELL, repetition N" and more.
-  const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg :is([aria-label], [data-mark])";
+  const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg [aria-label]";
   function runNamed(words) {
     const found = /^(.*), repetition (-?\d+)\b/.exec(words || "");
     const at = found ? data.cells.findIndex((cell) => cell.name === found[1]) : -1;
@@ -89,7 +89,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
   function leadTo(show) {
     document.addEventListener("click", (event) => {
       const mark = event.target.closest && event.target.closest(MARKS);
-      const run = mark && runNamed(window.storagelab.labelOf(mark));
+      const run = mark && runNamed(mark.getAttribute("aria-label"));
       if (run) show(...run);
     });
     for (const text of document.querySelectorAll(".chart .caption")) {

@@ -39,10 +39,8 @@
     const names = cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
     const cellOf = (words) => (names.find(([name]) => words.endsWith(`; ${name}`) || (words.startsWith(name) && /^(:|, |$)/.test(words.slice(name.length)))) || [])[1];
     return [...document.querySelectorAll(".chart figure:has(svg.wide)")].flatMap((figure) => {
-      const wide = [...figure.querySelectorAll("svg.wide [aria-label]")];
-      const numbered = [...figure.querySelectorAll("svg.narrow [data-mark]")].map((mark) => [mark, wide[mark.dataset.mark]]);
-      return [...[...figure.querySelectorAll("svg [aria-label]")].map((mark) => [mark, mark]), ...numbered]
-        .map(([mark, named]) => [mark, cellOf(named.getAttribute("aria-label"))]).filter(([, at]) => at !== undefined);
+      return [...figure.querySelectorAll("svg [aria-label]")]
+        .map((mark) => [mark, cellOf(mark.getAttribute("aria-label"))]).filter(([, at]) => at !== undefined);
     });
   }
   function showCells(cells, visible) {

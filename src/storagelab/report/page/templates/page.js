@@ -4,16 +4,8 @@
 (() => {
   const tip = document.getElementById("tip");
   const heard = document.getElementById("heard");
-  const MARKS = ".chart svg :is(path, line, rect)[aria-label], .chart svg [data-mark]";
+  const MARKS = ".chart svg :is(path, line, rect)[aria-label]";
   let shownAt = 0;
-
-  // Each mark of a chart has its text as its label. If both drawings have the same text, only the wide one carries it, and
-  // the mark in the other has its number.
-  function labelOf(mark) {
-    if (!mark.dataset.mark) return mark.getAttribute("aria-label");
-    const wide = mark.closest("figure").querySelector("svg.wide");
-    return wide.querySelectorAll("[aria-label]")[mark.dataset.mark].getAttribute("aria-label");
-  }
 
   // As many digits as a chart can support: a thousandth of its axis.
   function rounded(value, end) {
@@ -38,7 +30,7 @@
   function show(event) {
     const mark = event.target.closest && event.target.closest(MARKS);
     const overTime = mark && mark.closest(".mark-line") && mark.closest("figure[data-end-s]");
-    say(mark ? labelOf(mark) + (overTime ? pointOf(mark, event) : "") : "", event);
+    say(mark ? mark.getAttribute("aria-label") + (overTime ? pointOf(mark, event) : "") : "", event);
   }
   function say(words, at) {
     tip.hidden = !words;
@@ -81,8 +73,8 @@
     places.set(figure, next);
     next.classList.add("at");
     const box = next.getBoundingClientRect();
-    say(labelOf(next), { clientX: box.left + box.width / 2, clientY: box.top });
-    heard.textContent = labelOf(next);
+    say(next.getAttribute("aria-label"), { clientX: box.left + box.width / 2, clientY: box.top });
+    heard.textContent = next.getAttribute("aria-label");
     return undefined;
   }
   function leave(figure) {
@@ -187,7 +179,6 @@
 
   // The page's policy names this script by its hash, so nothing else can be run this way.
   window.storagelab = {
-    labelOf,
     async unpacked(packed) {
       return JSON.parse(await inflated(packed.textContent.trim()).text());
     },
