@@ -242,7 +242,18 @@ class Taking:
                 seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
                 rows.append(IoRow(second, name, operation, by, requests, max(0, size), None, seconds))  # type: ignore[arg-type]
                 self.ever.setdefault(name, Thing(name, None, name, "other", Path(self.volumes[0].path)))
-        return _named_once(rows)
+        # The rows, without the reads of all tables together that those of single tables count already
+        named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
+        found = []
+        for row in rows:
+            if row.object != ALL_TABLES or row.operation != "read":
+                found.append(row)
+                continue
+            left = max(0, row.bytes - named)
+            named -= row.bytes - left
+            if left:
+                found.append(row._replace(requests=max(1, row.requests * left // row.bytes), bytes=left))
+        return found
 
     def _timed(self, row: IoRow, now: Counters) -> IoRow:
         """The row with its time, by the mean time of such a request that the server counted in this interval."""
@@ -404,21 +415,6 @@ _Number = TypeVar("_Number", int, float)
 
 def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
     return one if other is None else other if one is None else one + other
-
-
-def _named_once(rows: list[IoRow]) -> list[IoRow]:
-    """The rows, without the reads of all tables together that those of single tables count already."""
-    named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
-    found = []
-    for row in rows:
-        if row.object != ALL_TABLES or row.operation != "read":
-            found.append(row)
-            continue
-        left = max(0, row.bytes - named)
-        named -= row.bytes - left
-        if left:
-            found.append(row._replace(requests=max(1, row.requests * left // row.bytes), bytes=left))
-    return found
 
 
 def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[DeviceRow]:

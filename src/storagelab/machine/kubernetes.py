@@ -152,20 +152,16 @@ def _ask(path: str) -> Answer:
 def _answer_to(path: str) -> Answer | Exception:
     """The answer, or why there is none. Each object is asked for once, as it does not change while a pod runs."""
     try:
-        return _object_at(path)
+        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        token = read_text(SERVICE_ACCOUNT / "token")
+        if not host or not token:
+            raise OSError("no service account is mounted")
+        host = f"[{host}]" if ":" in host else host
+        return asked_of(
+            f"https://{host}:{port}", path, token, ssl.create_default_context(cafile=SERVICE_ACCOUNT / "ca.crt")
+        )
     except (OSError, ValueError) as error:
         return error
-
-
-def _object_at(path: str) -> Answer:
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    token = read_text(SERVICE_ACCOUNT / "token")
-    if not host or not token:
-        raise OSError("no service account is mounted")
-    host = f"[{host}]" if ":" in host else host
-    return asked_of(
-        f"https://{host}:{port}", path, token, ssl.create_default_context(cafile=SERVICE_ACCOUNT / "ca.crt")
-    )
 
 
 def asked_of(server: str, path: str, token: str, trust: ssl.SSLContext | None) -> Answer:

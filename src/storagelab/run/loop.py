@@ -108,7 +108,15 @@ def run_all(
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
     if portable(plan) or by_hand(plan):
-        _make_state_folder(store.folder)
+        # Make the folder before the first run: without it, every run would fail at its end
+        folder = store.folder / STATE_FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+            if folder.is_symlink():
+                raise NotADirectoryError(errno.ENOTDIR, "it is a link")
+        except OSError as error:
+            hint = "storagelab saves drives there: move away what has that name"
+            raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
     if portable(plan):
         runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
         if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
@@ -269,18 +277,6 @@ def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
 
 def _state_file(results: Path, number: int) -> Path:
     return results / STATE_FOLDER / f"block-{number}.bin"
-
-
-def _make_state_folder(results: Path) -> None:
-    """Make the folder before the first run: without it, every run would fail at its end."""
-    folder = results / STATE_FOLDER
-    try:
-        folder.mkdir(exist_ok=True)
-        if folder.is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, "it is a link")
-    except OSError as error:
-        hint = "storagelab saves drives there: move away what has that name"
-        raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:

@@ -114,21 +114,18 @@ class Store:
         """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
         with opening.plain_errors(self.folder / FILE_NAME), self._connection:
             for run in runs:
-                self._insert(run)
-
-    def _insert(self, run: Run) -> None:
-        measurement = run.measurement
-        values = {
-            **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
-            "levels": json.dumps(run.levels),
-            "config": run.config.model_dump_json(),
-            "measurement": measurement.model_dump_json() if measurement else None,
-            "elapsed_s": measurement.elapsed_s if measurement else None,
-            "row_count": measurement.rows if measurement else None,
-        }
-        names = ", ".join(values)
-        marks = ", ".join(f":{name}" for name in values)
-        self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
+                measurement = run.measurement
+                values = {
+                    **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
+                    "levels": json.dumps(run.levels),
+                    "config": run.config.model_dump_json(),
+                    "measurement": measurement.model_dump_json() if measurement else None,
+                    "elapsed_s": measurement.elapsed_s if measurement else None,
+                    "row_count": measurement.rows if measurement else None,
+                }
+                names = ", ".join(values)
+                marks = ", ".join(f":{name}" for name in values)
+                self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
     def runs(self, *, in_detail: float = math.inf) -> tuple[Run, ...]:
         """Every stored run, every attempt, in the order in which they were stored. Raises StoreError if one can't be

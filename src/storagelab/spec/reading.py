@@ -98,7 +98,15 @@ def _read_toml(text: str) -> dict[str, Any]:
 
 def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
     refuse_foreign(raw, text)
-    _check_top_level(raw)
+    for name, value in raw.items():
+        if name == "fleet":  # version 0.2.0 was the last that had it
+            hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
+            raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
+        if name not in keys.TOP_LEVEL:
+            raise keys.unknown_key((name,), raw)
+        if name in (*keys.TABLES, "factors") and not isinstance(value, dict):
+            hint = f"Write [{name}] on a line of its own, and its keys below it."
+            raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
     header = _header(raw, source)
     base = _base(raw)
     factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
@@ -121,18 +129,6 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
     )
 
 
-def _check_top_level(raw: keys.Tables) -> None:
-    for name, value in raw.items():
-        if name == "fleet":  # version 0.2.0 was the last that had it
-            hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
-            raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
-        if name not in keys.TOP_LEVEL:
-            raise keys.unknown_key((name,), raw)
-        if name in (*keys.TABLES, "factors") and not isinstance(value, dict):
-            hint = f"Write [{name}] on a line of its own, and its keys below it."
-            raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
-
-
 def _header(raw: keys.Tables, source: str) -> Experiment:
     given = {name: raw[name] for name in keys.HEADER if name in raw}
     margin = given.get("indifferent")
@@ -140,12 +136,6 @@ def _header(raw: keys.Tables, source: str) -> Experiment:
         hint = 'Write it as a share of the time: indifferent = "3%"'
         raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
     header = keys.checked(Experiment, {"name": Path(source).stem, **given})
-    _check_blocks(header)
-    refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
-    return header
-
-
-def _check_blocks(header: Experiment) -> None:
     if header.blocks > 1 and header.order != "randomised":
         raise SpecError(
             'needs order = "randomised"', key="blocks",
@@ -157,6 +147,8 @@ def _check_blocks(header: Experiment) -> None:
             f"must divide repetitions = {header.repetitions}", key="blocks",
             hint=f"Each block has the same number of rounds: repetitions = {more} gives {more // header.blocks} in each.",
         )  # fmt: skip
+    refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
+    return header
 
 
 def refuse_odd_name(name: str, whose: str = "") -> None:

@@ -64,7 +64,14 @@ class Clocks:
         """
         if not loops:
             return self._check_suspension()
-        self._refuse_negative(loops)
+        shortest_s = min(loop.finished_s - loop.started_s for loop in loops)
+        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        if shortest_s < 0 or elapsed_s <= 0:
+            how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
+            raise RunFailed(
+                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it began, "
+                f"while {self._passed_s:.2f} s passed by storagelab's own clock"
+            )
         return [*self._check_agreement(loops), *self._check_suspension()]
 
     @property
@@ -83,16 +90,6 @@ class Clocks:
         begun, ended = self._begun, self._ended
         unsure_s = (begun.answered_s - begun.asked_s + ended.answered_s - ended.asked_s) / 2
         return unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
-
-    def _refuse_negative(self, loops: Sequence[Loop]) -> None:
-        shortest_s = min(loop.finished_s - loop.started_s for loop in loops)
-        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
-        if shortest_s < 0 or elapsed_s <= 0:
-            how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
-            raise RunFailed(
-                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it began, "
-                f"while {self._passed_s:.2f} s passed by storagelab's own clock"
-            )
 
     def _check_agreement(self, loops: Sequence[Loop]) -> list[Check]:
         begun, ended, step_s = self._begun, self._ended, self._step_s

@@ -118,7 +118,19 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
-            _start_and_remove(kind)
+            # Tries one kind. Leaves nothing behind, even when interrupted
+            place = temporary.path("trial")
+            server = kind.make(place)
+            try:
+                temporary.prepare(place)
+                place.mkdir()
+                place.chmod(0o711)  # despite the umask
+                check_may_enter(place)
+                server.start()
+            finally:
+                with uninterrupted():
+                    server.stop()
+                    temporary.remove(place)
         except StartFailed as error:
             if "No space left on device" in str(error):  # the temporary folder may differ from the volumes of the runs
                 continue
@@ -141,22 +153,6 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
         by_programs.setdefault(kind.programs, []).append(kind)
     found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
     return found[:MOST_TRIALS]
-
-
-def _start_and_remove(kind: Kind) -> None:
-    """Tries one kind. Leaves nothing behind, even when interrupted."""
-    place = temporary.path("trial")
-    server = kind.make(place)
-    try:
-        temporary.prepare(place)
-        place.mkdir()
-        place.chmod(0o711)  # despite the umask
-        check_may_enter(place)
-        server.start()
-    finally:
-        with uninterrupted():
-            server.stop()
-            temporary.remove(place)
 
 
 _AT_ONCE = 100

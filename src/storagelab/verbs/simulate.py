@@ -70,16 +70,12 @@ def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> N
     else:
         rows = outcome["rows"] * scale
         print_paragraph(console, f"{seconds(elapsed_s)}, {count(rows)} rows, {outcome['connections']} connections.")
-        _print_waits(console, outcome, scale)
+        waits = outcome["waits"]
+        columns = [
+            Column("wait", [row["wait_type"] for row in waits], right=False),
+            Column("wait s", [seconds((row["resource_ns"] + row["signal_ns"]) * scale * NS) for row in waits]),
+            Column("signal s", [seconds(row["signal_ns"] * scale * NS) for row in waits], rank=1),
+            Column("count", [count(row["count"] * scale) for row in waits]),
+        ]
+        print_table(console, columns, indent=0)
     print_paragraph(console, "--trace prints the scenario and the whole outcome, --every-io each I/O too.")
-
-
-def _print_waits(console: Console, outcome: Mapping[str, Any], scale: int) -> None:
-    waits = outcome["waits"]
-    columns = [
-        Column("wait", [row["wait_type"] for row in waits], right=False),
-        Column("wait s", [seconds((row["resource_ns"] + row["signal_ns"]) * scale * NS) for row in waits]),
-        Column("signal s", [seconds(row["signal_ns"] * scale * NS) for row in waits], rank=1),
-        Column("count", [count(row["count"] * scale) for row in waits]),
-    ]
-    print_table(console, columns, indent=0)

@@ -294,7 +294,7 @@ def read_facts(session: Session) -> ServerFacts:
     # From 2022 on the smaller right is enough; older versions return NULL for its name.
     may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
     return ServerFacts(
-        version=found["version"], version_text=' '.join(str(found['version_text']).split()), edition=found["edition"],
+        version=found["version"], version_text=" ".join(str(found["version_text"]).split()), edition=found["edition"],
         engine_edition=found["engine_edition"], data_path=found["data_path"] or "", log_path=found["log_path"] or "",
         max_connections=found["max_connections"], may_create=bool(found["may_create"]), may_view_state=bool(may_view),
     )  # fmt: skip

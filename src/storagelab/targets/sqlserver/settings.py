@@ -118,7 +118,15 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
     elif name in FILE_SIZES:
         _check_value(name, value, ())
     elif name == TRACE_FLAGS:
-        _check_trace_flags(value, state.trace_flags)
+        try:
+            wanted = trace_flags_of(value)
+        except ValueError:
+            hint = 'write their numbers: trace_flags = "1117, 1118"'
+            raise PreflightError("is not a list of trace flags", key=_key(TRACE_FLAGS), hint=hint) from None
+        _refuse_difference(
+            TRACE_FLAGS, [f"trace flag {flag} is off" for flag in wanted if flag not in state.trace_flags],
+            lambda: f"DBCC TRACEON ({', '.join(str(flag) for flag in wanted)}, -1)",
+        )  # fmt: skip
     elif name == FILE_INITIALISATION:
         _check_value(name, value, ON_OFF)
         _check_file_initialisation(text_of(value) == "ON", state.file_initialisation)
@@ -142,18 +150,6 @@ def _check_value(name: str, value: Scalar, allowed: tuple[str, ...]) -> None:
         raise PreflightError(f"must be one of {', '.join(allowed)}", key=_key(name))
     if not allowed and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31):
         raise PreflightError("must be a whole number", key=_key(name))
-
-
-def _check_trace_flags(value: Scalar, on: tuple[int, ...]) -> None:
-    try:
-        wanted = trace_flags_of(value)
-    except ValueError:
-        hint = 'write their numbers: trace_flags = "1117, 1118"'
-        raise PreflightError("is not a list of trace flags", key=_key(TRACE_FLAGS), hint=hint) from None
-    _refuse_difference(
-        TRACE_FLAGS, [f"trace flag {flag} is off" for flag in wanted if flag not in on],
-        lambda: f"DBCC TRACEON ({', '.join(str(flag) for flag in wanted)}, -1)",
-    )  # fmt: skip
 
 
 def trace_flags_of(value: Scalar) -> tuple[int, ...]:
