@@ -1,4 +1,6 @@
-"""`make bench`: each figure with its goal. ARGS="--pairs 3 --quick" for a rough look, ARGS="--only mariadb" for a part."""
+"""`make bench`: each figure with its goal. ARGS="--list" says which question each part answers, ARGS="--only mariadb"
+makes one, ARGS="--pairs 3 --quick" is a rough look.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,36 @@ from storagelab.model.measurement import Measurement
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "cluster", "large", "statistics", "races", "raw-io")
-FAULTS, FUZZ, KNOWN_ANSWERS = "faults", "fuzz", "known-answers"
-LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS = "limits", "carried-over", "topologies", "predictions"
-"""Measured only on request: these take long, and show no cost."""
-
+PARTS = {
+    "servers": "What does storagelab cost beside psql and pgbench on PostgreSQL, and between two runs?",
+    "mariadb": "What does it cost beside MariaDB's own client, and its sampling?",
+    "page": "How long does a report take, and how large is it?",
+    "simulator": "How fast is the simulator, against its own smaller worlds?",
+    "cluster": "How do two workers of Dask's compare with two processes of our own?",
+    "large": "Can a campaign of very many runs be planned, stored and reported?",
+    "statistics": "How often are verdicts false, intervals too narrow, and differences found, in drawn experiments?",
+    "races": "What does a race save, and how often does it lose the best layout?",
+    "raw-io": "Does raw I/O through storagelab give fio's own figures?",
+}
+ON_REQUEST = {
+    "known-answers": "Do real campaigns on volumes of known speed name the right winner?",
+    "limits": "Do limited volumes keep to their limits, and their burst credits?",
+    "carried-over": "Does a run on a server leave something behind for the next one?",
+    "topologies": "Does any experiment on drives change a byte outside of them, killed or not?",
+    "predictions": "How far are predictions from what is measured then?",
+    "faults": "Does a campaign that is killed, stopped or starved lose or repeat a run?",
+    "fuzz": "Does a wrong spec, an option or a damaged store ever end in a traceback?",
+}
+"""These take long, and show no cost."""
+TABLES = {
+    "drawn_blocks": "What do reports say of levels that are prepared several times?",
+    "drawn_carry_over": "What do reports say if a run leaves something behind for the next one?",
+    "drawn_cycles": "What do checkpoint cycles do to verdicts?",
+    "drawn_gates": "How often does a gate alarm wrongly, or let a slower change pass?",
+    "drawn_situations": "How often is a difference false in the situations in which real storage misleads?",
+    "pgbench_by_hand": "Does pgbench through storagelab give the figures of pgbench by hand?",
+}
+"""Programs of their own, `python -m bench.NAME`, that write a table of docs/records or docs/how-to."""
 
 _CASES = {
     False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
@@ -79,20 +106,20 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
 
 
 def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
-    if KNOWN_ANSWERS in parts:
+    if "known-answers" in parts:
         yield from known_answers.figures(folder, 4 if options.quick else options.campaigns, options.kept)
-    if LIMITS in parts:
+    if "limits" in parts:
         yield from limits.figures(folder, 1 if options.quick else 3)
-    if CARRIED_OVER in parts:
+    if "carried-over" in parts:
         yield from carried_over.figures(folder, 1 if options.quick else 3)
-    if TOPOLOGIES in parts:
+    if "topologies" in parts:
         yield from topologies.figures(folder, 25 if options.quick else topologies.COUNT, options.kept)
-    if PREDICTIONS in parts:
+    if "predictions" in parts:
         cases = 2 if options.quick else options.campaigns
         yield from predictions.figures(folder, cases, options.seed, options.kept, write=options.write)
-    if FAULTS in parts:
+    if "faults" in parts:
         yield from faults.figures(options)
-    if FUZZ in parts:
+    if "fuzz" in parts:
         yield from fuzz.figures(folder, seed=1, **_CASES[options.quick])
 
 
@@ -222,8 +249,8 @@ def main() -> int:
         action="store_true",
         help="write the tables of --only statistics or races, or the errors of predictions",
     )
-    on_request = (FAULTS, FUZZ, KNOWN_ANSWERS, LIMITS, CARRIED_OVER, TOPOLOGIES, PREDICTIONS)
-    parser.add_argument("--only", choices=(*PARTS, *on_request), help="this part alone")
+    parser.add_argument("--only", choices=(*PARTS, *ON_REQUEST), help="this part alone")
+    parser.add_argument("--list", action="store_true", help="say which question each part answers, and end")
     parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine, or predictions in all")
     parser.add_argument(
         "--kept",
@@ -233,6 +260,11 @@ def main() -> int:
     )
     faults.add_options(parser)
     options = parser.parse_args()
+    if options.list:
+        parts = {**PARTS, **{f"--only {name}": said for name, said in ON_REQUEST.items()}}
+        for name, question in {**parts, **{f"python -m bench.{name}": said for name, said in TABLES.items()}}.items():
+            print(f"{name:36} {question}")
+        return 0
     cores = os.cpu_count()
     print(
         f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load {os.getloadavg()[0]:.1f} at the start"

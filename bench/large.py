@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bench.figures import Figure
 from bench.listening import Quiet
-from bench.small_worlds import SERVER
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment
 from storagelab.run import loop
@@ -21,6 +20,23 @@ from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
 from storagelab.targets import Site
 
+SERVER = """
+[target]
+engine = "simulated"
+scale = 1000
+[server]
+cores = 4
+memory = "4GB"
+[drives.ssd]
+profile = "iodrive-320"
+format = "basic"
+driver = "2.2.3"
+sector_bytes = 512
+[volumes.a]
+drives = ["ssd"]
+[workload]
+connections = 8
+"""
 CELLS, REPETITIONS = 2_000, 50
 _TOGETHER = 10
 """The number of runs stored at once, as a cluster delivers them in a batch."""

@@ -7,7 +7,6 @@ the libraries of another.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -450,9 +449,6 @@ def _say_version() -> None:
 
 def main() -> None:
     """Run the command line. No other place turns errors into messages and exit codes."""
-    # A store becomes a large tree without cycles. With the default thresholds, searching it for cycles takes a tenth of
-    # a report's time.
-    gc.set_threshold(200_000, 50, 50)
     stopping = Interruptible()
     try:
         with stopping:

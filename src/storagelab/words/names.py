@@ -249,11 +249,6 @@ def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> 
     return f"{labels[name]} {listed([_quoted(value) for value in values])}" if name in labels else phrase(name, values)
 
 
-def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:
-    """Whether `group_text` describes the cells in few words, however many they are."""
-    return len(cells) == 1 or _product(cells) is not None
-
-
 def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonValue]] | None:
     """The levels per factor, if `cells` are exactly all combinations of them; else None."""
     subsets: dict[str, list[JsonValue]] = {}
