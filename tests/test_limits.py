@@ -12,10 +12,9 @@ from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of
 from storagelab.findings.reasons import Rule, case_between, reasons
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import why_sentence
-from storagelab.words.numbers import limit_text
+from storagelab.words.numbers import limit_text, quantity_text
 
 SLOWER, FASTER = "cell-001", "cell-002"
 WAITING = {"Lock:extend": 0.5, "IO:DataFileWrite": 0.3, "LWLock:WALWrite": 0.15}

@@ -35,9 +35,8 @@ from numpy.typing import NDArray
 from storagelab.findings.between_blocks import BetweenBlocks
 from storagelab.findings.differences import Difference, Error, between, by_ticks, judged
 from storagelab.findings.model import Estimate
-from storagelab.findings.moderated import moderated
+from storagelab.findings.moderated import moderated, skewness_of, sure_skewness_of
 from storagelab.findings.samples import ALPHA, KNOWN
-from storagelab.findings.skewed import skewness_of, sure_skewness_of
 from storagelab.findings.strata import Strata
 from storagelab.findings.studentized import Family, bonferroni, cautious, maximum_point, t_point, tukey
 

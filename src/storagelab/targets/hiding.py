@@ -1,26 +1,26 @@
 """Hides passwords in messages of drivers and servers.
 
-A DSN of a plain form says which part is the password: that and options with secrets are hidden, and user, host,
-database and paths are shown. If it is not of such a form, or has an option that no driver knows, a password may stand
-anywhere in it, so every piece of it is hidden:
+A message that holds a piece of a secret is hidden as a whole. A DSN of a plain form says which part is the password: that
+and options with secrets are secret, and user, host, database and paths are not. If it is of no such form, or has an option
+that no driver knows, a password may stand anywhere in it, so all of it is secret:
 
     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
 
-In me:pass@word/ the host may be a part of the password, too: beside a password, a host is hidden unless it is an address.
+In me:pass@word/ the host may be a part of the password, too: beside a password, a host is secret unless it is an address.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 from storagelab.model.config import TargetConfig
 
-MASK = "********"
+HIDDEN = "(hidden: these words may show a part of the password)"
 _SHORTEST_PIECE = 4
 _PASSFILE_MOST = 1 << 16
 PASSWORD_VARIABLES = ("PGPASSWORD", "MYSQL_PWD", "SQLCMDPASSWORD")
@@ -41,25 +41,20 @@ _SHOWN_OPTIONS = frozenset({
     "unix_socket", "user",
 })  # fmt: skip
 _SECRET_OPTIONS = frozenset({"oauth_client_secret", "passwd", "password", "sslpassword", "token"})
-# Words of the drivers' own messages. A word in quotes, or next to a character of a DSN's syntax, came from the user.
-_DRIVERS_WORDS = frozenset({
-    "access", "adaptive", "address", "authentication", "available", "connect", "connection", "could", "database",
-    "denied", "does", "error", "exist", "failed", "fatal", "file", "from", "host", "known", "login", "lost",
-    "mariadb", "message", "mysql", "name", "named", "nobody", "open", "password", "port", "postgres", "postgresql",
-    "query", "refused", "resolution", "role", "select", "server", "service", "socket", "temporary", "translate",
-    "unable", "unknown", "user", "using",
-})  # fmt: skip
-_QUOTES = "'\"@`"
-_WORD = re.compile(r"[^\W\d_]+")
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words` without the DSN's secrets, and without any part of theirs that has four or more characters."""
+    """`words`, or a remark in their place if four characters or more of the DSN's secrets are among them."""
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
     secrets = [*secrets_of(text), *filter(None, map(os.environ.get, PASSWORD_VARIABLES))]
-    return _without(words, {_small(form) for secret in secrets for form in _forms(secret)})
+    small, length = _small(words), _SHORTEST_PIECE
+    for form in {_small(form) for secret in secrets for form in _forms(secret)}:
+        alone = 1 < len(form) < length and re.search(rf"(?<!\w){re.escape(form)}(?!\w)", small)
+        if alone or any(form[i : i + length] in small for i in range(len(form) - length + 1)):
+            return HIDDEN
+    return words
 
 
 def secrets_of(dsn: str) -> list[str]:
@@ -127,31 +122,3 @@ def _forms(secret: str) -> Iterator[str]:
 def _small(text: str) -> str:
     """The text in lower case, as drivers write hosts, with its length unchanged."""
     return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-
-
-def _without(words: str, secrets: Collection[str]) -> str:
-    """Hides each part of a secret, unless it lies within one of the driver's own words. A secret shorter than such a part is
-    hidden where it stands alone.
-    """
-    small, length = _small(words), _SHORTEST_PIECE
-    pieces = {secret[i : i + length] for secret in secrets for i in range(len(secret) - length + 1)}
-    found = list[tuple[int, int]]()
-    for begin in (i for i in range(len(small)) if small[i : i + length] in pieces):
-        first = found.pop()[0] if found and begin <= found[-1][1] else begin
-        found.append((first, begin + length))
-    drivers = _drivers_words(small)
-    for begin, end in reversed(found):
-        if not any(first <= begin and end <= last for first, last in drivers):
-            words = words[:begin] + MASK + words[end:]
-    for short in sorted(secret for secret in secrets if 1 < len(secret) < length):
-        words = re.sub(rf"(?<!\w){re.escape(short)}(?!\w)", MASK, words, flags=re.IGNORECASE)
-    return words
-
-
-def _drivers_words(small: str) -> list[tuple[int, int]]:
-    """The parts of a message that the driver would write for any DSN."""
-    return [
-        (begin, end) for begin, end in (found.span() for found in _WORD.finditer(small))
-        if small[begin:end] in _DRIVERS_WORDS
-        and small[begin - 1 : begin] not in tuple(_QUOTES) and small[end : end + 1] not in tuple(_QUOTES)
-    ]  # fmt: skip

@@ -36,7 +36,6 @@ from storagelab.report.words.campaigns import (
     gate_sentence,
     manifest_table,
 )
-from storagelab.report.words.dots import dots
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
@@ -44,6 +43,7 @@ from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
 from storagelab.verbs import beside
+from storagelab.words import numbers
 from storagelab.words.names import cell_entry, factor_labels
 
 HTML_FILE = "comparison.html"
@@ -247,3 +247,38 @@ def _deliver(
             writing.tell(file)
     else:
         writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)
+
+
+# --- A picture of runs in letters, which any program shows that shows text --------------------------------------------
+
+_WIDTH = 60
+_DOTS = "·:⁝"
+"""One run, two, three or more at one place."""
+
+
+def dots(rows: Sequence[tuple[str, Sequence[float]]]) -> tuple[str, ...]:
+    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is no
+    ratio.
+    """
+    values = [value for _, ratios in rows for value in ratios]
+    if not values or min(values) <= 0:
+        return ()
+    low, high = math.log(min(values)), math.log(max(values))
+    left = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{left}}  {_line(ratios, low, high)}".rstrip() for name, ratios in rows]
+    ends = f"x {numbers.significant(math.exp(low))}", f"x {numbers.significant(math.exp(high))}"
+    return (*lines, f"{'':<{left}}  {ends[0]}{ends[1]:>{_WIDTH - len(ends[0])}}")
+
+
+def _line(ratios: Sequence[float], low: float, high: float) -> str:
+    def place(log: float) -> int:
+        return round((log - low) / (high - low) * (_WIDTH - 1)) if high > low else _WIDTH // 2
+
+    logs = [math.log(ratio) for ratio in ratios]
+    at = [place(log) for log in logs]
+    letters = [" "] * _WIDTH
+    for one in set(at):
+        letters[one] = _DOTS[min(at.count(one), len(_DOTS)) - 1]
+    if logs:
+        letters[place(math.fsum(logs) / len(logs))] = "●"
+    return "".join(letters)

@@ -11,6 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from storagelab.model.values import JsonValue
+from storagelab.words.names import value_text
+
 if TYPE_CHECKING:
     from storagelab.model.loads.base import Unit
     from storagelab.model.values import Estimate
@@ -398,3 +401,30 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
         return ""
     interval = ratio_interval(ratio)
     return f"{change(ratio.value, ratio.half_width, per)} ({interval or 'no interval: too few runs'})"
+
+
+# --- formats figures by the unit at the end of their names ------------------------------------------------------------
+
+
+def quantity_text(name: str, value: JsonValue | None) -> str:
+    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` in its maker's
+    units.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return value_text(value)
+    if name == "usable_bytes":
+        return capacity(value)
+    if name.endswith("bytes_per_s"):
+        return f"{significant(value / 1e6)} MB/s"
+    if name.endswith("_per_s"):
+        what = name.removesuffix("_per_s").replace("_", " ")
+        return f"{significant(value)} {'IO' if what == 'ios' else what}/s"
+    if name.endswith("bytes"):
+        return bytes_(value)
+    if name.endswith("_s"):
+        return seconds(value)
+    return count(value) if value == round(value) or abs(value) >= 100 else f"{value:.3g}"

@@ -14,7 +14,6 @@ from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import IN_SQL_SERVER, NINE_COLUMNS, are_likened, wait_columns, waits_of
 from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
-from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import (
     audit_sentences,
@@ -25,6 +24,7 @@ from storagelab.report.words.waiting import (
 )
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
+from storagelab.words.numbers import quantity_text
 
 MAX_CELLS_SHOWN = 110
 """As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""

@@ -20,9 +20,9 @@ from storagelab.report.page.explore_series import judged_runs, short
 from storagelab.report.page.manifest import flat
 from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
-from storagelab.report.words.quantities import quantity_text
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
+from storagelab.words.numbers import quantity_text
 
 _VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
 Json = dict[str, object]

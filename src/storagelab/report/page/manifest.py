@@ -11,10 +11,10 @@ from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.page.pieces import PageTable, View
-from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.words import numbers
 from storagelab.words.names import Labels, cell_entry, cell_text, labels_of, repetition_text
+from storagelab.words.numbers import quantity_text
 
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24

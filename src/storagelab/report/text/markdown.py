@@ -25,12 +25,12 @@ from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
 from storagelab.report.words.marks import legend_sentence
-from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 from storagelab.words.names import Labels, cell_text, labels_of, repetition_text, unmet_text
+from storagelab.words.numbers import quantity_text
 
 _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup

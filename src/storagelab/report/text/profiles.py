@@ -9,9 +9,8 @@ from rich.console import Console
 from storagelab.profiles import Profile
 from storagelab.provisioning.cloud_disks import CloudDisk
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.report.words.quantities import quantity_text
 from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
-from storagelab.words.numbers import bytes_, capacity, significant
+from storagelab.words.numbers import bytes_, capacity, quantity_text, significant
 
 
 def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:

@@ -69,7 +69,7 @@ def connect(target: TargetConfig) -> Connection:
         pooler = "unsupported startup parameter" in str(error)
         open_line = "no encryption" in str(error) or "SSL off" in str(error)
         raise PreflightError(
-            f"can't connect{hidden(f'{_to(text)}: {str(error).strip()}', target)}",
+            f"can't connect{hidden(_to(text), target)}: {hidden(str(error).strip(), target)}",
             key=key,
             hint=f"a pooler answers there: {_OWN_PORT}"
             if pooler
