@@ -27,7 +27,7 @@ def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path
         "fio version 2 iolog\n/a add\n/a open\n/a read 4096 512\n/a wait 250 0\n/a write 0 1024\n/a wait 50 0\n/a sync\n",
     )
     assert third.requests == second.requests == ((0, "r", 4096, 512), (250, "w", 0, 1024), (300, "s", 0, 0))
-    assert (third.left_out, second.left_out) == (1, 0)
+    assert (third.left_out, second.left_out) == ({"trim": 1}, {})
 
 
 def test_each_file_of_a_trace_gets_a_part_of_its_own(tmp_path):
@@ -35,10 +35,27 @@ def test_each_file_of_a_trace_gets_a_part_of_its_own(tmp_path):
     assert [one.offset for one in trace.requests] == [4096, 2**20 + 8192, 0]
 
 
-def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
-    def event(time_ns: int, sector: int, action: int, more: bytes = b"") -> bytes:
-        return struct.pack("<IIQQIIIIIHH", 0x65617407, 1, time_ns, sector, 4096, action, 1, 7, 0, 0, len(more)) + more
+def event(time_ns: int, sector: int, action: int, more: bytes = b"", length: int = 4096) -> bytes:
+    return struct.pack("<IIQQIIIIIHH", 0x65617407, 1, time_ns, sector, length, action, 1, 7, 0, 0, len(more)) + more
 
+
+def test_a_flush_of_blktrace_is_a_sync_and_what_is_left_out_is_counted_by_kind(tmp_path):
+    writes, flushes, metadata, trims, durable = (1 << 16 + bit for bit in (1, 2, 12, 13, 15))
+    found = read(tmp_path, b"".join([
+        event(1000, 8, writes | metadata | 1), event(2000, 0, flushes | writes | 1, length=0),
+        event(3000, 8, writes | durable | 1), event(4000, 8, trims | writes | 1), event(5000, 0, 1, length=0),
+    ]))  # fmt: skip
+    assert [one.what for one in found.requests] == ["w", "s", "w", "s"]
+    assert found.left_out == {"trim": 1, "request without data": 1}
+    assert found.text.endswith("left out: 1 trim, 1 request without data")
+
+
+def test_a_sector_that_no_drive_has_is_refused(tmp_path):
+    with pytest.raises(PreflightError, match="damaged at event 1"):
+        read(tmp_path, event(1000, 2**42, 1 << 16 | 1))
+
+
+def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
     reads, writes, queued, completed = 1 << 16, 1 << 17, 1, 8
     events = [
         event(1000, 8, reads | queued),
@@ -57,6 +74,8 @@ def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
         ("0, 1, 2\n", "is no trace"),
         (V3 + "7 /a read 0 51", "cut off or damaged at line 4"),
         (V3 + "7 /a jump 0 512\n", "damaged at line 4"),
+        (V3 + "-7 /a read 0 512\n", "damaged at line 4"),
+        (V3 + "9" * 30 + " /a read 0 512\n", "damaged at line 4"),
         (V3 + "7 /a sync\n", "holds no request"),
     ],
 )

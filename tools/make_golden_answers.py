@@ -69,6 +69,9 @@ def reword() -> None:
     said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in said)
     tried.GOLDEN.write_text(f"[\n{lines}\n]\n", "utf-8")
+    import test_sentences
+
+    test_sentences.GOLDEN.write_text(test_sentences.words(), "utf-8")
 
 
 def main() -> None:

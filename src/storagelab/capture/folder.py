@@ -15,17 +15,20 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from storagelab.capture.model import SCHEMA, By, Capture, DeviceRow, IoRow, Manifest, Operation
 from storagelab.errors import StoreError
 from storagelab.machine.outputs import write_whole
+from storagelab.model.values import Amount, Seconds
+from storagelab.spec.given_files import json_of, opened
 
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
 _OPERATIONS, _BY = frozenset(get_args(Operation)), frozenset(get_args(By))
 _Row = TypeVar("_Row", IoRow, DeviceRow)
+_FIGURE, _COUNT = TypeAdapter(Seconds), TypeAdapter(Amount)
 
 
 def is_capture(path: Path) -> bool:
@@ -93,12 +96,14 @@ def read(path: Path) -> Capture:
     return Capture(manifest, rows, devices)
 
 
+_MOST_BYTES = 2**30
+"""Of a file of a capture."""
 _AGAIN = "Capture again, or take the folder from a backup: its files belong together."
 
 
 def _manifest(file: Path) -> Manifest:
     try:
-        written: Any = json.loads(file.read_text("utf-8"))
+        written = json_of(file, _MOST_BYTES)
     except FileNotFoundError:
         raise StoreError(f"{file.parent}: is not the folder of a capture, which has a {MANIFEST}") from None
     except (OSError, ValueError) as error:
@@ -118,9 +123,9 @@ def _manifest(file: Path) -> Manifest:
 def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, complete: bool) -> tuple[_Row, ...]:
     """The rows of a table. The last line of a capture that was cut off may be half a line: it is left out."""
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
+        with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
             header, *rest = csv.reader(lines)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise StoreError(f"{file}: can't be read: {error}\n  {_AGAIN}") from None
     if tuple(header) != kind._fields:
         raise StoreError(f"{file}: its first line is not {','.join(kind._fields)}\n  {_AGAIN}")
@@ -140,8 +145,8 @@ def _io_row(line: list[str]) -> IoRow:
     if operation not in _OPERATIONS or by not in _BY:
         raise ValueError(f"{operation!r} by {by!r} is unknown")
     return IoRow(
-        float(second), name, operation, by, int(requests), int(bytes_),  # type: ignore[arg-type]
-        int(sequential) if sequential else None, float(seconds) if seconds else None,
+        _figure(second), name, operation, by, _count(requests), _count(bytes_),  # type: ignore[arg-type]
+        _count(sequential) if sequential else None, _figure(seconds) if seconds else None,
     )  # fmt: skip
 
 
@@ -150,6 +155,14 @@ def _device_row(line: list[str]) -> DeviceRow:
     if operation not in _OPERATIONS:
         raise ValueError(f"{operation!r} is unknown")
     return DeviceRow(
-        float(second), volume, operation, int(requests), int(bytes_),  # type: ignore[arg-type]
-        float(seconds) if seconds else None,
+        _figure(second), volume, operation, _count(requests), _count(bytes_),  # type: ignore[arg-type]
+        _figure(seconds) if seconds else None,
     )  # fmt: skip
+
+
+def _figure(text: str) -> float:
+    return _FIGURE.validate_python(float(text))
+
+
+def _count(text: str) -> int:
+    return _COUNT.validate_python(int(text))

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from storagelab.model.values import Described
+from storagelab.model.values import MOST_SECONDS, Amount, Described, Figure, Seconds
 
 SCHEMA: Literal["storagelab.capture/1"] = "storagelab.capture/1"
 
@@ -29,11 +29,11 @@ class Volume(Described):
     """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
     filesystem: str | None = None
     """The kind of file system."""
-    own_writes: int | None = None
+    own_writes: Amount | None = None
     """Writes at the device that are the file system's own: journal and metadata; none if they were not traced."""
-    own_write_bytes: int | None = None
+    own_write_bytes: Amount | None = None
     """Their bytes."""
-    flush_writes: int | None = None
+    flush_writes: Amount | None = None
     """Flushes that the file system asked for. The kernel counts each as a write without bytes, too."""
 
 
@@ -50,16 +50,16 @@ class CapturedObject(Described):
     """What it is. `toast` is PostgreSQL's store of a table's long values."""
     volume: str
     """The volume that it lies on."""
-    bytes_at_start: int | None = None
+    bytes_at_start: Amount | None = None
     """The size of its files when the capture began; none if unknown."""
-    bytes_at_end: int | None = None
+    bytes_at_end: Amount | None = None
     """The size of its files when the capture ended; none if unknown or dropped."""
 
 
 class Change(Described):
     """Something that happened in the window and that its figures depend on."""
 
-    second: float
+    second: Seconds
     """When, in seconds from the start."""
     what: str
     """What, in words."""
@@ -87,21 +87,21 @@ class Manifest(Described):
     """The server's version, as it says."""
     started_at: str
     """When the window began: ISO 8601, UTC."""
-    seconds: float = Field(ge=0)
+    seconds: Seconds
     """The length of the window."""
-    interval_seconds: float = Field(gt=0)
+    interval_seconds: float = Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)
     """The length of an interval of `io.csv` and `devices.csv`; their `second` is the begin of one."""
-    connections: float | None = None
+    connections: Seconds | None = None
     """The mean number of sessions that worked at a time."""
-    transactions: int | None = None
+    transactions: Amount | None = None
     """Transactions that ended in the window; none if unknown."""
-    write_transactions: int | None = None
+    write_transactions: Amount | None = None
     """Those of them that changed something, and so waited for the log; none if unknown."""
-    cpu_seconds: float | None = None
+    cpu_seconds: Seconds | None = None
     """The CPU time of the server in the window; none if unknown."""
     sources: Sources = Sources()
     """Where the figures come from."""
-    cost_percent: float | None = None
+    cost_percent: Figure | None = None
     """The throughput that capturing cost, measured by turns; none if it was not measured."""
     volumes: tuple[Volume, ...] = ()
     """The file systems that hold files of the server."""

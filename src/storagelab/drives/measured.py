@@ -7,7 +7,6 @@ and `storagelab drives list` lists it. Beside the figures the file has one table
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from storagelab.drives.fitting import LIMITS, Law
 from storagelab.errors import PreflightError, StoragelabError
 from storagelab.model.values import Frozen
+from storagelab.spec.given_files import text_of, toml_of
 
 KIND = "measured"
 _COVERED = 0.95
@@ -158,7 +158,7 @@ class MeasuredDrive(Frozen):
     @classmethod
     def from_toml(cls, text: str) -> MeasuredDrive:
         """Reads a profile. Raises ValueError in plain words."""
-        content = tomllib.loads(text)
+        content = toml_of(text)
         if content.get("kind") != KIND:
             raise ValueError(f"kind is {content.get('kind')!r}: only a drive of kind {KIND!r} knows what was measured")
         try:
@@ -175,14 +175,14 @@ class MeasuredDrive(Frozen):
             return cls(
                 name=content["name"], title=content["title"], law=law, measured=Measured(**content["measurement"])
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError, ZeroDivisionError) as error:
             raise ValueError(f"{error} is missing or not as `storagelab drives fit` writes it") from None
 
     @classmethod
     def read(cls, file: Path) -> MeasuredDrive:
         """Reads a file. Raises PreflightError that names it."""
         try:
-            return cls.from_toml(file.read_text(encoding="utf-8"))
+            return cls.from_toml(text_of(file))
         except (OSError, ValueError) as error:
             raise PreflightError(
                 str(error), file=file, hint="write it with `storagelab drives fit NAME --volume PATH`"

@@ -17,6 +17,7 @@ from storagelab.drives.fitting import Asked, Result
 from storagelab.drives.measured import Sustained
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
+from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Tell
 from storagelab.targets.folders import Folders, Site
@@ -59,6 +60,9 @@ _STRETCHES = (
 )
 
 
+_MOST_KEPT_BYTES = 2**26
+
+
 class Kept:
     """The file that keeps what was measured, line by line."""
 
@@ -67,16 +71,22 @@ class Kept:
         self.file, self._of = file, of
         self.results: list[Result] = []
         self.sustained: list[Sustained] = []
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        if lines and json.loads(lines[0]) == of:
-            for line in lines[1:]:
+        try:
+            lines = text_of(file, _MOST_KEPT_BYTES).splitlines(keepends=True) if file.exists() else []
+            first = json.loads(lines[0]) if lines else of
+            for line in lines[1:] if first == of else ():
+                if not line.endswith("\n"):
+                    break  # cut off by a kill
                 content = json.loads(line)
                 if "asked" in content:
                     content["asked"] = Asked(*content["asked"])
                     self.results.append(Result(**content))
                 else:
                     self.sustained.append(Sustained(**content))
-        elif lines:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            hint = "choose another name, or remove the file and measure anew"
+            raise PreflightError(f"it can't be read: {' '.join(str(error).split())}", file=file, hint=hint) from None
+        if first != of:
             raise PreflightError(
                 "it keeps what was measured of another volume, or with other options", file=file,
                 hint="go on with those, choose another name, or remove the file",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from storagelab.errors import SpecError
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
-from storagelab.spec import keys, matrix, named_files, reading, small_files
+from storagelab.spec import given_files, keys, matrix, named_files, reading
 from storagelab.spec.as_toml import leaves, line
 
 FACTOR = "volume"
@@ -136,7 +136,7 @@ def _files(experiment: Experiment, configs: Iterable[Config]) -> dict[str, str]:
             hint = "Put it beside the spec, in the same folder or below."
             raise SpecError(f"{text} is outside of the spec's folder", file=experiment.source, key=key, hint=hint)
         try:
-            found[path.relative_to(folder).as_posix()] = small_files.text_of(path)
+            found[path.relative_to(folder).as_posix()] = given_files.text_of(path)
         except (OSError, ValueError) as error:
             why = (
                 "it is not UTF-8 text"

@@ -337,3 +337,9 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
             f"the page cache can't be dropped: {error.strerror or error}",
             hint="run as root, outside an unprivileged container, or set between_runs.drop_page_cache = false",
         ) from error
+
+
+def memory_available(kernel: Kernel = HERE) -> int:
+    """The bytes that programs can have without swapping; as far as the kernel doesn't say, those that are free."""
+    known = parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable")
+    return known if known is not None else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -14,6 +14,11 @@ MOST = 1e30
 Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 """A measured figure: finite, and so small that its square and sums of thousands are finite, too."""
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
+MOST_SECONDS = 1e9
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
+"""A time that somebody's file tells: 32 years at most."""
+Amount = Annotated[int, Field(ge=0, lt=2**63)]
+"""Requests, bytes or transactions that somebody's file tells."""
 
 
 _PER_CENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*")

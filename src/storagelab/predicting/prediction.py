@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from storagelab.errors import StoreError
 from storagelab.model.values import Described, Estimate
+from storagelab.spec.given_files import json_of
 
 SCHEMA: Literal["storagelab.prediction/1"] = "storagelab.prediction/1"
 PRESENT = "present"
@@ -68,6 +69,9 @@ def as_text(prediction: Prediction) -> str:
     return json.dumps(prediction.model_dump(by_alias=True, mode="json"), indent=1, ensure_ascii=False) + "\n"
 
 
+_MOST_BYTES = 2**26
+
+
 def is_prediction(path: Path) -> bool:
     """Whether a file looks like a prediction's."""
     return path.suffix == ".json" and path.is_file()
@@ -77,7 +81,7 @@ def read(path: Path) -> Prediction:
     """Raises StoreError that names the file, what is wrong, and the way out."""
     hint = "Write it with `storagelab predict CAPTURE --volumes FILE --format json -o prediction.json`."
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json_of(path, _MOST_BYTES)
         schema = found.get("schema") if isinstance(found, dict) else None
         if schema != SCHEMA:
             raise StoreError(f"{path}: schema: is {schema!r}, and this storagelab reads {SCHEMA}\n  {hint}")
@@ -86,7 +90,7 @@ def read(path: Path) -> Prediction:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise StoreError(f"{path}: {key}: {first['msg']}\n  {hint}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: can't be read: {error}\n  {hint}") from None
 
 

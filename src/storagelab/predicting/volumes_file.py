@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from storagelab.model.hints import choices
 from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
-from storagelab.spec import keys, small_files
+from storagelab.spec import given_files, keys
 
 _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
 
@@ -66,7 +65,7 @@ class Asked(Described):
 def load(file: Path) -> Asked:
     """Reads the file. Raises SpecError that names file, key and way out."""
     try:
-        tables: dict[str, Any] = tomllib.loads(small_files.text_of(file))
+        tables: dict[str, Any] = given_files.toml_of(given_files.text_of(file))
     except FileNotFoundError:
         raise SpecError("there is no such file", file=file, hint=_HINT) from None
     except (OSError, ValueError) as error:

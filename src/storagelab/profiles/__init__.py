@@ -21,7 +21,7 @@ from storagelab.model.config import OPERATING_SYSTEM
 from storagelab.model.hints import choices
 from storagelab.model.values import Frozen, Scalar
 from storagelab.profiles.declared import Declared, Label, figures_of, kinds
-from storagelab.spec import small_files
+from storagelab.spec import given_files
 from storagelab.spec.keys import dotted
 
 P = TypeVar("P", bound="_Profile")
@@ -242,7 +242,7 @@ def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
     try:
         if is_own(name):
             place = folder / Path(name).expanduser() if _is_file(name) and isinstance(folder, Path) else None
-            return small_files.text_of(place or own_folder() / f"{name}.toml")
+            return given_files.text_of(place or own_folder() / f"{name}.toml")
         return resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, RuntimeError, ValueError) as error:
         raise _unusable(name, getattr(error, "strerror", None) or str(error), key) from None
@@ -288,7 +288,7 @@ def _check_names(profile: _Profile) -> None:
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
     """Kept, since each batch of a block asks for its drives again."""
-    return _checked_drive(tomllib.loads(text))
+    return _checked_drive(given_files.toml_of(text))
 
 
 def _checked_drive(content: dict[str, object]) -> Profile:

@@ -129,15 +129,21 @@ def _bounds(schema: Schema, step: int) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+_DEFINED: Schema = {}
+"""The parts of all models whose schema was asked for, by their names."""
+
+
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
-    return model.model_json_schema()
+    schema = model.model_json_schema()
+    _DEFINED.update(schema.get("$defs", {}))
+    return schema
 
 
 def _plain(schema: Schema) -> Schema:
     """Follows references and drops "or null", since TOML has no null."""
     if "$ref" in schema:
-        return _plain(schema_of(Written)["$defs"][schema["$ref"].rpartition("/")[2]])
+        return _plain(_DEFINED[schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
     return _plain(options[0]) if len(options) == 1 else schema
 

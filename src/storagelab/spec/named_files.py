@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from storagelab.model.config import BY_HAND, Config
+from storagelab.spec import given_files
 
 _CHUNK_BYTES = 2**20
 
@@ -86,8 +86,8 @@ def _of_folder(folder: Path) -> str:
 def _of_file(path: Path) -> str:
     """Nothing is read of what is no regular file: it may never end."""
     digest = hashlib.sha256()
-    if stat.S_ISREG(path.stat().st_mode):
-        with path.open("rb") as file:
+    if path.is_file():
+        with given_files.opened(path) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
     return digest.hexdigest()

@@ -19,7 +19,7 @@ from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, shown
 from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import share_of
-from storagelab.spec import keys, small_files
+from storagelab.spec import given_files, keys
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 
@@ -35,7 +35,7 @@ def load(path: Path) -> Experiment:
         hint = "The spec is stored with its results under its name, as text: rename the folder or the file."
         raise SpecError("its path is not UTF-8", file=path, hint=hint) from None
     try:
-        text = small_files.text_of(path)
+        text = given_files.text_of(path)
     except FileNotFoundError:
         hint = "Check the name; `storagelab init` lists the ready-made specs, and writes them."
         raise SpecError("there is no such file", file=path, hint=hint) from None

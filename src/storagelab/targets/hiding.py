@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from storagelab.model.config import TargetConfig
+from storagelab.spec.given_files import opened
 
 HIDDEN = "(hidden: these words may show a part of the password)"
 _SHORTEST_PIECE = 4
@@ -106,7 +107,8 @@ def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
 def _in_passfile(file: str) -> list[str]:
     """The passwords in libpq's file of them; none if it can't be read."""
     try:
-        lines = Path(file).read_text(encoding="utf-8", errors="replace")[:_PASSFILE_MOST].splitlines()
+        with opened(Path(file)) as passfile:
+            lines = passfile.read(_PASSFILE_MOST).decode(errors="replace").splitlines()
     except (OSError, ValueError):
         return []
     return [re.sub(r"\\(.)", r"\1", re.split(r"(?<!\\):", line)[-1]) for line in lines if line[:1] != "#"]

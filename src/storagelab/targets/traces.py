@@ -5,13 +5,17 @@ A trace may name several files. Each gets its own part of the one file that is u
 
 from __future__ import annotations
 
+import io
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from storagelab.errors import PreflightError
+from storagelab.machine.host import memory_available
+from storagelab.spec.given_files import opened
 from storagelab.words.numbers import duration, plural
 
 What = Literal["r", "w", "s"]
@@ -22,7 +26,7 @@ _LEAST_BYTES_EACH = 20
 _ALIGNED = 2**20
 _BLKTRACE, _EVENT = 0x65617400, struct.Struct("<IIQQIIIIIHH")
 _QUEUED, _SECTOR = 1, 512
-_READS, _WRITES, _DISCARDS = 1 << 16, 1 << 17, 1 << 28
+_READS, _WRITES, _FLUSHES, _DISCARDS, _DURABLE = 1 << 16, 1 << 17, 1 << 18, 1 << 29, 1 << 31
 _HINT = "record it again, or name another trace"
 
 
@@ -36,10 +40,10 @@ class Request(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a file holds. `left_out` counts trims, which are not sent."""
+    """What a file holds. `left_out` counts by kind what is not sent."""
 
     requests: tuple[Request, ...]
-    left_out: int
+    left_out: Mapping[str, int]
 
     @property
     def seconds(self) -> float:
@@ -53,8 +57,8 @@ class Trace(NamedTuple):
 
     @property
     def text(self) -> str:
-        are = "is" if self.left_out == 1 else "are"
-        left_out = f"; {plural(self.left_out, 'trim')} {are} left out" if self.left_out else ""
+        kinds = ", ".join(plural(many, kind) for kind, many in self.left_out.items())
+        left_out = f"; left out: {kinds}" if kinds else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
 
     @property
@@ -98,33 +102,32 @@ def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
 def read(file: Path) -> Trace:
     """Raises PreflightError with what is wrong and where."""
     try:
-        size = file.stat().st_size
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        needed = size // _LEAST_BYTES_EACH * _BYTES_EACH
-        if needed > free:
-            raise _refused(
-                file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free",
-                "cut it into shorter traces: all of a trace is kept in memory",
-            )  # fmt: skip
-        with file.open("rb") as opened:
-            begin = opened.read(4)
-        binary = len(begin) == 4 and struct.unpack("<I", begin)[0] & 0xFFFFFF00 == _BLKTRACE
-        found = list(_of_blktrace(file) if binary else _of_iolog(file))
+        with opened(file) as content:
+            needed, free = os.fstat(content.fileno()).st_size // _LEAST_BYTES_EACH * _BYTES_EACH, memory_available()
+            if needed > free:
+                raise _refused(
+                    file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are available",
+                    "cut it into shorter traces: all of a trace is kept in memory",
+                )  # fmt: skip
+            begin = content.read(4)
+            content.seek(0)
+            binary = len(begin) == 4 and struct.unpack("<I", begin)[0] & 0xFFFFFF00 == _BLKTRACE
+            found = list(_of_blktrace(file, content) if binary else _of_iolog(file, content))
     except OSError as error:
         raise _refused(file, f"can't be read: {error.strerror}") from None
-    requests = sorted((one for one in found if one is not None), key=lambda one: one.at_us)
+    requests = sorted((one for one in found if isinstance(one, Request)), key=lambda one: one.at_us)
     if not any(one.what != "s" for one in requests):
         raise _refused(file, "holds no request")
-    first = requests[0].at_us
-    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in _packed(requests)), found.count(None))
+    first, left_out = requests[0].at_us, Counter(one for one in found if isinstance(one, str))
+    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in _packed(requests)), left_out)
 
 
 def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
     return PreflightError(f"{file.name} {what}", file=file, key="workload.trace", hint=hint)
 
 
-def _of_iolog(file: Path) -> Iterator[Request | None]:
-    with file.open(encoding="utf-8", errors="replace") as lines:
+def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
+    with io.TextIOWrapper(content, encoding="utf-8", errors="replace") as lines:
         head = lines.readline().strip()
         if head not in ("fio version 2 iolog", "fio version 3 iolog"):
             known = "fio's iologs of versions 2 and 3, and blktrace's binary, are read"
@@ -148,16 +151,18 @@ def _of_iolog(file: Path) -> Iterator[Request | None]:
                 raise _refused(file, f"is cut off or damaged at line {number}: {line.strip()[:60]!r}") from None
 
 
-def _request(fields: list[str], at_us: int, parts: _Parts) -> Request | None:
-    """None for a trim. Raises ValueError or IndexError."""
+def _request(fields: list[str], at_us: int, parts: _Parts) -> Request | str:
+    """What it is for one that is not sent. Raises ValueError or IndexError."""
     name, action = fields[:2]
+    if not 0 <= at_us < _MOST_US:
+        raise ValueError
     if action in ("sync", "datasync"):
         return Request(at_us, "s", 0, 0)
     offset, length = int(fields[2]), int(fields[3])
     if action not in ("read", "write", "trim") or offset < 0 or length <= 0:
         raise ValueError
     if action == "trim":
-        return None
+        return action
     return Request(at_us, "r" if action == "read" else "w", parts.place(name, offset, length), length)
 
 
@@ -175,6 +180,8 @@ class _Parts:
 
 
 _RANGE = 2**50
+_MOST_US = 2**63 // 1000
+"""The core counts nanoseconds in 64 bits."""
 
 
 def _packed(requests: list[Request]) -> Iterator[Request]:
@@ -191,22 +198,34 @@ def _packed(requests: list[Request]) -> Iterator[Request]:
         yield one._replace(offset=begins[one.offset // _RANGE] + one.offset % _RANGE)
 
 
-def _of_blktrace(file: Path) -> Iterator[Request | None]:
+def _of_blktrace(file: Path, content: BinaryIO) -> Iterator[Request | str]:
     """The queue events of the binary that `blkparse -d` writes."""
-    with file.open("rb") as events:
-        number = 0
-        while head := events.read(_EVENT.size):
-            number += 1
-            if len(head) < _EVENT.size:
-                raise _refused(file, f"is cut off in event {number}")
-            magic, _, time_ns, sector, length, action, _, device, _, _, more = _EVENT.unpack(head)
-            if magic & 0xFFFFFF00 != _BLKTRACE:
-                raise _refused(file, f"is damaged at event {number}")
-            if len(events.read(more)) < more:
-                raise _refused(file, f"is cut off in event {number}")
-            if action & 0xFFFF != _QUEUED or not length or device == 0:
-                continue
-            if action & _DISCARDS:
-                yield None
-            elif action & (_READS | _WRITES):
-                yield Request(time_ns // 1000, "w" if action & _WRITES else "r", sector * _SECTOR, length)
+    number = 0
+    while head := content.read(_EVENT.size):
+        number += 1
+        if len(head) < _EVENT.size:
+            raise _refused(file, f"is cut off in event {number}")
+        magic, _, time_ns, sector, length, action, _, device, _, _, more = _EVENT.unpack(head)
+        if magic & 0xFFFFFF00 != _BLKTRACE:
+            raise _refused(file, f"is damaged at event {number}")
+        if len(content.read(more)) < more:
+            raise _refused(file, f"is cut off in event {number}")
+        if action & 0xFFFF != _QUEUED or device == 0:
+            continue
+        if sector * _SECTOR + length > _RANGE or time_ns // 1000 >= _MOST_US:
+            raise _refused(file, f"is damaged at event {number}: no drive reaches so far, or no trace is so long")
+        yield from _queued(time_ns // 1000, sector * _SECTOR, length, action)
+
+
+def _queued(at_us: int, offset: int, length: int, action: int) -> Iterator[Request | str]:
+    """What an event asks for. A flush comes before its write, and a durable write is on the device before it ends."""
+    if action & _FLUSHES:
+        yield Request(at_us, "s", 0, 0)
+    if action & _DISCARDS:
+        yield "trim"
+    elif length and action & (_READS | _WRITES):
+        yield Request(at_us, "w" if action & _WRITES else "r", offset, length)
+        if action & _DURABLE:
+            yield Request(at_us, "s", 0, 0)
+    elif not action & _FLUSHES:
+        yield "request without data"

@@ -16,10 +16,12 @@ from storagelab.kubernetes.job import RESULTS, Wanted, documents, manifests, obj
 from storagelab.kubernetes.on_claims import on_claims
 from storagelab.report import writing
 from storagelab.spec import reading
+from storagelab.spec.given_files import json_of
 
 LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_MOST_BYTES = 2**26
 
 
 def write(
@@ -70,11 +72,10 @@ def look(spec_file: Path, file: Path) -> bool:
 
 def _objects(file: Path) -> list[Mapping[str, Any]]:
     try:
-        text = sys.stdin.read() if file == writing.STDOUT else file.read_text("utf-8")
-        found = json.loads(text)
+        found = json.loads(sys.stdin.read()) if file == writing.STDOUT else json_of(file, _MOST_BYTES)
         objects = found["items"] if found.get("kind") == "List" else [found]
         if all(isinstance(one, dict) for one in objects):
             return list(objects)
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         pass
     raise StoragelabError(f"{file}: is not what kubectl prints\n  {LOOK}")

@@ -16,6 +16,7 @@ from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.spec.given_files import begin_of
 from storagelab.targets import Site, temporary
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators import in_lua, pgbench, sysbench
@@ -147,12 +148,9 @@ _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*
 def content_of(name: str, key: str, site: Site) -> bytes:
     """The content of a script's file. Raises PreflightError for a file that can't be used."""
     path = site.place(name, key)
-    try:
-        if path.stat().st_size > _LONGEST_SCRIPT_BYTES:
-            raise PreflightError(f"{path} is too long for a script", key=key, hint="a script holds one transaction")
-        content = path.read_bytes()
-    except OSError as error:
-        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its name") from error
+    content = begin_of(path, _LONGEST_SCRIPT_BYTES + 1, key)
+    if len(content) > _LONGEST_SCRIPT_BYTES:
+        raise PreflightError(f"{path} is too long for a script", key=key, hint="a script holds one transaction")
     for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         if _PASSWORD.search(line):
             raise PreflightError(
@@ -167,11 +165,7 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
     """Refuses a file of SQL with one of the statements `elsewhere`, which lead out of the database that storagelab
     makes. Raises PreflightError.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its rights") from error
+    head = begin_of(path, _HEAD_BYTES, key)
     found = elsewhere.search(head)
     if found is not None:
         line, output = head.count(b"\n", 0, found.start(1)) + 1, b" ".join(found[1].split()).decode()

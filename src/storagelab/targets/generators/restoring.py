@@ -16,6 +16,7 @@ from subprocess import CompletedProcess
 from typing import Literal
 
 from storagelab.errors import DataRefused, PreflightError, RunFailed
+from storagelab.spec.given_files import begin_of, opened
 
 Form = Literal["archive", "sql"]
 Change = Callable[[bytes], bytes]
@@ -52,11 +53,7 @@ def form_of(path: Path, key: str, dumped_by: str) -> Form:
         return "archive"
     if not path.exists():
         raise PreflightError(f"{path} does not exist", key=key, hint=hint)
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its rights") from error
+    head = begin_of(path, _HEAD_BYTES, key)
     for magic, program in _COMPRESSED.items():
         if head.startswith(magic):
             raise PreflightError(f"{path} is compressed by {program}", key=key, hint="unpack it first")
@@ -85,7 +82,7 @@ def changed(path: Path, change: Change) -> Iterator[Path]:
     read, write = os.pipe()
 
     def feed() -> None:
-        with contextlib.suppress(OSError), open(write, "wb") as given, path.open("rb") as file:
+        with contextlib.suppress(OSError), open(write, "wb") as given, opened(path) as file:
             given.writelines(map(change, file))
 
     feeder = threading.Thread(target=feed, daemon=True)

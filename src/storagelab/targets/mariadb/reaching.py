@@ -14,6 +14,7 @@ from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
+from storagelab.spec.given_files import begin_of
 from storagelab.targets import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients, check_stays_inside, own_files
@@ -204,8 +205,7 @@ def _check(path: Path, name: str, key: str) -> None:
     hint = "name a file of SQL, of mariadb-dump"
     if not path.is_file() or not os.access(path, os.R_OK):
         raise PreflightError(f"{path} {_state(path)}", key=key, hint=hint)
-    with path.open("rb") as file:
-        begin = file.read(max(map(len, _OTHERS)))
+    begin = begin_of(path, max(map(len, _OTHERS)), key)
     for magic, what in _OTHERS.items():
         if begin.startswith(magic):
             raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.objects import Object
+from storagelab.spec.given_files import begin_of
 from storagelab.targets.generators.restoring import Change, version_in
 from storagelab.targets.postgres import reaching as programs
 from storagelab.targets.programs import environment, installation, run
@@ -67,8 +68,7 @@ def version_of(path: Path, is_archive: bool, beside: Path | None) -> tuple[int, 
     """The version of the server that a dump is of, if it says so."""
     if is_archive:
         return version_in(content_of(path, beside).encode())
-    with path.open("rb") as file:
-        return version_in(file.read(_HEAD_BYTES))
+    return version_in(begin_of(path, _HEAD_BYTES, KEY))
 
 
 def objects_in(listed: str) -> list[Object]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from storagelab.model.loads.sql import Sql
+from storagelab.spec.given_files import begin_of
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program
@@ -63,7 +64,6 @@ def without_definers(line: bytes) -> bytes:
 
 def _of_newer_server(own: Connection, file: Path, _: str) -> str:
     """That the dump is of a newer server, if it is."""
-    with file.open("rb") as opened:
-        dump = version_in(opened.read(_HEAD_BYTES))
+    dump = version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
     release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
     return newer_words(dump, release, "MariaDB")

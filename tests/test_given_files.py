@@ -1,0 +1,184 @@
+"""Files that others wrote: what has no end is not read, and what is damaged is refused in words."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from test_fitting import TRUTHS, drive_of, simulated
+
+from storagelab import profiles
+from storagelab.capture import folder
+from storagelab.drives import measuring
+from storagelab.drives.as_profile import as_toml
+from storagelab.drives.measured import MeasuredDrive
+from storagelab.errors import PreflightError, SpecError, StoragelabError
+from storagelab.predicting import prediction, volumes_file
+from storagelab.spec import given_files, reading
+from storagelab.targets import traces
+
+
+def test_a_device_and_a_fifo_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)
+    for place in (Path("/dev/zero"), fifo):
+        with pytest.raises(SpecError, match="is not a regular file"):
+            reading.load(place)
+        with pytest.raises(PreflightError, match="is not a regular file"):
+            profiles.load(str(place), Path())
+
+
+def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "large.toml"
+    file.write_text("#" * given_files.MOST_BYTES)
+    assert len(given_files.text_of(file)) == given_files.MOST_BYTES
+    file.write_text("#" * (given_files.MOST_BYTES + 1))
+    with pytest.raises(SpecError, match="is larger than 1 MiB"):
+        reading.load(file)
+
+
+def test_a_spec_in_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    file = folder / "x.toml"
+    file.write_text('[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n')
+    with pytest.raises(SpecError, match="its path is not UTF-8"):
+        reading.load(file)
+
+
+# --- files of every kind that others wrote ---------------------------------------------------------------------------
+
+CAPTURE = Path(__file__).parent / "golden" / "capture-postgres"
+ASKED = '[volumes.data]\nlimit = { read_iops = 500, write_iops = 500 }\n[layouts.a]\nobjects = { tables = "data" }\n'
+IOLOG = "fio version 3 iolog\n5 /a add\n5 /a open\n100 /a read 4096 512\n350 /a write 0 1024\n400 /a sync\n"
+BLKTRACE = b"".join(
+    struct.pack("<IIQQIIIIIHH", 0x65617407, 1, at, 8 * at, 4096, (1 << 16 + at % 3) | 1, 1, 7, 0, 0, 0)
+    for at in range(9)
+)
+ODD = (
+    "NaN", "Infinity", "-1", "1e308", "1e999", "9" * 400, "-0.0", "null", "true", '""', "[[" * 40_000, "x" * 200_000, "\0",
+    "\ud800",    "2**63", str(2**63), "-9223372036854775809", "0.1", "1e-320", "\x1b[31m", '"', ",", "\r", "{}",
+)  # fmt: skip
+
+
+def prediction_text() -> str:
+    figures = {"value": 1.0}
+    return json.dumps(
+        {
+            "schema": prediction.SCHEMA,
+            "engine": "postgres",
+            "captured_per_s": 1.0,
+            "sessions": 2.0,
+            "layouts": [figures],
+            "notes": [],
+        }
+    )
+
+
+def profile_text() -> str:
+    return as_toml(drive_of(TRUTHS["a disk"], simulated(TRUTHS["a disk"])), usable_bytes=2**30, sector_bytes=512)
+
+
+def of_capture(name: str) -> tuple[bytes, Callable[[Path], object]]:
+    def read(file: Path) -> None:
+        for one in CAPTURE.iterdir():
+            if one.name != name:
+                shutil.copy(one, file.parent)
+        found = folder.read(file.parent)
+        figures = [value for row in (*found.io, *found.devices) for value in row if isinstance(value, int | float)]
+        assert all(math.isfinite(value) and 0 <= value < 2**63 for value in figures)
+
+    return (CAPTURE / name).read_bytes(), read
+
+
+FORMATS: dict[str, Callable[[], tuple[bytes, Callable[[Path], object]]]] = {
+    "manifest.json": lambda: of_capture("manifest.json"),
+    "io.csv": lambda: of_capture("io.csv"),
+    "devices.csv": lambda: of_capture("devices.csv"),
+    "prediction.json": lambda: (prediction_text().encode(), prediction.read),
+    "volumes.toml": lambda: (ASKED.encode(), volumes_file.load),
+    "drive.toml": lambda: (profile_text().encode(), MeasuredDrive.read),
+    "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": 0.1}\n',
+                        lambda file: measuring.Kept(file, {"a": 1})),
+    "requests.iolog": lambda: (IOLOG.encode(), traces.read),
+    "trace.blktrace": lambda: (BLKTRACE, traces.read),
+}  # fmt: skip
+
+
+def mutated(content: bytes, chance: Random) -> bytes:
+    """A figure or a text in it replaced, bytes changed, or the end cut off."""
+    if chance.random() < 0.5 and (places := list(re.finditer(rb'[\w.+-]+|"[^"\n]*"', content))):
+        place = chance.choice(places)
+        return content[: place.start()] + chance.choice(ODD).encode("utf-8", "surrogatepass") + content[place.end() :]
+    at = chance.randrange(len(content))
+    return (
+        content[:at]
+        + bytes(chance.randrange(256) for _ in range(chance.randrange(4)))
+        + content[at + chance.randrange(9) :]
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("number", [200, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_a_damaged_file_is_read_or_refused_in_words_that_name_it(tmp_path: Path, name: str, number: int) -> None:
+    content, read = FORMATS[name]()
+    file, chance, refused, unnamed = tmp_path / name, Random(name), 0, []
+    for _ in range(number):
+        file.write_bytes(mutated(content, chance))
+        try:
+            read(file)
+        except StoragelabError as error:
+            refused += file.name in str(error)
+            unnamed += [str(error)] if file.name not in str(error) else []
+    assert unnamed == []
+    assert refused > number / 10
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_fifo_and_a_device_without_an_end_are_refused(tmp_path: Path, name: str) -> None:
+    _, read = FORMATS[name]()
+    fifo, endless = tmp_path / name, tmp_path / "endless" / name
+    os.mkfifo(fifo)
+    endless.parent.mkdir()
+    endless.symlink_to("/dev/zero")
+    for file in (fifo, endless):
+        with pytest.raises(StoragelabError, match="is not a regular file"):
+            read(file)
+
+
+POSTGRES = """repetitions = 1
+[target]
+engine = "postgres"
+[volumes.a]
+path = "."
+[workload]
+connections = 1
+duration = "1s"
+"""
+SCRIPTS = {
+    "workload.scripts": POSTGRES + 'kind = "pgbench"\nscripts = ["{file}"]\n',
+    "workload.restore": POSTGRES + 'kind = "sql"\ntransactions = [{{ file = "s.sql" }}]\nrestore = "{file}"\n',
+    "workload.trace": 'repetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n[layout]\ndata_size = "8MiB"\n'
+    '[workload]\nkind = "replay"\ntrace = "{file}"\n',
+}
+
+
+@pytest.mark.parametrize("key", SCRIPTS)
+def test_a_spec_that_names_a_fifo_or_a_device_is_refused_by_key(typed, tmp_path: Path, key: str) -> None:
+    os.mkfifo(tmp_path / "fifo.sql")
+    (tmp_path / "endless.sql").symlink_to("/dev/zero")
+    (tmp_path / "s.sql").write_text("SELECT 1;\n")
+    for name in ("fifo.sql", "endless.sql"):
+        (tmp_path / "x.toml").write_text(SCRIPTS[key].format(file=name))
+        code, _, err = typed("plan", tmp_path / "x.toml")
+        assert code == 2
+        assert key in err
+        assert "is not a regular file" in err
