@@ -16,7 +16,7 @@ from storagelab.run import loop
 from storagelab.run.race import Racing, plan_of
 from storagelab.run.store import Store
 from storagelab.verbs import run as verb
-from storagelab.verbs.elsewhere import race as asked
+from storagelab.verbs.run import race as asked
 
 pytestmark = pytest.mark.slow
 

@@ -191,10 +191,10 @@ def run_(
 
     The findings go to the terminal, the HTML report into the folder of results.
     """
-    from storagelab.verbs import elsewhere, run
+    from storagelab.verbs import run
 
-    cluster = elsewhere.asked(executor, scheduler, trusted=trust_network, time_limit=time_limit)
-    raced, budget_s = elsewhere.race(find_best=find_best, within=within, budget=budget)
+    cluster = run.asked(executor, scheduler, trusted=trust_network, time_limit=time_limit)
+    raced, budget_s = run.race(find_best=find_best, within=within, budget=budget)
     asked = run.Asked(
         again,
         jobs,

@@ -28,7 +28,8 @@ from storagelab.spec.given_files import json_of, opened
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
 _OPERATIONS, _BY = frozenset(get_args(Operation)), frozenset(get_args(By))
 _Row = TypeVar("_Row", IoRow, DeviceRow)
-_FIGURE, _COUNT = TypeAdapter(Seconds), TypeAdapter(Amount)
+_figure, _count = TypeAdapter(Seconds).validate_python, TypeAdapter(Amount).validate_python
+"""Of the text of a cell. They raise ValueError."""
 
 
 def is_capture(path: Path) -> bool:
@@ -158,11 +159,3 @@ def _device_row(line: list[str]) -> DeviceRow:
         _figure(second), volume, operation, _count(requests), _count(bytes_),  # type: ignore[arg-type]
         _figure(seconds) if seconds else None,
     )  # fmt: skip
-
-
-def _figure(text: str) -> float:
-    return _FIGURE.validate_python(float(text))
-
-
-def _count(text: str) -> int:
-    return _COUNT.validate_python(int(text))

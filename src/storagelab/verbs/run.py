@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,16 +12,18 @@ from storagelab import screen
 from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, Race
+from storagelab.model.plan import RACES_LOOK_FROM, Experiment, Plan, Race
+from storagelab.model.values import share_of
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
+from storagelab.run.scheduling import Batch
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix, named_files
+from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
 from storagelab.targets.kept_volumes import PreparationAwaited
 from storagelab.verbs import by_hand, so_far
-from storagelab.verbs.elsewhere import Elsewhere
 from storagelab.verbs.planning import (
     look_at,
     saying_how_far,
@@ -31,6 +33,9 @@ from storagelab.verbs.planning import (
     with_files,
 )
 from storagelab.verbs.volumes import refuse_unconfirmed
+
+if TYPE_CHECKING:
+    from storagelab.run.cluster import Cluster
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
@@ -268,3 +273,78 @@ def race_text(state: RaceState) -> str:
     else:
         next_up = "the race is decided"
     return f"after round {rounds}, {racing} of {cells} layouts may still be the fastest; {next_up}"
+
+
+# --- the options of `storagelab run` for a cluster and for a race -----------------------------------------------------
+
+_INSTALL = 'pip install "storagelab[cluster]"'
+
+
+class Elsewhere(NamedTuple):
+    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
+    `trusted`: whoever reaches the network of the scheduler may run programs on it.
+    """
+
+    scheduler: str | None
+    trusted: bool
+    time_limit_s: float | None
+
+    def executor(
+        self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
+    ) -> Cluster[Batch, loop.Report]:
+        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not installed."""
+        with _dask():
+            from storagelab.run import cluster
+        reach = cluster.asked(self.scheduler, jobs, trusted=self.trusted)
+        return cluster.Cluster(
+            loop.make_elsewhere, reach, say, limit_s=loop.time_limit_s(plan, durations, self.time_limit_s)
+        )
+
+
+@contextlib.contextmanager
+def _dask() -> Iterator[None]:
+    """Wraps the loading of modules that need Dask."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] == "storagelab":
+            raise
+        raise PreflightError(
+            f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
+        ) from None
+
+
+def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> Elsewhere | None:
+    """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
+    if executor == "dask":
+        hint = "Such as 90s or 10min."
+        return Elsewhere(scheduler, trusted, None if time_limit is None else _seconds(time_limit, "--time-limit", hint))
+    given = {"--scheduler": scheduler is not None, "--trust-network": trusted, "--time-limit": time_limit is not None}
+    for name, is_given in given.items():
+        if is_given:
+            raise SpecError("is an option of a cluster", key=name, hint="Add --executor dask.")
+    return None
+
+
+def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
+    """The race, and the seconds that it may take. Raises SpecError."""
+    if not find_best:
+        for name, value in (("--within", within), ("--budget", budget)):
+            if value is not None:
+                raise SpecError("is an option of a race", key=name, hint="Add --find-best.")
+        return None, None
+    margin = 0.0 if within is None else share_of(within)
+    if margin is None or not (0 < margin < 1 or within is None):
+        raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
+    budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+    return Race(within=margin, first_look=RACES_LOOK_FROM), budget_s
+
+
+def _seconds(text: str, key: str, hint: str) -> float:
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise SpecError(str(error), key=key, hint=hint) from None
+    if seconds <= 0:
+        raise SpecError("must be above 0", key=key, hint=hint)
+    return seconds
