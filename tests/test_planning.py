@@ -45,7 +45,11 @@ def slow(scratch) -> Path:
 
 def test_a_plan_whose_checks_take_long_says_how_far_they_are_and_writes_nothing_of_that_into_its_output(slow):
     said = subprocess.run(
-        [sys.executable, "-m", "storagelab", "plan", "slow.toml"], cwd=slow, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "storagelab", "plan", "slow.toml", "--allow-commands"],
+        cwd=slow,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert said.returncode == 0, said.stderr
     lines = said.stderr.splitlines()
@@ -59,7 +63,7 @@ def test_a_plan_whose_checks_take_long_says_how_far_they_are_and_writes_nothing_
 def test_on_a_terminal_one_line_moves_and_goes_away(slow):
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "storagelab", "plan", "slow.toml"],
+        [sys.executable, "-m", "storagelab", "plan", "slow.toml", "--allow-commands"],
         cwd=slow, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
     ) as process:  # fmt: skip
         os.close(theirs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from real_mariadb import needs_mariadb
 from real_servers import plan_of, site_at, small
@@ -113,3 +115,36 @@ def test_allowed_they_are_listed_by_plan_and_done_by_run(typed, home):
     code, _, _ = typed("run", file, "--allow-commands")
     assert code == 0
     assert list(elsewhere.iterdir()) != []
+
+
+EVIL = (
+    '[target]\nengine = "{engine}"\nbin_dir = "{folder}"\n[volumes.a]\npath = "."\n[layout]\ndata = ["a"]\nlog = "a"\n'
+)
+LOAD = "[workload]\nconnections = 1\nrows_per_connection = 10\n"
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mariadb"])
+@pytest.mark.parametrize("how", ["beside the spec", "open to all", "another's"])
+def test_no_program_is_started_that_somebody_else_may_have_put_there(typed, scratch, engine, how):
+    evil = scratch / "evil"
+    evil.mkdir()
+    for name in ("postgres", "initdb", "mariadbd", "mariadb", "mariadb-install-db"):
+        (evil / name).write_text(f"#!/bin/sh\ntouch {scratch}/started\n")
+        (evil / name).chmod(0o777 if how == "open to all" else 0o755)
+    if how == "another's":
+        if os.geteuid() != 0:
+            pytest.skip("only root gives a file to another user")
+        os.chown(evil / "postgres", 65534, 65534)
+    folder = "evil" if how == "beside the spec" else evil
+    (scratch / "evil.toml").write_text("repetitions = 1\n" + EVIL.format(engine=engine, folder=folder) + LOAD)
+    for verb in ("plan", "run"):
+        code, out, err = typed(verb, scratch / "evil.toml", "--results", scratch / "r")
+        assert code == 2
+        assert "target.bin_dir" in out + err
+        assert "--allow-commands" in err
+    assert not (scratch / "started").exists()
+
+
+def test_the_folder_of_a_server_that_is_installed_needs_no_leave(scratch, postgres_bin_dirs):
+    for folder in postgres_bin_dirs:
+        preflight(None, plan_of(small(scratch, bin_dir=str(folder))), site_at(scratch))

@@ -5,8 +5,12 @@ A spec may come from anywhere, so such settings take effect only if the user all
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
@@ -45,14 +49,31 @@ def by_value(value: Scalar) -> str | None:
 
 
 def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[Privilege, ...]:
-    """The privileged settings of all cells, each once."""
+    """The privileged settings of all cells, each once, and folders of programs that others may have written."""
     found: dict[Privilege, None] = {}
     for config in (cell.config for cell in plan.cells):
+        folder = config.target.bin_dir
+        if folder is not None and (why := _whose_programs(Path(folder).expanduser())):
+            found[Privilege(key="target.bin_dir", value=folder, does=why)] = None
         for name, value in config.target.settings.items():
             does = of_engine(config)(name, value) if value != "" else None
             if does is not None:
                 found[Privilege(key=f"target.settings.{name}", value=value, does=does)] = None
     return tuple(found)
+
+
+def _whose_programs(folder: Path) -> str:
+    """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them there."""
+    if not folder.is_absolute():
+        return "starts programs of a folder beside the spec"
+    real = Path(os.path.realpath(folder))
+    for place in (*(real.glob("*") if real.is_dir() else ()), real, *real.parents):
+        with suppress(OSError):
+            facts = place.lstat()
+            open_to_all = facts.st_mode & 0o002 and not (facts.st_mode & stat.S_ISVTX or stat.S_ISLNK(facts.st_mode))
+            if open_to_all or facts.st_uid not in (0, os.geteuid()):
+                return f"starts programs that others may change: see who may write {place}"
+    return ""
 
 
 def refuse(found: tuple[Privilege, ...]) -> None:
