@@ -41,7 +41,7 @@ from storagelab.report.words.caution_texts import caution_sentence, caution_text
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
-GOLDEN = Path(__file__).parent / "golden" / "cautions.json"
+GOLDEN = Path(__file__).parent / "golden" / "words" / "cautions.json"
 """Cautions with their figures, and the sentence of each. After a change of words: `python tools/make_golden_answers.py`."""
 CASES = json.loads(GOLDEN.read_text("utf-8"))
 BY_KIND = {kind.kind: kind for kind in kinds()}

@@ -202,8 +202,8 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
     began_s, ended_s = map(float, stopping[0].communicate()[0].split())
     assert run.status == "unverified", run.measurement.observer
     said = re.match(
-        r"watching: asked the whole run, got nothing for ([\d.]+) s of [\d.]+ s, in which storagelab or the server stood "
-        r"still",
+        r"watching: asked the whole run, got nothing for ([\d.]+) s of [\d.]+ s, in which the load, its server or "
+        r"storagelab stood still",
         run.reason,
     )
     assert said is not None, run.reason

@@ -23,6 +23,7 @@ from storagelab.targets import contract
 from storagelab.targets.contract import promises, suite
 from storagelab.targets.contract.promises import Outcome, judged
 from storagelab.targets.contract.suite import engine_of, target_of, verify
+from storagelab.targets.hiding import HIDDEN
 from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.servers import Attached
 
@@ -172,7 +173,7 @@ def test_the_right_password_is_never_shown_whatever_the_server_repeats(monkeypat
         answers.server.refuse["EXEC dbo.insert_rows"] = ServerError(50000, f"it said {SQL_PASSWORD}")
         code, out, err = typed("doctor", "--target", "LAB")
     assert code == 1
-    assert "it said ********" in " ".join(out.split())
+    assert HIDDEN in " ".join(out.split())
     assert SQL_PASSWORD not in out + err
 
 

@@ -112,7 +112,7 @@ SITUATIONS = {
         effects=OF_STORAGE,
     ),
 }
-GOLDEN = Path(__file__).parent / "golden" / "sentences.txt"
+GOLDEN = Path(__file__).parent / "golden" / "words" / "sentences.txt"
 """The headline and the sentences of each. After a change of words: `python tools/make_golden_answers.py`."""
 
 

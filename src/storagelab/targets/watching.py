@@ -62,7 +62,7 @@ def check_watching(
     `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits
     are sampled. `observer` is None where no sampler watches; `stood_s` is the time of `Standstill`.
     """
-    got, blind_s = error, max(stood_s, observer.blind_s if observer else 0.0)
+    got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
         got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
     if not got and blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
