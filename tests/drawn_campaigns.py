@@ -23,8 +23,7 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import BEHIND_RATE, RAW_IO, SETTLED, Check, Measurement, ObserverCost, Run, TimeSeries
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun, Race
 from storagelab.model.waits import CountedWait, CountedWaits, RawWaits
-from storagelab.run.race import Racing
-from storagelab.run.stored import as_run
+from storagelab.run.stored import Racing, as_run
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets.durability import judged

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import dask
@@ -118,9 +118,6 @@ class Wire:
         self.__exit__()
         threading.Timer(for_s, self.__enter__).start()
 
-    def note(self, content: bytes) -> None:
-        """What passes."""
-
     def _connect(self, listening: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -128,13 +125,12 @@ class Wire:
                 far = socket.create_connection((_HOST, self._there))
                 self._ends += [near, far]
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=_carry, args=(*ends, self.note), daemon=True).start()
+                    threading.Thread(target=_carry, args=ends, daemon=True).start()
 
 
-def _carry(source: socket.socket, sink: socket.socket, note: Callable[[bytes], None]) -> None:
+def _carry(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while content := source.recv(2**16):
-            note(content)
             sink.sendall(content)
     for end in (source, sink):
         with contextlib.suppress(OSError):

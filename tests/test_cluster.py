@@ -251,19 +251,12 @@ def test_workers_with_another_storagelab_or_none_are_refused_with_what_differs(t
 # --- which cluster is meant, and whether it is safe to join ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("said", "address"),
-    [("tcp://127.0.0.1:8786",) * 2, ("tcp://[::1]:8786",) * 2, ("localhost:1", "tcp://localhost:1")],
-)
-def test_on_this_machine_no_encryption_is_needed(said, address):
-    assert asked(said, 1, trusted=False) == Reach(address, 1)
-
-
 def test_without_an_address_the_cluster_is_local_and_dasks_own_setting_is_read():
     assert asked(None, 4, trusted=False) == Reach(None, 4)
     with dask.config.set({"scheduler-address": "tcp://127.0.0.1:4711"}):
         assert asked(None, 4, trusted=False).address == "tcp://127.0.0.1:4711"
         assert asked("localhost:1", 4, trusted=False).address == "tcp://localhost:1"
+        assert asked("tcp://[::1]:8786", 4, trusted=False).address == "tcp://[::1]:8786"
 
 
 def test_what_is_not_encrypted_is_refused_beyond_this_machine_unless_the_user_insists():

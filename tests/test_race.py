@@ -13,8 +13,8 @@ from test_loop import Listening
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Race
 from storagelab.run import loop
-from storagelab.run.race import Racing, plan_of
 from storagelab.run.store import Store
+from storagelab.run.stored import Racing, plan_of
 from storagelab.verbs import run as verb
 from storagelab.verbs.run import race as asked
 

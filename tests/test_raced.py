@@ -13,7 +13,7 @@ from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
-from storagelab.run.race import Racing, plan_of
+from storagelab.run.stored import Racing, plan_of
 from storagelab.verbs.run import race_text
 
 FILES = "layout.data_files"

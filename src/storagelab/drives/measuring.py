@@ -60,9 +60,6 @@ _STRETCHES = (
 )
 
 
-_MOST_KEPT_BYTES = 2**26
-
-
 class Kept:
     """The file that keeps what was measured, line by line."""
 
@@ -72,7 +69,7 @@ class Kept:
         self.results: list[Result] = []
         self.sustained: list[Sustained] = []
         try:
-            lines = text_of(file, _MOST_KEPT_BYTES).splitlines(keepends=True) if file.exists() else []
+            lines = text_of(file, 2**26).splitlines(keepends=True) if file.exists() else []
             first = json.loads(lines[0]) if lines else of
             for line in lines[1:] if first == of else ():
                 if not line.endswith("\n"):

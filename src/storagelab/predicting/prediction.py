@@ -69,9 +69,6 @@ def as_text(prediction: Prediction) -> str:
     return json.dumps(prediction.model_dump(by_alias=True, mode="json"), indent=1, ensure_ascii=False) + "\n"
 
 
-_MOST_BYTES = 2**26
-
-
 def is_prediction(path: Path) -> bool:
     """Whether a file looks like a prediction's."""
     return path.suffix == ".json" and path.is_file()
@@ -81,7 +78,7 @@ def read(path: Path) -> Prediction:
     """Raises StoreError that names the file, what is wrong, and the way out."""
     hint = "Write it with `storagelab predict CAPTURE --volumes FILE --format json -o prediction.json`."
     try:
-        found = json_of(path, _MOST_BYTES)
+        found = json_of(path, 2**26)
         schema = found.get("schema") if isinstance(found, dict) else None
         if schema != SCHEMA:
             raise StoreError(f"{path}: schema: is {schema!r}, and this storagelab reads {SCHEMA}\n  {hint}")

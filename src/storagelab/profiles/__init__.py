@@ -288,11 +288,8 @@ def _check_names(profile: _Profile) -> None:
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
     """Kept, since each batch of a block asks for its drives again."""
-    return _checked_drive(given_files.toml_of(text))
-
-
-def _checked_drive(content: dict[str, object]) -> Profile:
-    """A checked profile of a drive. Raises ValueError, in plain words, for the first thing that is wrong."""
+    # A checked profile of a drive. Raises ValueError, in plain words, for the first thing that is wrong
+    content = given_files.toml_of(text)
     kind = content.get("kind")
     if kind not in kinds():
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(kinds())}")

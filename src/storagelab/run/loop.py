@@ -32,7 +32,7 @@ from storagelab.targets.states import Carried, InFile, Kept, drives_lost
 
 if TYPE_CHECKING:
     from storagelab.run.progress import RunProgress
-    from storagelab.run.race import Racing
+    from storagelab.run.stored import Racing
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0

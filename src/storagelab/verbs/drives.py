@@ -65,7 +65,31 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, [as_toml(drive, usable_bytes=usable, sector_bytes=sector).encode()])
     kept.file.unlink(missing_ok=True)
-    _say_what_was_found(drive, file)
+    measured = drive.measured
+    held_out = sum(point.held_out for point in measured.points)
+    error = drive.median_error
+    screen.say(f"{file}: {len(measured.points)} points, {held_out} of them held out of the fit.", stdout=True)
+    if error is not None:
+        screen.say(
+            f"At the points held out, the fit is off by {percent(error)} (median), 19 of 20 by at most "
+            f"{percent(drive.relative_error)}.",
+            stdout=True,
+        )
+    for one in measured.sustained:
+        if one.fell_after_s is not None:
+            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s"
+            screen.say(
+                f"Burst: {what} fell from {count(one.burst_per_s)} to {count(one.sustained_per_s)} a second after "
+                f"{duration(one.fell_after_s)}.",
+                stdout=True,
+            )
+    if measured.identity.virtual:
+        screen.say(
+            "The drive is virtual: the figures are those of its host, with its caches and its other guests, on this day.",
+            stdout=True,
+        )
+    if not measured.complete:
+        screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
 
 
 def _size(text: str) -> int:
@@ -183,34 +207,6 @@ def _point(law: Law, one: Result) -> Point:
         **asked._asdict(), requests_per_s=round(one.requests_per_s, 3), mean_latency_s=round(one.mean_latency_s, 9),
         fitted_per_s=round(float(fitted_per_s), 3),
     )  # fmt: skip
-
-
-def _say_what_was_found(drive: MeasuredDrive, file: Path) -> None:
-    measured = drive.measured
-    held_out = sum(point.held_out for point in measured.points)
-    error = drive.median_error
-    screen.say(f"{file}: {len(measured.points)} points, {held_out} of them held out of the fit.", stdout=True)
-    if error is not None:
-        screen.say(
-            f"At the points held out, the fit is off by {percent(error)} (median), 19 of 20 by at most "
-            f"{percent(drive.relative_error)}.",
-            stdout=True,
-        )
-    for one in measured.sustained:
-        if one.fell_after_s is not None:
-            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s"
-            screen.say(
-                f"Burst: {what} fell from {count(one.burst_per_s)} to {count(one.sustained_per_s)} a second after "
-                f"{duration(one.fell_after_s)}.",
-                stdout=True,
-            )
-    if measured.identity.virtual:
-        screen.say(
-            "The drive is virtual: the figures are those of its host, with its caches and its other guests, on this day.",
-            stdout=True,
-        )
-    if not measured.complete:
-        screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
 
 
 # --- `storagelab drives list` and `drives show` -----------------------------------------------------------------------

@@ -21,7 +21,6 @@ from storagelab.spec.given_files import json_of
 LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_MOST_BYTES = 2**26
 
 
 def write(
@@ -72,7 +71,7 @@ def look(spec_file: Path, file: Path) -> bool:
 
 def _objects(file: Path) -> list[Mapping[str, Any]]:
     try:
-        found = json.loads(sys.stdin.read()) if file == writing.STDOUT else json_of(file, _MOST_BYTES)
+        found = json.loads(sys.stdin.read()) if file == writing.STDOUT else json_of(file, 2**26)
         objects = found["items"] if found.get("kind") == "List" else [found]
         if all(isinstance(one, dict) for one in objects):
             return list(objects)

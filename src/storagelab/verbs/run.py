@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
-    from storagelab.run.race import Racing
+    from storagelab.run.stored import Racing
 
 
 class Asked(NamedTuple):
@@ -108,7 +108,7 @@ class _Here(NamedTuple):
         """The race that follows these runs, if it is one. Raises SpecError if the experiment can't be raced."""
         if self.experiment.race is None:
             return None
-        from storagelab.run.race import Racing  # statistics take long to load, and most experiments are not races
+        from storagelab.run.stored import Racing  # statistics take long to load, and most experiments are not races
 
         return Racing(self.experiment, runs, self.asked.budget_s)
 

@@ -75,7 +75,14 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     for name, text in pairs:
         if text:
             print_paragraph(console, text, first=f"{name:<8}")
-    _print_planned_cells(console, experiment, plan, len(plan.cells) if whole else _CELLS_SHOWN)
+    most = len(plan.cells) if whole else _CELLS_SHOWN
+    cells = plan.cells[:most]
+    blank(console)
+    identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
+    _print_levels(console, experiment, [identity], cells)
+    if len(plan.cells) > len(cells):
+        more = count(len(plan.cells) - len(cells))
+        print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
     if whole:
         _print_planned_runs(console, experiment, plan)
     _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
@@ -163,16 +170,6 @@ def _time_text(plan: Plan, facts: PlanFacts) -> str:
     if facts.estimate_s is None:
         return f"no estimate{basis or ' until a run has finished'}"
     return f"about {duration(facts.estimate_s)}{basis}"
-
-
-def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, most: int) -> None:
-    cells = plan.cells[:most]
-    blank(console)
-    identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
-    _print_levels(console, experiment, [identity], cells)
-    if len(plan.cells) > len(cells):
-        more = count(len(plan.cells) - len(cells))
-        print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
 
 
 def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:

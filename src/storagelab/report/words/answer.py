@@ -18,10 +18,9 @@ from storagelab.findings.answer_kinds import Answer, Cause, Gain, Limit, Next
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.report.words import compared
-from storagelab.report.words.caution_texts import caution_text, unable_text
+from storagelab.report.words.caution_texts import caution_text, lines_among, unable_text
 from storagelab.report.words.choices import choice_forms
 from storagelab.report.words.compared import load_noun
-from storagelab.report.words.found import lines_among
 from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.short import CUT, Form, Names, fitting, listed_or, rows_of, shortened, whole
 from storagelab.words.names import noun

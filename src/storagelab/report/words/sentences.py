@@ -14,8 +14,7 @@ from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About, in_full
-from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.found import found_sentences
+from storagelab.report.words.caution_texts import caution_sentences, found_sentences
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.marks import change_text, in_blocks, untested_text
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
+from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import load_noun
-from storagelab.report.words.found import found_sentences
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, differs_by
 
