@@ -8,7 +8,8 @@ makes one cell per entry, the first key's cells in the order given; the best is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from storagelab.findings.model import (
     Caution,
@@ -25,6 +26,8 @@ from storagelab.findings.model import (
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat
+from storagelab.report.words.answer import headline
+from storagelab.report.words.sentences import sentences
 
 FILES = "layout.data_files"
 LOG = "layout.log"
@@ -198,3 +201,16 @@ def extension_trend(levels: Sequence[int], shares: Sequence[float | None], at=No
         levels=tuple(levels),
         shares=tuple(shares),
     )
+
+
+def golden(name: str) -> Path:
+    """What a test's situations said. After a change of words: `python tools/make_golden_answers.py`."""
+    return Path(__file__).parent / "golden" / "words" / f"{name}.txt"
+
+
+def said_in(
+    situations: Mapping[str, Callable[[], Findings]],
+    said: Callable[[Findings], Sequence[str]] = lambda findings: [headline(findings), *sentences(findings)],
+) -> str:
+    """The headline and the sentences of each situation, below its name."""
+    return "\n".join("\n".join([f"== {name}", *said(made()), ""]) for name, made in situations.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabricated_findings import FILES, LOG, make_findings
+from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
 from storagelab.findings.kinds.drive_trends import DriveTrend
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
@@ -30,6 +30,10 @@ def best(*rows: tuple[object, tuple[object, ...]]) -> tuple[BestLevels, ...]:
     return tuple(BestLevels.model_validate({"at": at, "levels": levels}) for at, levels in rows)
 
 
+def of_cores(*rows: tuple[object, tuple[object, ...]]) -> Findings:
+    return findings_with(Dependence(factor=FILES, within=CORES, best=best(*rows)))
+
+
 FOLLOWS = Dependence(
     factor=FILES, within=CORES, best=best((4, (4,)), (16, (16, 8))), averaged=(LOG,),
     cost=LevelCost(at=16, taken_from=4, level=4, best=16, ratio=ratio(1.2, 1.25, 1.3)),
@@ -44,62 +48,34 @@ REMEMBERS = DriveTrend(
 )  # fmt: skip
 
 
-def test_nothing_is_said_where_nothing_was_found():
-    assert what_if_sentences(findings_with()) == []
+ALL = best(("a", (4, 8, 16)), ("b", (4, 8, 16)))
+FALLS = FOLLOWS.model_copy(update={"best": best((4, (16,)), (16, (4,))), "cost": None})
+DEPENDS = FOLLOWS.model_copy(update={"within": LOG, "best": best(("a", (16,)), ("b", (4,))), "cost": None})
+CHANGES = Dependence(factor=FILES, within=LOG, best=ALL, change=TURNS)
+AT_RANDOM = REMEMBERS.model_copy(update={"randomised": True})
+SITUATIONS = {
+    "nothing was found": findings_with,
+    "a best number follows another": lambda: findings_with(FOLLOWS),
+    "a best number falls": lambda: findings_with(FALLS),
+    "a best number depends": lambda: findings_with(DEPENDS),
+    "a best number does not follow": lambda: of_cores((4, (8, 16)), (16, (8,))),
+    "no level is told apart": lambda: of_cores((4, (8, 16, 4)), (16, (4, 8, 16))),
+    "an effect changes": lambda: findings_with(CHANGES),
+    "a drive remembers": lambda: findings_with(trends=(REMEMBERS,)),
+    "a drive remembers, in a random order": lambda: findings_with(trends=(AT_RANDOM,)),
+}
 
 
-def test_a_best_number_that_follows_another_is_told_level_by_level_with_the_cost_of_not_following():
-    assert what_if_sentences(findings_with(FOLLOWS)) == [
-        "With 4 cores 4 data files are fastest and with 16 cores 16 data files are fastest (or 8, not told apart): the best "
-        "number of data files follows the number of cores, averaged over log volume. With 16 cores, 4 data files, the "
-        "fastest with 4 cores, take 25 % more time (joint 95 % CI 20 to 30 %) than 16 data files."
-    ]
+def test_what_if_sentences_are_what_they_were():
+    assert said_in(SITUATIONS, what_if_sentences) == golden("what-if").read_text("utf-8")
 
 
-def test_a_best_number_may_fall_or_just_depend():
-    falls = FOLLOWS.model_copy(update={"best": best((4, (16,)), (16, (4,))), "cost": None})
-    assert "falls as the number of cores grows" in what_if_sentences(findings_with(falls))[0]
-    depends = FOLLOWS.model_copy(update={"within": LOG, "best": best(("a", (16,)), ("b", (4,))), "cost": None})
-    assert "the best number of data files depends on the log volume" in what_if_sentences(findings_with(depends))[0]
-
-
-def test_a_best_number_that_does_not_follow_is_said_with_what_does_everywhere():
-    common = best((4, (8, 16)), (16, (8,)))
-    assert what_if_sentences(findings_with(Dependence(factor=FILES, within=CORES, best=common))) == [
-        "Whatever the number of cores, 8 data files can't be told apart from the fastest: as far as these runs tell, the "
-        "best number of data files does not follow it."
-    ]
-
-
-def test_levels_none_of_which_is_told_apart_are_no_news():
-    everything = best((4, (8, 16, 4)), (16, (4, 8, 16)))
-    assert what_if_sentences(findings_with(Dependence(factor=FILES, within=CORES, best=everything))) == []
-
-
-def test_an_effect_that_changes_is_told_at_both_levels_with_intervals():
-    same = Dependence(factor=FILES, within=LOG, best=best(("a", (4, 8, 16)), ("b", (4, 8, 16))), change=TURNS)
-    assert what_if_sentences(findings_with(same)) == [
-        "From 4 to 16 data files a run takes 20 % more time (joint 95 % CI 17 to 23 %) with log on a, and 2 % more time "
-        "(joint 95 % CI 2 % less to 6 % more) with log on b: the effect depends on the log volume, by 18 % (joint 95 % CI "
-        "12 to 23 %)."
-    ]
-
-
-def test_the_drives_past_is_told_with_a_way_to_tell_it_apart_unless_it_is_varied_already():
-    (said,) = what_if_sentences(findings_with(trends=(REMEMBERS,)))
-    assert "write amplification rose from 1.00 to 1.25 (95 % CI 1.22 to 1.28)" in said
-    assert "Times moved with it (rank correlation 0.80)" in said
-    assert said.endswith(f"{FORMAT_DRIVES} as a factor separates the two.")
+def test_of_a_drive_whose_formatting_is_varied_already_no_way_is_told():
     varied = findings_with(trends=(REMEMBERS,))
     level = varied.factors[0].levels[0].model_copy(update={"sets": {FORMAT_DRIVES: True}})
     factor = varied.factors[0].model_copy(update={"levels": (level,)})
     (said,) = what_if_sentences(varied.model_copy(update={"factors": (factor,)}))
     assert FORMAT_DRIVES not in said
-
-
-def test_a_random_order_is_said_to_hit_all_alike_on_average():
-    (said,) = what_if_sentences(findings_with(trends=(REMEMBERS.model_copy(update={"randomised": True}),)))
-    assert said.endswith("The order was random, so on average this affects all cells alike.")
 
 
 def test_the_largest_come_first_and_three_are_enough():

@@ -69,9 +69,15 @@ def reword() -> None:
     said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in said)
     tried.GOLDEN.write_text(f"[\n{lines}\n]\n", "utf-8")
+    import test_loads
     import test_sentences
+    import test_what_if
+    from fabricated_findings import golden, said_in
 
-    test_sentences.GOLDEN.write_text(test_sentences.words(), "utf-8")
+    alike = {name: lambda found=found: found for name, found in test_sentences.SITUATIONS.items()}
+    golden("sentences").write_text(said_in(alike), "utf-8")
+    golden("loads").write_text(said_in(test_loads.SITUATIONS), "utf-8")
+    golden("what-if").write_text(said_in(test_what_if.SITUATIONS, test_what_if.what_if_sentences), "utf-8")
 
 
 def main() -> None:

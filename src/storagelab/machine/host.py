@@ -341,5 +341,5 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 def memory_available(kernel: Kernel = HERE) -> int:
     """The bytes that programs can have without swapping; as far as the kernel doesn't say, those that are free."""
-    known = parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable")
-    return known if known is not None else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable", free)

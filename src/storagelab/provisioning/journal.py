@@ -257,12 +257,12 @@ def _lock_file(drive: Drive, what: str) -> Iterator[int]:
 
 def claims() -> list[Claim]:
     """Every drive that an experiment on this machine has claimed and not given back."""
-    found = []
-    for file in sorted(REGISTRY.glob("*.json")):
-        try:
+    found, file = [], REGISTRY
+    try:
+        for file in sorted(REGISTRY.glob("*.json")):
             found.append(Claim.model_validate_json(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise RunFailed(f"{file} can't be read, so nothing is done to a drive\n  {_BY_HAND}") from error
+    except (OSError, ValueError) as error:
+        raise RunFailed(f"{file} can't be read, so nothing is done to a drive\n  {_BY_HAND}") from error
     return found
 
 

@@ -48,8 +48,8 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
 
 def _known_to(drive: Drive, journal: Journal) -> Known | None:
     """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
-    history = journal.of(drive.id)
     try:
+        history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
     except RunFailed as error:
         raise PreflightError(str(error), key="volumes") from error
@@ -256,7 +256,9 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
     wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
     """
     done, problems = [], []
-    for claim, is_known in journal.left():
+    if (left := journal.left()) and os.geteuid() != 0:
+        raise RunFailed(f"only root may give drives back\n  as root: storagelab volumes undo {journal.results}")
+    for claim, is_known in left:
         try:
             found = drives.look(claim.drive.id, "devices")
             if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):

@@ -52,8 +52,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
     """The privileged settings of all cells, each once, and folders of programs that others may have written."""
     found: dict[Privilege, None] = {}
     for config in (cell.config for cell in plan.cells):
-        folder = config.target.bin_dir
-        if folder is not None and (why := _whose_programs(Path(folder).expanduser())):
+        if (folder := config.target.bin_dir) and (why := _whose_programs(Path(folder).expanduser())):
             found[Privilege(key="target.bin_dir", value=folder, does=why)] = None
         for name, value in config.target.settings.items():
             does = of_engine(config)(name, value) if value != "" else None
@@ -66,8 +65,8 @@ def _whose_programs(folder: Path) -> str:
     """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them there."""
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
-    real = Path(os.path.realpath(folder))
-    for place in (*(real.glob("*") if real.is_dir() else ()), real, *real.parents):
+    real = folder.resolve()
+    for place in (*real.glob("*"), real, *real.parents):
         with suppress(OSError):
             facts = place.lstat()
             open_to_all = facts.st_mode & 0o002 and not (facts.st_mode & stat.S_ISVTX or stat.S_ISLNK(facts.st_mode))

@@ -109,10 +109,9 @@ def read(file: Path) -> Trace:
                     file, f"takes up to {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are available",
                     "cut it into shorter traces: all of a trace is kept in memory",
                 )  # fmt: skip
-            begin = content.read(4)
+            binary = int.from_bytes(content.read(4), "little") & 0xFFFFFF00 == _BLKTRACE
             content.seek(0)
-            binary = len(begin) == 4 and struct.unpack("<I", begin)[0] & 0xFFFFFF00 == _BLKTRACE
-            found = list(_of_blktrace(file, content) if binary else _of_iolog(file, content))
+            found = list((_of_blktrace if binary else _of_iolog)(file, content))
     except OSError as error:
         raise _refused(file, f"can't be read: {error.strerror}") from None
     requests = sorted((one for one in found if isinstance(one, Request)), key=lambda one: one.at_us)
