@@ -85,7 +85,7 @@ def test_a_trace_that_can_not_be_sent_is_refused_with_its_line(tmp_path, text, w
 
 
 def test_a_trace_larger_than_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(traces.os, "sysconf", lambda _: 1)
+    monkeypatch.setattr(traces, "memory_available", lambda: 1)
     with pytest.raises(PreflightError, match="of memory"):
         read(tmp_path, V3 + "0 /a read 4096 512\n")
 
