@@ -100,7 +100,7 @@ def test_a_trace_says_what_is_left_out_and_how_long_it_takes_at_least(scratch):
     load = '[workload]\nkind = "replay"\ntrace = "requests.iolog"\n'
     text = SPEC[: SPEC.index("[workload]")] + load
     found = checked(scratch, text)
-    assert found.notes == ("the trace has 2 requests in 8.3 s; 1 trim is left out",)
+    assert found.notes == ("the trace has 2 requests in 8.3 s; left out: 1 trim",)
     plan = expand(parsed(scratch, text))
     assert estimate(plan, plan.runs, [], None, found.least_s).seconds == pytest.approx(8.3 + 1)
     assert checked(scratch, text + 'pace = "as-fast-as-possible"\n').least_s == {}

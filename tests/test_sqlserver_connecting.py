@@ -13,6 +13,7 @@ from tds_server import Answer, ServerError
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
+from storagelab.targets.hiding import HIDDEN
 from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import DriverError, Session, address_of, connect, parse_dsn, words_of
 
@@ -115,7 +116,7 @@ def test_a_server_that_repeats_the_password_does_not_get_it_through(monkeypatch)
         with pytest.raises(PreflightError) as refused:
             connect(config().target)
     assert PASSWORD not in str(refused.value)
-    assert "********" in str(refused.value)
+    assert HIDDEN in str(refused.value)
 
 
 def test_every_kind_of_value_comes_over_the_wire_as_it_was(monkeypatch):
