@@ -331,9 +331,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
         return None  # as it was when it was claimed, so nothing was done to it
     own = _known(uuids, claim) or (_known(table, claim) and _known(uuids, claim, or_none=True))
     without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
-    ours = {part for part in parts if drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}")}
-    bare = [part for part in parts if part not in ours and not drives.uuids_of(part)]
-    return "" if own and not without and not bare else found
+    return "" if own and not without else found
 
 
 def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:
