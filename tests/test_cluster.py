@@ -248,9 +248,6 @@ def test_workers_with_another_storagelab_or_none_are_refused_with_what_differs(t
     assert "install the same storagelab" in str(raised.value)
 
 
-# --- which cluster is meant, and whether it is safe to join ----------------------------------------------------------
-
-
 def test_without_an_address_the_cluster_is_local_and_dasks_own_setting_is_read():
     assert asked(None, 4, trusted=False) == Reach(None, 4)
     with dask.config.set({"scheduler-address": "tcp://127.0.0.1:4711"}):
