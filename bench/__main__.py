@@ -267,7 +267,8 @@ def main() -> int:
         return 0
     cores = os.cpu_count()
     print(
-        f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load {os.getloadavg()[0]:.1f} at the start"
+        f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load "
+        f"{os.getloadavg()[0]:.1f} at the start"
     )
     missed = 0
     with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:

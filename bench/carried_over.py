@@ -1,14 +1,15 @@
-"""`--only carried-over`: a drive of limited credits on which one layout's runs make the next run slower, whichever it is.
+"""`--only carried-over`: a drive of limited credits on which one layout's runs make the next run slower, whichever it
+is.
 
-The log of a real PostgreSQL lies on a throttled volume (`throttled`). A layout puts its table on the same volume, or on one
-in memory. While a run is timed, both do the same: only the log is written to the drive. After the run, the server's
-checkpoint writes the table. A thread keeps the drive's credits, as clouds do: each byte written costs one, so many
-are earned in a second, and without any the drive is slow. The checkpointer is not held back, as if the drive's cache took its
-writes: it spends what credits are left, and more. So the first layout is slow after itself and makes the other slow, and
-is no slower by itself.
+The log of a real PostgreSQL lies on a throttled volume (`throttled`). A layout puts its table on the same volume, or on
+one in memory. While a run is timed, both do the same: only the log is written to the drive. After the run, the server's
+checkpoint writes the table. A thread keeps the drive's credits, as clouds do: each byte written costs one, so many are
+earned in a second, and without any the drive is slow. The checkpointer is not held back, as if the drive's cache took
+its writes: it spends what credits are left, and more. So the first layout is slow after itself and makes the other
+slow, and is no slower by itself.
 
-The same layouts run in two orders: in rounds that are shuffled each by itself, as in campaigns of earlier versions, and in
-balanced ones. A false winner in the first is what the second must not name.
+The same layouts run in two orders: in rounds that are shuffled each by itself, as in campaigns of earlier versions, and
+in balanced ones. A false winner in the first is what the second must not name.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Draws races that something disturbs: the best layout is slow in its first two rounds only, or runs leave something behind.
-A part of `bench.races`.
+"""Draws races that something disturbs: the best layout is slow in its first two rounds only, or runs leave something
+behind. A part of `bench.races`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ LOST_MOST = 5.0
 SLOW_BY = (0.1, 0.3, 0.7)
 WORLDS = {
     "16, each 1 % slower": apart(0.01), "16, each 3 % slower, 1 % noise": Truth(apart(0.03).levels, np.full(16, 0.01)),
-    "8, each 5 % slower, 2 % noise": Truth(apart(0.05, 8).levels, np.full(8, 0.02)), "5, each 3 % slower": apart(0.03, 5),
+    "8, each 5 % slower, 2 % noise": Truth(apart(0.05, 8).levels, np.full(8, 0.02)),
+    "5, each 3 % slower": apart(0.03, 5),
 }  # fmt: skip
 LEFT_BEHIND: Mapping[str, tuple[float, ...]] = {
     "nothing": (), "next run 20 % longer": (0.2,), "next three runs 25, 12, 6 % longer": (0.25, 0.12, 0.06),

@@ -180,7 +180,9 @@ def judged(of: Design, fitted: stats.Fit) -> JudgedByLoad:
 
 
 def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> JudgedByLoad:
-    """As `judged`, of any experiment. All else that a report states is asked for only where the verdict depends on it."""
+    """As `judged`, of any experiment. All else that a report states is asked for only where the verdict depends on
+    it.
+    """
     compared = blocks if fitted.between is None else fitted.between.compared(blocks)
 
     def judge(alpha: float) -> JudgedByLoad:

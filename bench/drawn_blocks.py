@@ -3,8 +3,8 @@
     nice python -m bench.drawn_blocks [CAMPAIGNS [FOLDER]]    prints the table, and puts it into
                                                               docs/records/monte-carlo.md; keeps rows in FOLDER
 
-Each preparation makes all runs of its block faster or slower, by so many percent (one sd); each round does so by 2 %, and
-each run by 3 %. The factor `drive` is costly; with `both`, a second factor varies within each block.
+Each preparation makes all runs of its block faster or slower, by so many percent (one sd); each round does so by 2 %,
+and each run by 3 %. The factor `drive` is costly; with `both`, a second factor varies within each block.
 """
 
 from __future__ import annotations

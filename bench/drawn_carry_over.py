@@ -1,5 +1,5 @@
-"""Draws A/A experiments in which runs leave something behind, or a disturbance comes back, in rounds that are shuffled each
-by itself and in balanced orders. The first layout is the guilty one.
+"""Draws A/A experiments in which runs leave something behind, or a disturbance comes back, in rounds that are shuffled
+each by itself and in balanced orders. The first layout is the guilty one.
 
     python -m bench.drawn_carry_over [EXPERIMENTS [FOLDER]]    prints the table, and puts it into
                                                             docs/records/monte-carlo.md; keeps rows in FOLDER
@@ -73,8 +73,8 @@ def draw(of: Design, effects: Effects, rng: Rng) -> Matrix:
 
 
 def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int) -> tuple[float, float, float]:
-    """Shares of experiments whose verdict calls a layout slower, that say that runs leave something behind, and that find a
-    layout which takes 10 % longer (of those with nothing left behind)."""
+    """Shares of experiments whose verdict calls a layout slower, that say that runs leave something behind, and that
+    find a layout which takes 10 % longer (of those with nothing left behind)."""
 
     def one(rng: Rng, number: int) -> tuple[bool, bool, bool]:
         of = design(*size, seed=number % ORDERS, balanced=balanced)
@@ -89,8 +89,8 @@ def shares(size: tuple[int, int], name: str, *, balanced: bool, experiments: int
 
 
 def _slower(of: Design, log_s: Matrix) -> tuple[list[int], bool]:
-    """The layouts that the verdict calls slower, as the first step of `statements` does (a report asks for more time), and
-    whether runs are said to leave something behind."""
+    """The layouts that the verdict calls slower, as the first step of `statements` does (a report asks for more time),
+    and whether runs are said to leave something behind."""
     left = drawn.carried_over(of, log_s)
     fitted = carry_over.fit(log_s, [0] * len(log_s), left, irregular.fit)
     best = stats.fastest(fitted)

@@ -1,11 +1,11 @@
-"""Draws A/A experiments on a server that makes checkpoints: all layouts do the same work in the long run, but a checkpoint
-comes every 60 s in every second layout and every 120 s in the others, and throughput falls as it begins.
+"""Draws A/A experiments on a server that makes checkpoints: all layouts do the same work in the long run, but a
+checkpoint comes every 60 s in every second layout and every 120 s in the others, and throughput falls as it begins.
 
     python -m bench.drawn_cycles [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
 
-*Before*: the part that counts begins when throughput has settled, and lasts as long as the spec says. *After*: it holds whole
-cycles (`targets.generators.cycles`), or the layout is not compared (`findings.cycles`). Each run has 3 % noise, and
-each second as much again.
+*Before*: the part that counts begins when throughput has settled, and lasts as long as the spec says. *After*: it holds
+whole cycles (`targets.generators.cycles`), or the layout is not compared (`findings.cycles`). Each run has 3 % noise,
+and each second as much again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ SLOWER = 0.10
 
 
 class Runs(NamedTuple):
-    """Drawn runs of one layout: throughput second by second; after how many seconds each had settled (-1 = never), and when
-    checkpoints begin.
+    """Drawn runs of one layout: throughput second by second; after how many seconds each had settled (-1 = never), and
+    when checkpoints begin.
     """
 
     rates: Numbers
@@ -48,8 +48,8 @@ class Runs(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """An experiment: whether it calls a layout slower, whether it compares all layouts, how far the rates of the first and
-    the second layout are off, and the seconds counted."""
+    """An experiment: whether it calls a layout slower, whether it compares all layouts, how far the rates of the first
+    and the second layout are off, and the seconds counted."""
 
     slower: bool
     compared: bool
@@ -121,8 +121,8 @@ def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: boo
 def experiments(
     size: tuple[int, int], pools: Sequence[Pool], number: int, *, whole: bool, seed: int, slower: float = 0.0
 ) -> Iterator[Judged]:
-    """`pools` = the runs of the first and the second layout; the third draws as the first does, and so on. With `slower`, the
-    second layout does that much less in the long run.
+    """`pools` = the runs of the first and the second layout; the third draws as the first does, and so on. With
+    `slower`, the second layout does that much less in the long run.
     """
     rng = np.random.default_rng(seed)
     cells, rounds = size
@@ -185,7 +185,8 @@ def rows(number: int) -> Iterator[list[str]]:
 
 
 HEADS = (
-    "the last checkpoint before a run began", "layouts x rounds", "duration", "a layout is called slower: before", "after",
+    "the last checkpoint before a run began", "layouts x rounds", "duration", "a layout is called slower: before",
+    "after",
     "not compared", "rates off by, %: before", "after", "10 % slower: found", "counted",
 )  # fmt: skip
 

@@ -204,7 +204,8 @@ CASES: Mapping[str, Case] = {
     "equal, the same: any difference is stated": Case(_false((2, 8, 3), 0.10), most=5.0),
     "equal, 3 hosts, 8 layouts x 5, the last host lost 3 of 5 rounds: any difference is stated":
         Case(_false((3, 8, 5), 0.03, lost=3), most=5.0),
-    "one of 3 hosts takes 20 % longer, 8 layouts x 3: only this host is called odd": Case(_finds_the_slow_host, least=95.0),
+    "one of 3 hosts takes 20 % longer, 8 layouts x 3: only this host is called odd": Case(_finds_the_slow_host,
+    least=95.0),
     "3 like hosts, 8 layouts x 3: any is called odd": Case(_names_an_odd_host, most=5.0),
     "4 hosts, on one of which half of the layouts take 20 % longer: only this host is called odd":
         Case(_finds_a_host_of_other_ratios, least=95.0),

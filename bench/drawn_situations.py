@@ -1,10 +1,11 @@
-"""Draws the situations in which real storage misleads, and says in how many experiments a report states a false difference.
+"""Draws the situations in which real storage misleads, and says in how many experiments a report states a false
+difference.
 
     nice python -m bench.drawn_situations [EXPERIMENTS [FOLDER]]     prints the tables, and puts them into
                                                                   docs/records/monte-carlo.md; keeps rows in FOLDER
 
-Experiments are judged as reports judge them. Power is that of the verdict, beside that of pooled Tukey's test at 5 %, which
-takes all layouts for equally noisy.
+Experiments are judged as reports judge them. Power is that of the verdict, beside that of pooled Tukey's test at 5 %,
+which takes all layouts for equally noisy.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def false(name: str, size: tuple[int, int], experiments: int) -> float:
 
 
 def found(size: tuple[int, int], slower: float, experiments: int) -> tuple[float, float]:
-    """The shares of experiments in which the second layout, which takes longer, is called slower: by reports, and by Tukey's
-    test."""
+    """The shares of experiments in which the second layout, which takes longer, is called slower: by reports, and by
+    Tukey's test."""
 
     def one(rng: Rng, number: int) -> tuple[bool, bool]:
         of = design(*size, seed=number % ORDERS)
@@ -78,7 +79,9 @@ def found(size: tuple[int, int], slower: float, experiments: int) -> tuple[float
 
 
 def _by_verdict(fitted: stats.Fit) -> bool:
-    """Whether the verdict calls the second layout slower, in both of the steps of `statements`, others not being asked."""
+    """Whether the verdict calls the second layout slower, in both of the steps of `statements`, others not being
+    asked.
+    """
     best = stats.fastest(fitted)
     assert best is not None
     first, second = (stats.compare_with_best(fitted, best, alpha=level) for level in (ALPHA * SHARES["verdict"], ALPHA))

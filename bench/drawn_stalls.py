@@ -1,7 +1,7 @@
 """Draws experiments with a layout that stalls, and with times that a clock's ticks or a lack of noise leave equal.
 
-A run that stalls takes half as long again, in a fifth of the runs of the first layout: its mean run takes 8.4 % more time
-than its typical one. Nothing outside the layout shows a cause.
+A run that stalls takes half as long again, in a fifth of the runs of the first layout: its mean run takes 8.4 % more
+time than its typical one. Nothing outside the layout shows a cause.
 """
 
 from __future__ import annotations
@@ -148,15 +148,16 @@ def without_noise(cells: int, repetitions: int, slower: float) -> Case:
 
 
 CASES: Mapping[str, Case] = {
-    **{f"{c} x {r}: the layout that stalls is 5 % faster if it does not, 3 % slower on average, noise {100 * n:g} %: it is "
-       "the winner": called_the_winner(c, r, n) for c, r in SIZES for n in (QUIET, NOISE)},
+    **{f"{c} x {r}: the layout that stalls is 5 % faster if it does not, 3 % slower on average, noise "
+    f"{100 * n:g} %: it is the winner": called_the_winner(c, r, n) for c, r in SIZES for n in (QUIET, NOISE)},
     **{f"{c} x {r}: it is as fast if it does not stall, noise 1 %: called the same within 3 %": called_the_same(c, r)
        for c, r in SIZES},
     **{f"none of {r} runs of the layout stalls: no rule can see it": no_run_stalls(r) for r in (5, 10)},
     **{f"{c} x {r}, nothing differs, {kind}: any difference is stated": nothing_differs(kind, c, r)
        for kind in _NOISE for c, r in ((3, 5), (8, 5))},
     **{f"8 x 5, one {100 * by:g} % slower, {kind}: found": found(kind, by)
-       for kind in ("independent noise", "heavy tails (t of 3 df)", "5 % of runs 30 % too long") for by in (0.05, 0.10)},
+       for kind in ("independent noise", "heavy tails (t of 3 df)", "5 % of runs 30 % too long") for by in (0.05,
+       0.10)},
     **{f"{c} x 5, no noise, a clock that ticks every 1 % of a run, 0.05 % apart: a winner": ticks(c, 5, 0.0005)
        for c in (2, 8)},
     **{f"8 x 5, one {100 * by:g} % faster, {kind}: the winner": wins(kind, by)

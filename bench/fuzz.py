@@ -126,7 +126,8 @@ def by_process(words: Sequence[str], folder: Path) -> Said:
     try:
         said = subprocess.run(
             [sys.executable, "-m", "storagelab", *words],
-            cwd=folder, env=environment, capture_output=True, check=False, timeout=_PATIENCE_S, stdin=subprocess.DEVNULL,
+            cwd=folder, env=environment, capture_output=True, check=False, timeout=_PATIENCE_S,
+            stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Said(None, "", "")
@@ -292,8 +293,9 @@ def main() -> int:
             found.append(one)
             print(f"--- {one.case}: {one.words}: {one.promise}\n{escaped(one.said)}\n", flush=True)
     print(
-        f"{options.typed} specs typed, {options.forked} forked, {options.stores} stores in {time.monotonic() - began:.0f} s: "
-        f"{len(found)} promises broken {dict(Counter(one.promise for one in found)) if found else ''}"
+        f"{options.typed} specs typed, {options.forked} forked, {options.stores} stores in "
+        f"{time.monotonic() - began:.0f} s: {len(found)} promises broken "
+        f"{dict(Counter(one.promise for one in found)) if found else ''}"
     )
     return 1 if found else 0
 

@@ -1,9 +1,9 @@
 """`--only known-answers`: real servers on volumes of known speed, so that the gain of a layout can be computed.
 
 Each volume is made for each run and limited to a number of requests a second, by keys of the spec. A run can't be
-shorter than its requests on a volume take at that limit, and if nothing else slows the server down, it is hardly longer.
-So the least time of every layout is known, and with it which layouts are fastest, by which ratio, and which volume slows
-the others down. A campaign is right if storagelab says the same three things.
+shorter than its requests on a volume take at that limit, and if nothing else slows the server down, it is hardly
+longer. So the least time of every layout is known, and with it which layouts are fastest, by which ratio, and which
+volume slows the others down. A campaign is right if storagelab says the same three things.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20
 _MEMORY = Path("/dev/shm")
-"""The files of the drives are in memory if there is room: then only the limit holds a volume back, whoever uses the disk."""
+"""The files of the drives are in memory if there is room: then only the limit holds a volume back, whoever uses the
+disk.
+"""
 
 Speed = Mapping[str, int]
 """The limits of a volume, by the spec's keys; without one, requests of that kind are not limited."""
@@ -163,7 +165,8 @@ KINDS = {
              then={"a": iops(120), "c": iops(9_000)}),
         # Data on the log's volume would be a load of its own: the file system writes its journal there, too.
         Kind(
-            "the log alone is busy, data elsewhere: nothing to gain", {"a": iops(120), "b": iops(120), "c": iops(9_000)},
+            "the log alone is busy, data elsewhere: nothing to gain",
+            {"a": iops(120), "b": iops(120), "c": iops(9_000)},
             (Layout("data on b", ("b",), "a"), Layout("data on c", ("c",), "a"), Layout("on both", ("b", "c"), "a")),
         ),
     ),

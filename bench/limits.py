@@ -1,5 +1,5 @@
-"""`--only limits`: limits that a spec sets on a volume, as fio measures them; and the two rates of a bucket of burst credits,
-with the moment at which it runs empty.
+"""`--only limits`: limits that a spec sets on a volume, as fio measures them; and the two rates of a bucket of burst
+credits, with the moment at which it runs empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ LIMITS = {
     ("read_iops", "read", 8192): 200, ("write_iops", "write", 8192): 200,
     ("read_bytes_per_s", "read", MIB): 20 * MIB, ("write_bytes_per_s", "write", MIB): 20 * MIB,
 }  # fmt: skip
-"""Key, operation and block size -> the limit a second. So low that fio, with 64 requests at a time, needs hardly any CPU."""
+"""Key, operation and block size -> the limit a second. So low that fio, with 64 requests at a time, needs hardly any
+CPU.
+"""
 SECONDS = 20
 RATE, BURST, CREDITS = 200, 600, 3_200
 """A bucket of this many credits lasts for CREDITS / (BURST - RATE) = 8 s."""

@@ -64,7 +64,9 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
 
 
 def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared statements."""
+    """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared
+    statements.
+    """
     workload = cell_config.database_load
     with opened(cell_config, site_in(folder)) as target:
         server = target.server.running

@@ -24,7 +24,8 @@ ODD: tuple[Any, ...] = (
     0, -1, 1, 3, 1000, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, 0.1, -0.5, 1e308, -1e308, 1e-320,
     math.inf, math.nan, "", " ", "a" * 300, "k" * 100_000, "\0", "a\0b", "\x1b[2J\x1b[31m", "\x07", "\x7f", "\x9b",
     "\u202egpj", "\ufffe", "\n", "a\tb", "..", "../..", "/", "/dev/zero", "/dev/full", "/proc/self/mem",
-    "~nobody-at-all/x", "./x\ny", "日本", "e\u0301", "🙂", "\uff14MB", "9000TB", "1e400GB", "1ms", "1000000h", "{", "[/b]",
+    "~nobody-at-all/x", "./x\ny", "日本", "e\u0301", "🙂", "\uff14MB", "9000TB", "1e400GB", "1ms", "1000000h", "{",
+    "[/b]",
     "[bold]", "%s%n", "${HOME}", "'; DROP TABLE run; --", "<script>", "\\", "on", "true", "nan", "-1", "simulated",
     "postgres", "mariadb", "raw-io", "sqlserver", "basic", "2.2.3", "x=y", True, False, [], {}, [[]], [{}], [1, "a"],
     ["a", "a"], _DEEP, list(range(5000)), {f"k{n}": n for n in range(3000)}, {"label": "a"}, {"path": "."},
@@ -211,7 +212,8 @@ def _all_json_wrong(file: Path, chance: Random) -> None:
 
 
 def _column_wrong(file: Path, chance: Random) -> None:
-    names = ("cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
+    names = ("cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at",
+    "finished_at",
              "wall_s", "elapsed_s", "levels", "measurement")  # fmt: skip
     value = chance.choice(
         [odd for odd in ODD if isinstance(odd, str | float) or (isinstance(odd, int) and abs(odd) < 2**63)]
@@ -224,7 +226,8 @@ def _column_wrong(file: Path, chance: Random) -> None:
 
 def _schema_wrong(file: Path, chance: Random) -> None:
     statements = (
-        "DELETE FROM experiment", "DROP TABLE run", "DROP TABLE experiment", "DELETE FROM run", "PRAGMA user_version = 99",
+        "DELETE FROM experiment", "DROP TABLE run", "DROP TABLE experiment", "DELETE FROM run", "PRAGMA "
+        "user_version = 99",
         "PRAGMA user_version = 0", "PRAGMA application_id = 7", "ALTER TABLE run RENAME COLUMN levels TO level",
         "CREATE TABLE other (x)", "UPDATE experiment SET spec_text = 'x', experiment = '{}'",
         "UPDATE experiment SET spec_text = cast(x'ff00' AS TEXT), experiment = cast(x'ff' AS TEXT)",

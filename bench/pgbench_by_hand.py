@@ -5,8 +5,8 @@
 In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which one begins
 changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is kept in memory: there the
 programs take nearly all of the time, and a cost of storagelab shows that the noise of a shared drive would hide. By
-hand, nothing watches. storagelab watches in turns: its own figures come from unwatched stretches, and their ratio to watched
-ones is what watching costs, from the same runs.
+hand, nothing watches. storagelab watches in turns: its own figures come from unwatched stretches, and their ratio to
+watched ones is what watching costs, from the same runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""`--only predictions`: drawn cases of a server on unequal volumes of known rates, predicted from a capture and measured.
+"""`--only predictions`: drawn cases of a server on unequal volumes of known rates, predicted from a capture and
+measured.
 
-A case has two to four volumes that the spec's own keys limit, tables that are used unequally, and three layouts. One layout
-is captured while its load runs. The others are predicted from that capture and the limits alone. Then a campaign measures
-all three. Judged are the order of each pair of layouts that the campaign tells apart, and the ratio of each predicted
-layout to the captured one.
+A case has two to four volumes that the spec's own keys limit, tables that are used unequally, and three layouts. One
+layout is captured while its load runs. The others are predicted from that capture and the limits alone. Then a campaign
+measures all three. Judged are the order of each pair of layouts that the campaign tells apart, and the ratio of each
+predicted layout to the captured one.
 """
 
 from __future__ import annotations
@@ -186,8 +187,8 @@ def _schema(case: Case) -> Iterator[str]:
 
 
 def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Makes a server for each layout and runs the load on it, the captured layout first, and captures that before. Returns
-    each layout's transactions a second in each run, and the spec's volume for each of the capture's.
+    """Makes a server for each layout and runs the load on it, the captured layout first, and captures that before.
+    Returns each layout's transactions a second in each run, and the spec's volume for each of the capture's.
     """
     plan = expand(load(spec))
     block = plan.blocks[0]
@@ -238,8 +239,8 @@ def _dsn(process: Any) -> str:
 
 
 def _captured(dsn: str, sessions: int, to: Path) -> str:
-    """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb takes
-    seconds to load on a busy machine.
+    """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb
+    takes seconds to load on a busy machine.
     """
     try:
         server = contract.target_of(dsn)
@@ -273,8 +274,8 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and what came of it. `pairs`: pairs that the runs tell apart, and how many of them were predicted in the right
-    order. Rates by layout, of each run those that were measured.
+    """A case and what came of it. `pairs`: pairs that the runs tell apart, and how many of them were predicted in the
+    right order. Rates by layout, of each run those that were measured.
     """
 
     case: dict[str, Any]
@@ -294,7 +295,9 @@ class Judged:
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, measures, predicts and judges a case. A folder that holds its capture and its rates is not measured again."""
+    """Captures, measures, predicts and judges a case. A folder that holds its capture and its rates is not measured
+    again.
+    """
     rates_file, file = place / "measured.json", place / "volumes.toml"
     if not rates_file.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -327,8 +330,8 @@ def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again from
-    their captures. `write` puts their errors into the package, where intervals come from.
+    """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again
+    from their captures. `write` puts their errors into the package, where intervals come from.
     """
     if reason := why_not():
         print(f"predictions are left out: {reason}")
@@ -348,7 +351,8 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
 def known_answers(made: Sequence[Judged]) -> str:
     """The file of errors: what was predicted and measured of each case, as ratios to the captured layout."""
     lines = [
-        "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the captured",
+        "# The errors of drawn cases: what was predicted from a capture, and what was measured "
+        "then, as times the captured",
         "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
         '# Made by: make bench ARGS="--only predictions --kept FOLDER --write"',
     ]

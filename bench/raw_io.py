@@ -70,7 +70,8 @@ def _against_fio(folder: Path, pairs: int) -> Figure:
 
 def _by_hand(file: Path) -> float:
     command = [
-        "fio", "--name=x", f"--filename={file}", "--rw=randread", "--bs=8k", f"--size={_SIZE}", "--iodepth=2", "--direct=1",
+        "fio", "--name=x", f"--filename={file}", "--rw=randread", "--bs=8k", f"--size={_SIZE}", "--iodepth=2",
+        "--direct=1",
         "--ioengine=io_uring", "--time_based", f"--runtime={_SECONDS}", "--norandommap=1", "--output-format=json",
     ]  # fmt: skip
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -59,7 +59,9 @@ class Share(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """One kind of noise, one design: reports with a false statement, means in their intervals, and the fastest's mean."""
+    """One kind of noise, one design: reports with a false statement, means in their intervals, and the fastest's
+    mean.
+    """
 
     false: Share
     means: Share
@@ -302,9 +304,9 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
     "no round in common (3 and 2 of 5), beside three slower ones: a winner is named": _no_round_in_common,
     "noise of 1 %, drift of 5 %, random order: any layout is called slower": _drift_in_random_order,
     "8 layouts, 0 to 4 % apart: the nominally fastest loses more than its bound says": _loses_more_than_said,
-    "1 layout is fastest, 7 take 2 % longer: one that is tied loses more than its bound says": _one_loses_more_than_said,
+    "1 layout is fastest, 7 take 2 % longer: a tied one loses more than its bound says": _one_loses_more_than_said,
     "8 layouts, noise of 1 %, one 3.01 % slower: it is called the same within 3 %": _called_the_same,
-    "8 equal layouts, noise of 0.5 %: all are called the same within 3 % (as they should be)": _equal_ones_called_the_same,
+    "8 equal layouts, noise of 0.5 %: all are called the same within 3 % (rightly)": _equal_ones_called_the_same,
 }
 
 
@@ -356,7 +358,8 @@ def _warm_ups_table(found: Sequence[_WarmUp]) -> str:
 
 FLEETS = [(size, apart) for apart in drawn_hosts.INTERACTIONS for size in drawn_hosts.SIZES]
 _FLEET_HEADS = (
-    "hosts x layouts x rounds of each", "layouts differ by host", "any difference is stated", "means in their intervals",
+    "hosts x layouts x rounds of each", "layouts differ by host", "any difference is stated", "means "
+    "in their intervals",
     "ratios of two in theirs", "differences between hosts in theirs",
 )  # fmt: skip
 

@@ -1,6 +1,8 @@
-"""A volume whose limit holds only what is started in a control group of its own, so that one process can be freed from it.
+"""A volume whose limit holds only what is started in a control group of its own, so that one process can be freed from
+it.
 
-Volumes of a spec are limited for everybody (`storagelab.provisioning`). Needs root, and version 1 of the control groups.
+Volumes of a spec are limited for everybody (`storagelab.provisioning`). Needs root, and version 1 of the control
+groups.
 """
 
 from __future__ import annotations

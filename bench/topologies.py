@@ -1,8 +1,8 @@
-"""`--only topologies`: random drives with random contents, of which an experiment prepares some and is killed at a random
-moment. After it is undone, every byte of the other drives must be what it was.
+"""`--only topologies`: random drives with random contents, of which an experiment prepares some and is killed at a
+random moment. After it is undone, every byte of the other drives must be what it was.
 
-Each runs in a guest with throw-away drives (`bench.guest`): a kernel that is a program, with SCSI drives; or an emulated
-machine with NVMe drives, which can also be formatted to other sectors, but takes five times as long.
+Each runs in a guest with throw-away drives (`bench.guest`): a kernel that is a program, with SCSI drives; or an
+emulated machine with NVMe drives, which can also be formatted to other sectors, but takes five times as long.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SCRIPT = Path(__file__).parent / "guest" / "one_topology.py"
 
 
 def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> list[dict[str, Any]]:
-    """What came of the topologies of these seeds: a value for each, as `one_topology.py` tells it, with `broke` if it did
-    not get to its end.
+    """What came of the topologies of these seeds: a value for each, as `one_topology.py` tells it, with `broke` if it
+    did not get to its end.
     """
     own = folder / f"topologies-{first_seed}"
     own.mkdir(parents=True)

@@ -148,7 +148,7 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     assert {*column(tab, 2)} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
     assert tab.locator("#cells details.cell:visible").count() == 2
-    left = tab.locator("#figure-waits svg.wide [aria-label]:not(.left-out)")
+    left = tab.locator("#figure-waits svg.wide :is(path, line, rect)[aria-label]:not(.left-out)")
     labels = left.evaluate_all("all => all.map(one => one.ariaLabel)")
     assert {re.search(r"\((\d files)", label)[1] for label in labels} == {"4 files"}
     tab.wait_for_function("means => document.querySelectorAll(`#figure-all-cells ${means}`).length === 2", arg=MEANS)

@@ -173,7 +173,7 @@ def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, ot
         figure = figures.nth(number)
         assert figure.locator(f"svg.{form}").is_visible()
         assert not figure.locator(f"svg.{other}").is_visible()
-        marks = figure.locator(f"svg.{form} [aria-label]").evaluate_all(
+        marks = figure.locator(f"svg.{form} :is(path, line, rect)[aria-label]").evaluate_all(
             "marks => marks.filter(mark => mark.tagName === 'path' && mark.getBoundingClientRect().height > 1).length"
         )
         assert marks >= 4

@@ -233,7 +233,8 @@ def show(checked: Checked) -> None:
 def show_sums(results: Sequence[Checked]) -> None:
     """Prints whether everything adds up to the connections' time, and which waits have no timer."""
     print(
-        "\n| load | rows/s | looks | rows of the table, sum | explained without the residual | UNINSTRUMENTED | timers |"
+        "\n| load | rows/s | looks | rows of the table, "
+        "sum | explained without the residual | UNINSTRUMENTED | timers |"
     )
     print("|---|---|---|---|---|---|---|")
     for checked in results:
@@ -243,9 +244,10 @@ def show_sums(results: Sequence[Checked]) -> None:
         untimed_s = sum(row.wait_s for row in rows if row.wait_type == UNINSTRUMENTED)
         timers_s = sum(row.wait_ns for row in raw.rows) / 1e9
         print(
-            f"| {checked.load.name} | {checked.load.config.database_load.rows / raw.elapsed_s:,.0f} | {raw.passes} "
-            f"| {sum(row.wait_s for row in rows) / whole_s:.1f} % | {100 * (conservation(raw).explained or 0.0):.0f} % "
-            f"| {untimed_s / whole_s:.1f} % | {timers_s / whole_s:.1f} % | {100 * checked.observer_share:.1f} % of a core |"
+            f"| {checked.load.name} | {checked.load.config.database_load.rows / raw.elapsed_s:,.0f} | {raw.passes} | "
+            f"{sum(row.wait_s for row in rows) / whole_s:.1f} % | {100 * (conservation(raw).explained or 0.0):.0f} % | "
+            f"{untimed_s / whole_s:.1f} % | {timers_s / whole_s:.1f} % | "
+            f"{100 * checked.observer_share:.1f} % of a core |"
         )
 
 

@@ -455,7 +455,8 @@ def main(words: Sequence[str]) -> None:
     print(f"\ncost {search.best[0]:.3f} after {search.made} candidates, fitted on {' '.join(rows)}")
     for parameter, value in zip(parameters, search.best[1], strict=True):
         print(
-            f"{parameter.name} = {value}   # was {parameter.figure['value']}, within {parameter.low:g} to {parameter.high:g}"
+            f"{parameter.name} = {value}   # was {parameter.figure['value']}, within "
+            f"{parameter.low:g} to {parameter.high:g}"
         )
     if arguments.write and parameters:
         write(setup.blocks[0].content["drives"], parameters, search.best[1], rows)

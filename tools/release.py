@@ -1,7 +1,8 @@
 """Check what `make wheel` built, and write the notes of the release: tools/release.py FOLDER
 
-It checks that the version has its section in CHANGELOG.md, that package indexes will take the files, that the licence of each
-bundled crate is kept, and that a wheel installs and plans in a new environment without compilers. Nothing is uploaded.
+It checks that the version has its section in CHANGELOG.md, that package indexes will take the files, that the licence
+of each bundled crate is kept, and that a wheel installs and plans in a new environment without compilers. Nothing is
+uploaded.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Kills and signals at moments drawn over whole campaigns of each kind: nothing is lost, repeated or left behind, and all
-end in time.
+"""Kills and signals at moments drawn over whole campaigns of each kind: nothing is lost, repeated or left behind, and
+all end in time.
 
 ARGS="--only faults"                                              the whole list
 ARGS="--only faults --as-user nobody"                             the same as another user
 ARGS="--only faults --faults-kind mariadb --kills 30 --seed 3"    a part of it
 ARGS="--only faults --kept FILE"                                  goes on where it was stopped
 
-The seed determines the moments as shares of a campaign; what they hit depends on the machine. So each kill notes what it
-hit, and the table shows the spread.
+The seed determines the moments as shares of a campaign; what they hit depends on the machine. So each kill notes what
+it hit, and the table shows the spread.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _of_found(kind: Kind, found: Found, options: argparse.Namespace) -> Iterator
         wrong = found.after_signals
         remark = f"beside {found.waited_for_a_core_s / len(took_s):.1f} s in which others had the cores, on average"
         yield Figure(
-            f"{len(took_s)} signals, {kind}: the longest time to the end", max(took_s), "s", f"at most {IN_TIME_S:.0f} s",
+            f"{len(took_s)} signals, {kind}: the longest time to the end", max(took_s), "s", "at "
+            f"most {IN_TIME_S:.0f} s",
             max(took_s) <= IN_TIME_S, remark=remark,
         )  # fmt: skip
         yield Figure(

@@ -23,8 +23,8 @@ _CONSOLE, _COMMAND, _OUTPUT, _EXIT_CODE = "console", "command", "output", "exit_
 class Drive(NamedTuple):
     """An emulated NVMe drive. It is a namespace of a controller with the same serial, so drives of one serial share it.
 
-    `image` keeps its content; it is made, all zeros, if it is not there. `sector_bytes` is its format when it leaves the
-    factory: the guest may format it with 512 or 4096 bytes. One that is not attached waits for `nvme attach-ns`.
+    `image` keeps its content; it is made, all zeros, if it is not there. `sector_bytes` is its format when it leaves
+    the factory: the guest may format it with 512 or 4096 bytes. One that is not attached waits for `nvme attach-ns`.
     """
 
     serial: str
@@ -35,8 +35,8 @@ class Drive(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What came of a script: its exit code (None if it was cut off by the time limit or the guest failed), what it printed,
-    what the kernel printed, and the folder with the files that it wrote to the folder $RESULTS.
+    """What came of a script: its exit code (None if it was cut off by the time limit or the guest failed), what it
+    printed, what the kernel printed, and the folder with the files that it wrote to the folder $RESULTS.
     """
 
     exit_code: int | None
@@ -47,7 +47,9 @@ class Finished(NamedTuple):
 
 @cache
 def absent() -> str:
-    """Why this machine can't run a guest; "" if it can. Unpacks what the guest needs when it is asked for the first time."""
+    """Why this machine can't run a guest; "" if it can. Unpacks what the guest needs when it is asked for the first
+    time.
+    """
     try:
         packages.prepared()
     except packages.Unavailable as problem:

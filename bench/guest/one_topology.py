@@ -1,5 +1,5 @@
-"""Runs in the guest: for each seed, draws what lies on the drives and an experiment on some of them, prepares its volume,
-kills that at a random moment, gives the drives back, and compares every byte of the others with what it was.
+"""Runs in the guest: for each seed, draws what lies on the drives and an experiment on some of them, prepares its
+volume, kills that at a random moment, gives the drives back, and compares every byte of the others with what it was.
 
 `one_topology.py FIRST COUNT` prints a line of JSON for each seed.
 """
@@ -59,7 +59,7 @@ def size_of(letter: str) -> int:
     return int(read_text(node_of(Path(node(letter)).name) / "size")) * 512
 
 
-# --- what lies on the drives before --------------------------------------------------------------------------------------
+# --- what lies on the drives before -----------------------------------------------------------------------------------
 
 
 def nothing(_: str) -> None:
@@ -141,7 +141,9 @@ IN_USE = (mounted, swapped, raid_member)
 
 
 def reread(opened: int) -> bool:
-    """Lets the kernel read the partition table again, which it does not while somebody looks at a partition, such as udev."""
+    """Lets the kernel read the partition table again, which it does not while somebody looks at a partition, such as
+    udev.
+    """
     try:
         fcntl.ioctl(opened, BLKRRPART)
     except OSError:
@@ -171,7 +173,7 @@ def emptied() -> None:
     shutil.rmtree(PLACE, ignore_errors=True)
 
 
-# --- the experiment ---------------------------------------------------------------------------------------------------------
+# --- the experiment ---------------------------------------------------------------------------------------------------
 
 
 def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]]) -> VolumeConfig:
@@ -238,11 +240,13 @@ def undo(folder: Path, results: Path) -> None:
     volumes.put_back(results)
 
 
-# --- one topology -----------------------------------------------------------------------------------------------------------
+# --- one topology -----------------------------------------------------------------------------------------------------
 
 
 def content_of(letter: str) -> list[bytes]:
-    """A digest of each piece of the drive, past the page cache, which doesn't see what is written through other devices."""
+    """A digest of each piece of the drive, past the page cache, which doesn't see what is written through other
+    devices.
+    """
     opened = os.open(node(letter), os.O_RDONLY | os.O_DIRECT)
     digests = []
     try:

@@ -44,8 +44,8 @@ class Unavailable(Exception):
 
 
 def prepared() -> None:
-    """Unpacks what an emulated machine boots from, if it is not there yet. Processes that call it at the same time wait for
-    each other. Raises Unavailable.
+    """Unpacks what an emulated machine boots from, if it is not there yet. Processes that call it at the same time wait
+    for each other. Raises Unavailable.
     """
     if path_of("qemu-system-x86_64") is None:
         raise Unavailable("no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)")

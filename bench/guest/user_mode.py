@@ -1,7 +1,8 @@
-"""Runs a Python script in a kernel that is a program of this machine (User-mode Linux), with throw-away drives in memory.
+"""Runs a Python script in a kernel that is a program of this machine (User-mode Linux), with throw-away drives in
+memory.
 
-Its processor is the real one, so it is some thirty times as fast as an emulated machine. Its drives are SCSI drives of the
-kernel's own `scsi_debug`: they have serial numbers and stable names and discard, but no formats to choose from.
+Its processor is the real one, so it is some thirty times as fast as an emulated machine. Its drives are SCSI drives of
+the kernel's own `scsi_debug`: they have serial numbers and stable names and discard, but no formats to choose from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ DRIVES = "/dev/disk/by-id/scsi-3*"
 
 @cache
 def absent() -> str:
-    """Why this machine can't run such a kernel; "" if it can. Unpacks what it needs when it is asked for the first time."""
+    """Why this machine can't run such a kernel; "" if it can. Unpacks what it needs when it is asked for the first
+    time.
+    """
     try:
         packages.user_mode_prepared()
     except packages.Unavailable as problem:
@@ -33,8 +36,8 @@ def run(
     script: Path, drives: int, drive_mib: int, folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0,
     kept: Path | None = None,
 ) -> Finished:  # fmt: skip
-    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS. The file `kept`
-    is one more drive, /dev/ubda, whose content outlives the guest.
+    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS. The file
+    `kept` is one more drive, /dev/ubda, whose content outlives the guest.
     """
     memory_mib = 512 + drives * drive_mib
     words = [
@@ -44,6 +47,7 @@ def run(
         *([f"drives=per_host_store=1,add_host={drives},dev_size_mb={drive_mib},lbpu=1,delay=0"] if drives else []),
         *([f"ubd0={kept}"] if kept is not None else []),
     ]  # fmt: skip
-    # On one processor: it changes between the guest's processes and the kernel at each system call, which is slow across two.
+    # On one processor: it changes between the guest's processes and the kernel at each system call, which is slow
+    # across two.
     pinned = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0))))]
     return finished([*pinned, *words], folder, program(script, arguments), limit_s)

@@ -8,8 +8,8 @@ def version() -> str:
     """The version of the extension, the same as the package's."""
 
 def declared() -> str:
-    """All parameters of the model as they are declared, as JSON (crates/sim/src/declared.rs): figures of profiles, costs, and
-    constants."""
+    """All parameters of the model as they are declared, as JSON (crates/sim/src/declared.rs): figures of profiles,
+    costs, and constants."""
 
 def stream_seed(seed: int, stream: str) -> int:
     """The seed (0 to 2**64 - 1) of the random stream called `stream` under `seed`.
@@ -24,8 +24,8 @@ def permutation(seed: int, stream: str, n: int) -> list[int]:
     """
 
 def replay(path: str, flags: int, threads: int, trace: str) -> str:
-    """Send a trace, as JSON (crates/sim/src/raw_io/replay.rs), to a file that is opened with these flags: what was sent, as
-    JSON (crates/replay/src/lib.rs).
+    """Send a trace, as JSON (crates/sim/src/raw_io/replay.rs), to a file that is opened with these flags: what was
+    sent, as JSON (crates/replay/src/lib.rs).
 
     OSError for a request that failed, ValueError for a trace in another form.
     """

@@ -1,8 +1,8 @@
 """The command line: all verbs with their options. It prints each error once and sets the exit code: 0 done, 1 some runs
 failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person, 130 interrupted.
 
-Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
-the libraries of another.
+Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits
+for the libraries of another.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ FitOption = Annotated[
     FitKind,
     typer.Option(
         "--fit",
-        help="robust: leave out odd runs that the machine caused, count others in their cells; least-squares: count all.",
+        help="robust: leave out odd runs that the machine caused, count others in their cells; "
+        "least-squares: count all.",
     ),
 ]
 AllowCommandsOption = Annotated[
@@ -257,8 +258,8 @@ def report_(
 ) -> None:
     """Write the report of an experiment from its stored runs.
 
-    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. For a PDF, print
-    the page. Data for other programs: storagelab export.
+    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. For a PDF,
+    print the page. Data for other programs: storagelab export.
     """
     from storagelab.verbs import results as verbs
 
@@ -302,8 +303,8 @@ def compare_(
         typer.Option(
             "--fail-if-slower",
             metavar="SHARE",
-            help="Exit with 1 if a later campaign is surely slower than the first by more than this (5%), with 3 if the runs "
-            "can't tell.",
+            help="Exit with 1 if a later campaign is surely slower than the first by more than this (5%), with "
+            "3 if the runs can't tell.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -354,8 +355,8 @@ def export_(
 ) -> None:
     """Write all stored data for other programs: JSON, CSV, SQLite.
 
-    json follows schema 1 and holds every run with all its waits; csv has a line for each run, waits-csv one for each wait;
-    sqlite writes a file with tables of runs, waits, series and cells.
+    json follows schema 1 and holds every run with all its waits; csv has a line for each run, waits-csv one for each
+    wait; sqlite writes a file with tables of runs, waits, series and cells.
     """
     from storagelab.verbs import results as verbs
 

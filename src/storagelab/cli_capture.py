@@ -1,4 +1,6 @@
-"""The verbs `capture`, `predict` and `k8s`: a running server watched, its load on other volumes, and a Job of Kubernetes."""
+"""The verbs `capture`, `predict` and `k8s`: a running server watched, its load on other volumes, and a Job of
+Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def _capture(
 ) -> None:
     """Watch what a running server reads and writes, by object.
 
-    Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window early. As
-    root on the server's machine, writes and the order of requests are known by table.
+    Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window
+    early. As root on the server's machine, writes and the order of requests are known by table.
     """
     from storagelab.verbs import capture
 

@@ -37,8 +37,8 @@ def _undo(
 ) -> None:
     """Give back the drives that a killed run left.
 
-    Unmounts and removes what storagelab made on them, and formats them to their old sectors. What lay on them before can't
-    be put back.
+    Unmounts and removes what storagelab made on them, and formats them to their old sectors. What lay on them before
+    can't be put back.
     """
     from storagelab.verbs import volumes
 
@@ -95,8 +95,8 @@ def _fit(
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 
-    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and the
-    simulator runs it like any other drive.
+    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and
+    the simulator runs it like any other drive.
     """
     from storagelab.verbs import drives
 

@@ -56,8 +56,8 @@ def _init(
 ) -> None:
     """List ready-made specs by their questions, or write one.
 
-    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the settings, tablespaces and volumes of a
-    PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
+    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the settings, tablespaces and volumes of
+    a PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
     """
     from storagelab.verbs import init
 

@@ -51,6 +51,8 @@ class RunFailed(StoragelabError):
 
 
 class DataRefused(RunFailed):
-    """The user's own data can't be made, or its objects have other names than the spec's: no run of it could succeed."""
+    """The user's own data can't be made, or its objects have other names than the spec's: no run of it could
+    succeed.
+    """
 
     exit_code = 2

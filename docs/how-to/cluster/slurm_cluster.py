@@ -1,7 +1,7 @@
 """Run a scheduler here and its workers as Slurm's jobs, until Ctrl-C: python slurm_cluster.py JOBS
 
-Start it on a machine that may submit jobs and that the nodes reach. jobqueue.yaml says what a job asks for. Nodes see the
-same Python environment and the same certificates, at the same paths. This machine needs dask-jobqueue as well.
+Start it on a machine that may submit jobs and that the nodes reach. jobqueue.yaml says what a job asks for. Nodes see
+the same Python environment and the same certificates, at the same paths. This machine needs dask-jobqueue as well.
 """
 
 import argparse

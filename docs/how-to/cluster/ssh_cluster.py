@@ -1,7 +1,7 @@
 """Run a cluster on hosts that SSH reaches, until Ctrl-C: python ssh_cluster.py SCHEDULER WORKER [WORKER ...]
 
-Hosts are names in your ~/.ssh/config, or addresses; the first may come again as a worker. Every host has the same Python
-environment at the same path, and Dask's settings for TLS (tls.yaml). This machine needs asyncssh as well.
+Hosts are names in your ~/.ssh/config, or addresses; the first may come again as a worker. Every host has the same
+Python environment at the same path, and Dask's settings for TLS (tls.yaml). This machine needs asyncssh as well.
 """
 
 import argparse

@@ -44,7 +44,9 @@ class Law:
     """By a name of LIMITS; a limit that was not reached is missing."""
 
     def requests_per_s(self, *, block_bytes: Any, read_share: Any, depth: Any, sequential_share: Any = 0.0) -> Any:
-        """Requests a second; numbers or arrays of them. A depth below 1 is a drive that is idle for a part of the time."""
+        """Requests a second; numbers or arrays of them. A depth below 1 is a drive that is idle for a part of the
+        time.
+        """
         progressing = np.maximum(depth, 1.0)
         mean_s = read_share * self._latency_s("read", block_bytes, progressing, sequential_share) + (
             1 - read_share

@@ -1,7 +1,7 @@
 """A measured drive: what a fit found, in which ranges, and every point that was measured with its residual.
 
-It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its figures,
-and `storagelab drives list` lists it. Beside the figures the file has one table, `measurement`.
+It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its
+figures, and `storagelab drives list` lists it. Beside the figures the file has one table, `measurement`.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ class MeasuredDrive(Frozen):
     def expected(
         self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
     ) -> Expected:
-        """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth below
-        1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises OutsideMeasured.
+        """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth
+        below 1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises
+        OutsideMeasured.
         """
         self._check(block_bytes, read_share, depth, sequential_share)
         per_s = float(

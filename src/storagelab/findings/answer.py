@@ -152,7 +152,9 @@ def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate |
 
 
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
-    """The mean of the quantity by which a cell is judged: its time, or its rate if cells do different amounts of work."""
+    """The mean of the quantity by which a cell is judged: its time, or its rate if cells do different amounts of
+    work.
+    """
     sample = _sample_of(findings, cell)
     return None if sample is None else sample.mean
 
@@ -405,7 +407,9 @@ def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by their weight; before all others what the layouts to use give up, and not all others."""
+    """Cautions before notes, and by their weight; before all others what the layouts to use give up, and not all
+    others.
+    """
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
         findings.cautions,

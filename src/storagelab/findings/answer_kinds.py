@@ -38,8 +38,8 @@ class Pick(Frozen):
     at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
     looks_slower: float | None = Field(
         None,
-        description="Its mean time over the shortest among `meant`, where the two are tied and yet so far apart that one "
-        "may want more runs; else `null`.",
+        description="Its mean time over the shortest among `meant`, where the two are tied and yet so far apart that "
+        "one may want more runs; else `null`.",
     )
     faster_looking: str | None = Field(None, description="The cell with that shortest mean time.")
     capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
@@ -60,7 +60,8 @@ class Choice(Frozen):
     tied: tuple[str, ...] = Field(description="The ids of the best set.")
     meant: tuple[str, ...] = Field(description="Those of them that `pattern` describes, with a cell for each load.")
     pattern: Pattern = Field(
-        description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors whose levels don't matter."
+        description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors "
+        "whose levels don't matter."
     )
     pick: Pick | None = Field(description="The cheapest of `meant`, by the spec's `prefer`.")
     lowest: Estimate | None = Field(
@@ -69,8 +70,8 @@ class Choice(Frozen):
     highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
     at_most_slower: float | None = Field(
         None,
-        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 %; "
-        "`null` where it may be more than 2, or is not known.",
+        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 "
+        "%; `null` where it may be more than 2, or is not known.",
     )
     same: bool = Field(False, description="Whether that is within `indifferent`.")
     next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
@@ -116,7 +117,8 @@ class Cause(Frozen):
     before: tuple[JsonValue, ...] = Field(description="From these levels ...")
     after: tuple[JsonValue, ...] = Field(description="... to those.")
     wait: str | None = Field(
-        description="The wait that changed most in the direction of the time; `null` where a volume's limit sets the pace."
+        description="The wait that changed most in the direction of the time; `null` where a "
+        "volume's limit sets the pace."
     )
     limit: Limit | None = Field(None, description="That limit, or `null`.")
     from_s: float = Field(description="Seconds in the wait before; with a limit, the least that the volumes allow.")
@@ -136,8 +138,8 @@ class Next(Frozen):
     """What to do next, so that runs say more."""
 
     step: str = Field(
-        description="`runs`: make those that are missing. `repetitions`: make so many. Else the kind of the caution whose "
-        "cause to remove."
+        description="`runs`: make those that are missing. `repetitions`: make so many. Else the kind of the "
+        "caution whose cause to remove."
     )
     repetitions: int | None = Field(None, description="How many to make in all.")
     effect: float | None = Field(

@@ -33,9 +33,9 @@ from storagelab.model.plan import Experiment, Plan
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand
-    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out, with the cause. `fleet` = the fits of
-    hosts, if there are several: then `fitted` has a column for each host instead of each round.
+    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that
+    stand apart, `left_out` = those of them, by cell and repetition, that the fit leaves out, with the cause. `fleet` =
+    the fits of hosts, if there are several: then `fitted` has a column for each host instead of each round.
     """
 
     used: dict[str, dict[int, Run]]
@@ -86,13 +86,16 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
-        {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches, fleet,
+        {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches,
+        fleet,
         carried, made_in,
     )  # fmt: skip
 
 
 def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping[int, Run]]) -> Sequence[int]:
-    """The blocks, with one of its own for each cell that can't be compared as its runs hold parts of checkpoint cycles."""
+    """The blocks, with one of its own for each cell that can't be compared as its runs hold parts of checkpoint
+    cycles.
+    """
     alone, first = cycles.withheld(used), max(blocks, default=0) + 1
     return [
         first + place if cell.cell_id in alone else block

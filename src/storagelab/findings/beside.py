@@ -1,7 +1,8 @@
-"""Predicted beside measured: order, ratios and misses of the layouts that a measured campaign and a prediction share. Pure.
+"""Predicted beside measured: order, ratios and misses of the layouts that a measured campaign and a prediction share.
+Pure.
 
-A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by the speed of each layout over
-that of one layout, the base, so that only ratios count.
+A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by the speed of each layout
+over that of one layout, the base, so that only ratios count.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Beside:
-    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that measurement tells apart, the slower first, and
-    whether the prediction has the same order.
+    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that measurement tells apart, the slower first,
+    and whether the prediction has the same order.
     """
 
     base: str

@@ -1,9 +1,9 @@
 """How cells of different blocks are compared: by the scatter of blocks that prepared the same levels again. Pure.
 
-It is the analysis of a split-plot experiment. A block is one preparation, such as one formatting of a drive, and all runs of
-the block share its luck. So cells of different blocks are compared by one figure for each preparation, a cell's mean over
-its runs there, and these figures are the sample: as many degrees of freedom as there are preparations beyond one of each
-kind. Cells of the same blocks are compared round by round, as in any experiment, and need none of this.
+It is the analysis of a split-plot experiment. A block is one preparation, such as one formatting of a drive, and all
+runs of the block share its luck. So cells of different blocks are compared by one figure for each preparation, a cell's
+mean over its runs there, and these figures are the sample: as many degrees of freedom as there are preparations beyond
+one of each kind. Cells of the same blocks are compared round by round, as in any experiment, and need none of this.
 
 Preparations of different kinds are not paired: they follow each other in random order, and a drift makes them scatter.
 """
@@ -42,9 +42,10 @@ class Mean(NamedTuple):
 class BetweenBlocks:
     """The figures of preparations, a row for each cell and a column for each preparation, NaN where it has none.
 
-    `kinds` = the kind of preparation of each cell: its levels of the costly factors. Variances are of one figure: `own` of
-    each cell, NaN where its kind was prepared once; `variance` the mean of its kind's cells, moderated towards that of all
-    kinds, which counts `prior_df`. `df` = preparations beyond one of each kind. `alike`: no kind surely varies more.
+    `kinds` = the kind of preparation of each cell: its levels of the costly factors. Variances are of one figure: `own`
+    of each cell, NaN where its kind was prepared once; `variance` the mean of its kind's cells, moderated towards that
+    of all kinds, which counts `prior_df`. `df` = preparations beyond one of each kind. `alike`: no kind surely varies
+    more.
     """
 
     figures: Matrix

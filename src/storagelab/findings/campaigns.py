@@ -2,9 +2,9 @@
 Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
-each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a campaign
-holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine changed between
-the two: a ratio shows whether times differ, not why.
+each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a
+campaign holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine
+changed between the two: a ratio shows whether times differ, not why.
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
 `stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
@@ -255,13 +255,13 @@ def _untested(first: Campaign, second: Campaign) -> str:
     for campaign in (first, second):
         if campaign.basis.in_stretches and campaign.experiment.order == "as-listed":
             return (
-                f"each layout of {campaign.name} has its place in every round, so that what comes before it looks like the "
-                "layout's own time"
+                f"each layout of {campaign.name} has its place in every round, so that what comes before it looks "
+                "like the layout's own time"
             )
         if campaign.basis.in_stretches:
             return (
-                f"the runs of each layout of {campaign.name} were made in one stretch of time, so their scatter does not "
-                "show what another one would give"
+                f"the runs of each layout of {campaign.name} were made in one stretch of time, so their scatter does "
+                "not show what another one would give"
             )
     return ""
 
@@ -315,8 +315,8 @@ def _with(side: _Side, part: tuple[float, float] | None) -> _Side:
 
 
 def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
-    """The variance of the mean over the cells of `rows`, beyond what is `known`, and its degrees of freedom, where runs are
-    surely like those just before them; None elsewhere.
+    """The variance of the mean over the cells of `rows`, beyond what is `known`, and its degrees of freedom, where runs
+    are surely like those just before them; None elsewhere.
 
     The scatter of rounds tells less than that if rounds are few and each is as long as runs stay alike.
     """

@@ -1,8 +1,8 @@
 """Whether the layout of the run before explains times, and the times without that. Pure.
 
 The model is log time = cell + round + what came before + residual, where what came before is the cell of the run before
-or, of many cells, the level of each of its factors. It is tested by the F test of these effects together. Where they are
-taken out of the times, the residuals are made as much larger as the comparisons of cells become less sure by that.
+or, of many cells, the level of each of its factors. It is tested by the F test of these effects together. Where they
+are taken out of the times, the residuals are made as much larger as the comparisons of cells become less sure by that.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from storagelab.model.values import JsonValue
 CHANGE_LEAST = 0.02
 """Smaller effects of the run before are of no use to a reader."""
 CELLS_LEAST = 5
-"""Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave for
-one, so that the correction would err. A balanced order lets it hit all alike."""
+"""Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave
+for one, so that the correction would err. A balanced order lets it hit all alike."""
 CORRECTED_P_VALUE = 0.005
-"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds something
-in 8 of 100 experiments with five layouts in which runs leave nothing behind, and correcting for it makes differences."""
+"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds
+something in 8 of 100 experiments with five layouts in which runs leave nothing behind, and correcting for it makes
+differences."""
 _FREE_LEAST = 2
 """Degrees of freedom that must be left for the residuals."""
 _CELLS_MOST = 8
@@ -41,9 +42,9 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """What runs leave behind: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if negative; of
-    all levels this is the one that differs most. `without` = the times without such effects; `lost` = the degrees of
-    freedom that they took; `corrected`: verdicts rest on the times without them."""
+    """What runs leave behind: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if
+    negative; of all levels this is the one that differs most. `without` = the times without such effects; `lost` = the
+    degrees of freedom that they took; `corrected`: verdicts rest on the times without them."""
 
     levels: Mapping[str, JsonValue]
     change: float
@@ -56,8 +57,8 @@ class CarriedOver:
 def cells_before(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], runs: Iterable[Run], rounds: Sequence[int]
 ) -> Places:
-    """The place in the plan's cells of the run made before each one, as cells x rounds; -1 for the first run of a block, and
-    where none is used. Failed and burn-in runs count as predecessors, too."""
+    """The place in the plan's cells of the run made before each one, as cells x rounds; -1 for the first run of a
+    block, and where none is used. Failed and burn-in runs count as predecessors, too."""
     row = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     column = {repetition: place for place, repetition in enumerate(rounds)}
     before = np.full((len(row), len(column)), -1)
@@ -155,7 +156,9 @@ def _changes(columns: Sequence[tuple[dict[str, JsonValue], Matrix]], effects: Ma
 
 
 def _less_sure(raw: Matrix, inverse: Matrix, fitted: stats.Fit, blocks: Sequence[int]) -> float:
-    """By what factor the variance of a difference of two cells grows at most, as what came before them is only estimated."""
+    """By what factor the variance of a difference of two cells grows at most, as what came before them is only
+    estimated.
+    """
     measured = np.flatnonzero(fitted.runs > 0)
     of_cell = np.array([np.nanmean(raw[:, cell], axis=1) for cell in measured])
     of_block = np.asarray(blocks)[measured]

@@ -10,8 +10,8 @@ from storagelab.findings.times import measured
 from storagelab.model.measurement import CYCLES, Run
 
 ENOUGH = 5
-"""From this many checkpoints on, the part of a cycle that is left over hardly matters: if throughput differs by 20 % between
-the halves of a cycle, it is then off by 1 %."""
+"""From this many checkpoints on, the part of a cycle that is left over hardly matters: if throughput differs by 20 %
+between the halves of a cycle, it is then off by 1 %."""
 _MOST_RUNS = 0.75
 """A cell is as this share of its runs."""
 

@@ -15,9 +15,9 @@ from storagelab.findings.studentized import Family, t_point, t_tail
 class Difference:
     """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
 
-    Neither exists if fewer than two rounds are common. Runs so wild that they bound nothing give a p-value alone. A test at a
-    stricter level than 5 % has its p-value scaled to that level, and a correspondingly wider interval. `pairs` = the number
-    of within-round ratios behind it. Up to `margin`, on the log scale, it doesn't matter.
+    Neither exists if fewer than two rounds are common. Runs so wild that they bound nothing give a p-value alone. A
+    test at a stricter level than 5 % has its p-value scaled to that level, and a correspondingly wider interval.
+    `pairs` = the number of within-round ratios behind it. Up to `margin`, on the log scale, it doesn't matter.
     """
 
     ratio: Estimate

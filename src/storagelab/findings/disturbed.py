@@ -23,8 +23,8 @@ TIMES_USUAL = 2.0
 def others_share(run: Measurement) -> float | None:
     """The share of the machine's CPU time that others or the hypervisor took; None where that is not known.
 
-    A load average would not do: it can't separate others from the server under test. The share is of the time in the same
-    counters, because they are read over a little more than the run.
+    A load average would not do: it can't separate others from the server under test. The share is of the time in the
+    same counters, because they are read over a little more than the run.
     """
     spent = run.counters.get("cpu", {})
     all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))

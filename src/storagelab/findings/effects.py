@@ -1,4 +1,6 @@
-"""Effects of each level against the factor's first level: overall, and at each combination of the other factors. Pure."""
+"""Effects of each level against the factor's first level: overall, and at each combination of the other factors.
+Pure.
+"""
 
 from __future__ import annotations
 

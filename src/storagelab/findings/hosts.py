@@ -1,11 +1,11 @@
 """Runs of several hosts: host is a random block. Pure.
 
-The model is Scheffe's mixed model (1956, Annals of Mathematical Statistics 27): log time = cell + host + host x cell + round
-+ residual, where cells are fixed and hosts are drawn from all hosts like these. Each host makes complete rounds of all cells,
-and gives one figure for each cell: its mean over the host's rounds, adjusted for runs that are missing. All comparisons rest
-on these figures, so the mean square of host x cell, which holds the run-to-run noise too, is their error. It is never pooled
-with the residual. All figures of a cell count alike, whatever the number of rounds: unweighted means, whose error the scatter
-over hosts shows without bias even if some hosts made fewer rounds.
+The model is Scheffe's mixed model (1956, Annals of Mathematical Statistics 27): log time = cell + host + host x cell +
+round + residual, where cells are fixed and hosts are drawn from all hosts like these. Each host makes complete rounds
+of all cells, and gives one figure for each cell: its mean over the host's rounds, adjusted for runs that are missing.
+All comparisons rest on these figures, so the mean square of host x cell, which holds the run-to-run noise too, is their
+error. It is never pooled with the residual. All figures of a cell count alike, whatever the number of rounds:
+unweighted means, whose error the scatter over hosts shows without bias even if some hosts made fewer rounds.
 
 So the fit over hosts is that of `stats` with a column for each host instead of each round. What hosts say of
 themselves, how far they differ and which is odd, is found here by their rounds.
@@ -156,7 +156,8 @@ def _cells_of_all(fitted: Fitted) -> Places:
 
 
 def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int]]:
-    """Each counted host's time over that of the others, geometric means over the cells, and which hosts are odd by that.
+    """Each counted host's time over that of the others, geometric means over the cells, and which hosts are odd by
+    that.
 
     The scatter of the rounds of a host shows how well its level is known. Intervals hold together (Bonferroni).
     """
@@ -201,8 +202,8 @@ def _rounds(own: stats.Fit, cells: Places) -> Matrix:
 
 
 def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float | None], most: int) -> list[int]:
-    """The hosts that are odd, the oddest first, each against those that are left; at most so many, as most hosts can't be
-    odd."""
+    """The hosts that are odd, the oddest first, each against those that are left; at most so many, as most hosts can't
+    be odd."""
     found: list[int] = []
     while len(found) < most:
         left = [host for host in range(hosts) if host not in found]
@@ -218,8 +219,8 @@ def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float |
 
 
 def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
-    """By how much the ratio of two cells' times differs from host to host (one sd, of its logarithm), and the p-value of no
-    difference: that of the mean square of host x cell over that of runs. None without a host of several rounds.
+    """By how much the ratio of two cells' times differs from host to host (one sd, of its logarithm), and the p-value
+    of no difference: that of the mean square of host x cell over that of runs. None without a host of several rounds.
 
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
@@ -248,9 +249,10 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
 def _odd_ratios(
     fitted: Fitted, cells: Places, blocks: Sequence[int], levels: Sequence[Mapping[str, object]]
 ) -> set[int]:
-    """The hosts whose ratios between cells are not those of the others: by F tests of what a host's figures deviate from the
-    others' means over what those deviate from each other, one for each factor and one of the rest, at 5 % for all hosts
-    together (Bonferroni). Where hosts differ in what a factor does, they do so for all of its cells together."""
+    """The hosts whose ratios between cells are not those of the others: by F tests of what a host's figures deviate
+    from the others' means over what those deviate from each other, one for each factor and one of the rest, at 5 % for
+    all hosts together (Bonferroni). Where hosts differ in what a factor does, they do so for all of its cells together.
+    """
     counted = fitted.hosts.counted
     hosts = len(counted)
     if hosts < 3 or len(cells) < 2:

@@ -4,8 +4,8 @@
     Does 128 files against 8 cost less on a drive that is formatted before every layout?
 
 Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and all rows
-cover the same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors form one
-family, so picking the largest difference finds nothing in runs without any.
+cover the same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors
+form one family, so picking the largest difference finds nothing in runs without any.
 """
 
 from __future__ import annotations
@@ -55,9 +55,6 @@ class _Grid:
 
     def row(self, level: int, at: int) -> int:
         return at * len(self.levels) + level
-
-    def rows_at(self, at: int) -> list[int]:
-        return [self.row(level, at) for level in range(len(self.levels))]
 
 
 def _grid(
@@ -147,7 +144,7 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
     fastest: list[int] = []
     differences: list[list[Difference | None]] = []
     for at, value in enumerate(grid.at):
-        rows = grid.rows_at(at)
+        rows = [grid.row(level, at) for level in range(len(grid.levels))]
         first = int(np.argmin(grid.fit.cells[list(rows)]))
         against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
         judged = [against[row] for row in rows]

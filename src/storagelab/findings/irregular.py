@@ -42,8 +42,8 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
 
-    `rare`: it took too long, as did at most a fifth of its cell's runs (or one), and the others are as quiet as any. Their
-    scatter is then known without it; otherwise the cell is noisy.
+    `rare`: it took too long, as did at most a fifth of its cell's runs (or one), and the others are as quiet as any.
+    Their scatter is then known without it; otherwise the cell is noisy.
     """
 
     cell: int
@@ -56,8 +56,8 @@ class Outlier:
 def outliers(log_s: Matrix) -> list[Outlier]:
     """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would produce.
 
-    The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with fewer
-    than four runs are not judged, nor experiments with fewer than twelve: a median of three is one of the three.
+    The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with
+    fewer than four runs are not judged, nor experiments with fewer than twelve: a median of three is one of the three.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -133,13 +133,14 @@ ALIKE_LEAST = 1.64
 """Independent neighbours agree by more standard errors than this in one experiment of 20."""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
-"""Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
+"""Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments.
+"""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A linear trend of times: `change` = relative change from the first run made to the last, of all or of a block; None if
-    the runs don't tell how large it is."""
+    """A linear trend of times: `change` = relative change from the first run made to the last, of all or of a block;
+    None if the runs don't tell how large it is."""
 
     change: float | None
     p_value: float
@@ -162,10 +163,10 @@ def drift(
 ) -> Drift | None:
     """The linear trend of times over the run order, each cell measured against itself; None if it can't be estimated.
 
-    The slope is that within cells. The change is that over all runs given, even if each cell saw only a part of them, or
-    over the `length` of a block if each block begins anew. A slope seen in a few neighbouring runs says little of many: if
-    the 95 % interval of the change is too wide to say, or it is more than times can differ, the change is unknown.
-    Rounds are NOT removed here: they would absorb the drift.
+    The slope is that within cells. The change is that over all runs given, even if each cell saw only a part of them,
+    or over the `length` of a block if each block begins anew. A slope seen in a few neighbouring runs says little of
+    many: if the 95 % interval of the change is too wide to say, or it is more than times can differ, the change is
+    unknown. Rounds are NOT removed here: they would absorb the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
     df = len(times) - len(set(cells)) - 1
@@ -190,9 +191,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     """The place at which times changed most; None if no change is large enough to test.
 
     Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
-    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Where runs near in time
-    are alike, permuting hides that, so the step must be larger by as much as that lets means scatter more.
-    A change between two cells that were run one after the other can't be seen.
+    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Where runs near
+    in time are alike, permuting hides that, so the step must be larger by as much as that lets means scatter more. A
+    change between two cells that were run one after the other can't be seen.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
     times = _centred(log_s, cells)[order]
@@ -225,8 +226,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
 
 
 def long_run_variance(left: Matrix) -> float:
-    """How many times as much means of many runs in a row scatter as if runs were independent, from what is `left` of their
-    times; 1 unless neighbours are surely alike. Each run is taken to keep a share of the deviation of the one before."""
+    """How many times as much means of many runs in a row scatter as if runs were independent, from what is `left` of
+    their times; 1 unless neighbours are surely alike. Each run is taken to keep a share of the deviation of the one
+    before."""
     total = float(left @ left)
     share = float(left[1:] @ left[:-1]) / total if total > 0 else 0.0
     if share <= ALIKE_LEAST / math.sqrt(len(left)):

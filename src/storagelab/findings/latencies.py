@@ -71,7 +71,8 @@ def disagreement(
 ) -> Disagreement | None:
     """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown.
 
-    Only cells that the verdict has `told_apart` can disagree: so this is stated where nothing differs as seldom as that is.
+    Only cells that the verdict has `told_apart` can disagree: so this is stated where nothing differs as seldom as that
+    is.
     """
     known = [(cell, cell.rows_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]

@@ -19,15 +19,15 @@ NOISY_P_VALUE = 0.01
 def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
     """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
-    Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom by
-    Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its interval
-    reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
+    Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom
+    by Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its
+    interval reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
 
     Where noise is surely skewed, the interval reaches further to the side of the rare runs by Johnson's adjustment of t
-    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. The picked cell may be the
-    fastest as it holds none, so its interval reaches up by that also where runs are too few to show surely that noise is
-    skewed. Odd runs only add time, so the interval of a cell that has some reaches down no further than that of its other
-    runs.
+    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. The picked cell may be
+    the fastest as it holds none, so its interval reaches up by that also where runs are too few to show surely that
+    noise is skewed. Odd runs only add time, so the interval of a cell that has some reaches down no further than that
+    of its other runs.
     """
     if fitted.between is not None and fitted.between.counts[cell] > 1:
         return _mean_of_preparations(fitted.between, cell, picked_from)
@@ -51,7 +51,9 @@ def mean_time(fitted: stats.Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def _adjustment(point: float) -> float:
-    """By how much a t interval reaches further for each unit of skewness, in standard errors over the root of the runs."""
+    """By how much a t interval reaches further for each unit of skewness, in standard errors over the root of the
+    runs.
+    """
     return (1 + 2 * point**2) / 6
 
 

@@ -30,10 +30,10 @@ class Point(Frozen):
 
 
 class Sample(Frozen):
-    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is None
-    for a single run. For times and rates, `mean` is the geometric mean of the runs that count, so it lies among them.
-    Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same interval, as a
-    share. For everything else, `mean` is the arithmetic mean of the points."""
+    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
+    None for a single run. For times and rates, `mean` is the geometric mean of the runs that count, so it lies among
+    them. Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same
+    interval, as a share. For everything else, `mean` is the arithmetic mean of the points."""
 
     mean: Estimate
     median: float
@@ -309,8 +309,7 @@ class Judged(Frozen):
     )
     at_most_slower: float | None = Field(
         None,
-        description="the ratio that the time of the nominally fastest over that of the truly fastest does not exceed, at "
-        "95 %; None where nothing is tied with it, or not all can be compared",
+        description="at 95 %, the nominally fastest takes at most so many times as the truly fastest; None = unknown",
     )
 
 
@@ -443,9 +442,9 @@ class Caution(Frozen, ABC):
 class Findings(JudgedByLoad):
     """Everything found in one experiment.
 
-    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row" if the
-    plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for generated
-    loads, whose runs have the length that the spec sets; "latency-p99" and the like if the spec asks for that."""
+    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row"
+    if the plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for
+    generated loads, whose runs have the length that the spec sets; "latency-p99" and the like if the spec asks."""
 
     experiment: str
     question: str
@@ -476,7 +475,8 @@ class Findings(JudgedByLoad):
     fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="if engines are compared: each class of waits in wait_changes and wait_trends -> the engines' own names",
+        description="if engines are compared: each class of waits in wait_changes and wait_trends "
+        "-> the engines' own names",
     )
 
     def cell(self, cell_id: str) -> CellSummary:

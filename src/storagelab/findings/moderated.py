@@ -1,4 +1,5 @@
-"""Each cell's variance: one for all cells where none is surely noisier, or shrunk towards that of the typical cell. Pure.
+"""Each cell's variance: one for all cells where none is surely noisier, or shrunk towards that of the typical cell.
+Pure.
 
 Cochran 1941, "The distribution of the largest of a set of estimated variances", Annals of Eugenics 11.
 Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3.
@@ -23,8 +24,8 @@ ALIKE_P_VALUE = 0.1
 
 @dataclass(frozen=True)
 class Moderated:
-    """The `variance` of each cell and of the `typical` one, and the degrees of freedom that other cells add to a cell's own;
-    `alike`: all cells share one variance."""
+    """The `variance` of each cell and of the `typical` one, and the degrees of freedom that other cells add to a cell's
+    own; `alike`: all cells share one variance."""
 
     variance: Matrix
     typical: float

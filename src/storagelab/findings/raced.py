@@ -90,8 +90,8 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """All that determines a race. `rules` are its own; `rounds` = stretch -> round -> its runs if nobody leaves, the burn-in
-    as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
+    """All that determines a race. `rules` are its own; `rounds` = stretch -> round -> its runs if nobody leaves, the
+    burn-in as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
     """
 
     experiment: Experiment
@@ -226,7 +226,7 @@ class ByRace:
         timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a group has them
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002
         """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
         found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}

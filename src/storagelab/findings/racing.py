@@ -11,9 +11,9 @@ front may be slower than the fastest.
 A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
 
 Two runs of a layout say nothing about its own scatter, nor whether both were slow only because they were its first. In
-races that earlier versions began, the first look is after the second round. There, any layout is allowed to be five times as
-noisy as the typical one (`NOISIEST`). docs/records/monte-carlo.md, simulated by `make bench ARGS="--only races"`,
-says how often the fastest is lost, and how many runs races take.
+races that earlier versions began, the first look is after the second round. There, any layout is allowed to be five
+times as noisy as the typical one (`NOISIEST`). docs/records/monte-carlo.md, simulated by `make bench ARGS="--only
+races"`, says how often the fastest is lost, and how many runs races take.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ pairs within a round share its effect, and their ratios are free of it.
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
 
-1. The difference exceeds a simultaneous critical value (`studentized`) times a standard error from all cells (`moderated`):
-   they share one variance where none is surely noisier; otherwise each cell's is shrunk towards the typical cell's.
+1. The difference exceeds a simultaneous critical value (`studentized`) times a standard error (`moderated`): all cells
+   share one variance where none is surely noisier; otherwise each cell's is shrunk towards the typical cell's.
    The critical value of comparisons with the best is Tukey's studentized range over all cells, as
    the best cell is picked by looking at the data.
 2. The difference passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947,
-   Biometrika 34), at a level that falls slowly with the number of cells (`studentized.caution`). So one noisy cell looks
-   neither slow nor quiet.
+   Biometrika 34), at a level that falls slowly with the number of cells (`studentized.caution`). So one noisy cell
+   looks neither slow nor quiet.
 
 A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
 no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
@@ -56,15 +56,15 @@ VARIANCE_FLOOR = 1e-14
 class Fit:
     """log_s = cell + round + residual by least squares, and how noisy each cell is.
 
-    `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they say
-    nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
-    `of_rounds` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
-    block. `df` = degrees of freedom of all residuals; below 1 no test is possible. `alike`: no cell is surely
-    noisier than the others, so `variance` is one for all.
+    `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they
+    say nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom more;
+    `of_rounds` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured
+    cells of its block. `df` = degrees of freedom of all residuals; below 1 no test is possible. `alike`: no cell is
+    surely noisier than the others, so `variance` is one for all.
 
-    Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds and
-    all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up to
-    `margin`, both on the log scale. `strata` = how the columns differ in what factors do, if they are hosts.
+    Odd runs count in `log_s` and in all that is said of their cells. `calm` is the fit without them, from which rounds
+    and all other cells are known; None if there are none. No difference is known better than by `tick`, or matters up
+    to `margin`, both on the log scale. `strata` = how the columns differ in what factors do, if they are hosts.
     `between` = how cells of different blocks are compared, if they can be.
     """
 
@@ -105,9 +105,9 @@ class Fit:
 
     @cached_property
     def skewness_feared(self) -> float:
-        """Half the skewness to the right that the runs show, be it chance or not: what is feared of a cell that was picked.
+        """Half the skewness to the right that the runs show, be it chance or not: what is feared of a picked cell.
 
-        Of two cells, the residuals mirror each other and show none, so the runs of each are looked at with their rounds.
+        Of two cells, the residuals mirror each other and show none, so each one's runs and rounds are used.
         """
         measured = ~np.isnan(self.cells)
         left = self.log_s - self.cells[:, None] if measured.sum() == 2 else self.residuals
@@ -258,9 +258,9 @@ def compare_with_best(
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
     Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That also covers a
-    best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared in
-    several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then the
-    cells of this family, and all others get None. `caution` is `Family.cautious`, if not the usual one.
+    best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared
+    in several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then
+    the cells of this family, and all others get None. `caution` is `Family.cautious`, if not the usual one.
     """
     places = list(range(len(fitted.cells))) if among is None else sorted({*among, best})
     part = fitted.only(places)
@@ -280,10 +280,10 @@ def compare_with_best(
 
 
 def _at_worst(fitted: Fit, judge: Callable[[Fit, int], list[Difference | None]]) -> list[Difference | None]:
-    """What `judge` finds of rows against others `shift` further down; where odd runs count, at the worst for either sense.
+    """What `judge` finds of rows against others `shift` further down; where odd runs count, at the worst for either.
 
-    An odd run only adds time. So one row takes at least the time of its calm runs, and at most that of all its runs: a row
-    is slower than another if its calm runs take longer than all runs of that one.
+    An odd run only adds time. So one row takes at least the time of its calm runs, and at most that of all its runs: a
+    row is slower than another if its calm runs take longer than all runs of that one.
     """
     every = judge(fitted, 0)
     if fitted.calm is not None:
@@ -302,8 +302,8 @@ def _above(rows: Fit, others: Fit) -> Fit:
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
-    """As `compare_with_best`, where cells have too few runs to show their own scatter: any may be `noisiest` times as noisy
-    as all are on average.
+    """As `compare_with_best`, where cells have too few runs to show their own scatter: any may be `noisiest` times as
+    noisy as all are on average.
 
     That asks for a multiple of what the choice of the best asks for, so nothing is added for it.
     """
@@ -319,9 +319,9 @@ def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list
 def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], families: int = 1) -> dict[int, float]:
     """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
-    The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
-    of Statistics 12). A cell that can't be compared with all of `among`, or may take more than
-    `KNOWN` times as long, has none.
+    The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984,
+    Annals of Statistics 12). A cell that can't be compared with all of `among`, or may take more than `KNOWN` times as
+    long, has none.
     """
     asked = tuple(cells), tuple(sorted(among)), families
     if asked not in fitted.bounds:
@@ -429,8 +429,8 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
 def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
     """The effect of each level of a factor against the baseline: the geometric mean of all within-round ratios.
 
-    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that agree in everything else. Each
-    pair's log ratios are averaged over its rounds, then over pairs. If there are several pairs, levels are also
+    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that agree in everything else.
+    Each pair's log ratios are averaged over its rounds, then over pairs. If there are several pairs, levels are also
     compared as a whole, with the noise of their averages in each round, so that a disturbance of all cells of a level
     at once counts as noise too. Bonferroni over `comparisons`. None for a level without a pair that shares a round.
     """
@@ -485,10 +485,11 @@ def _of_a_level(
 
 
 def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int) -> Error:
-    """The standard error of a mean over `pairs` of differences, from the own variances of their `cells`, each over so many
-    rounds as `counts` says.
+    """The standard error of a mean over `pairs` of differences, from the own variances of their `cells`, each over so
+    many rounds as `counts` says.
 
-    Degrees of freedom by Satterthwaite; as rounds were taken out, the residuals of two of n cells correlate by -1/(n - 1).
+    Degrees of freedom by Satterthwaite; as rounds were taken out, the residuals of two of n cells correlate by
+    -1/(n - 1).
     """
     own = np.where(np.isnan(fitted.own[list(cells)]), fitted.typical, fitted.own[list(cells)])
     parts = own / np.asarray(counts) / pairs**2

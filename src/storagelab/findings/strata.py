@@ -1,8 +1,9 @@
 """How hosts differ in what factors do: each factor by itself, and what is left. Pure.
 
-Hosts may differ in what one factor's levels do to times, and agree in all else. Then the cells of a level are off together,
-and the error of a comparison has only the degrees of freedom that hosts show of this factor: (hosts - 1) x (levels - 1).
-So what cells deviate on each host is split into a stratum for each factor and one for the rest, as in a split-plot analysis.
+Hosts may differ in what one factor's levels do to times, and agree in all else. Then the cells of a level are off
+together, and the error of a comparison has only the degrees of freedom that hosts show of this factor: (hosts - 1) x
+(levels - 1). So what cells deviate on each host is split into a stratum for each factor and one for the rest, as in a
+split-plot analysis.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Strata:
-    """For each stratum its orthonormal basis, a row for each cell, the mean square of hosts, and its degrees of freedom."""
+    """For each stratum its orthonormal basis, a row for each cell, the mean square of hosts, and its degrees of
+    freedom.
+    """
 
     bases: tuple[Matrix, ...]
     squares: tuple[float, ...]
@@ -34,7 +37,9 @@ class Strata:
         return Strata(tuple(np.concatenate(pair) for pair in both), self.squares, self.dfs, self.hosts)
 
     def errors(self, best: int) -> tuple[Matrix, Matrix]:
-        """The standard error of each row's difference to the `best`, and its degrees of freedom (Satterthwaite 1946)."""
+        """The standard error of each row's difference to the `best`, and its degrees of freedom (Satterthwaite
+        1946).
+        """
         parts = np.array([
             ((basis - basis[best]) ** 2).sum(axis=1) * square / self.hosts
             for basis, square in zip(self.bases, self.squares, strict=True)
@@ -76,7 +81,9 @@ def _new(taken: Matrix, columns: Matrix) -> Matrix:
 def strata_of(
     figures: Matrix, levels: Sequence[Mapping[str, object]], blocks: Sequence[int], least: float
 ) -> Strata | None:
-    """The strata of `figures`, as cells x hosts; `least` = the least mean square. None if fewer than two hosts have all."""
+    """The strata of `figures`, as cells x hosts; `least` = the least mean square. None if fewer than two hosts have
+    all.
+    """
     complete = figures[:, ~np.isnan(figures).any(axis=0)]
     hosts = complete.shape[1]
     if hosts < 2 or len(levels) < 2:

@@ -18,8 +18,8 @@ CAUTION = 0.65
 found.
 """
 CAUTION_ALIKE = 0.6
-"""As `CAUTION`, where no cell looks noisier than others: divided by a cell's degrees of freedom, as with few runs a noisy
-cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
+"""As `CAUTION`, where no cell looks noisier than others: divided by a cell's degrees of freedom, as with few runs a
+noisy cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
 """
 MANY = 1e5
 """Beyond this, more degrees of freedom make no difference."""

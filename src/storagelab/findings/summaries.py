@@ -38,7 +38,9 @@ _Values = Iterable[tuple[int, float | None]]
 def summaries(
     factors: Sequence[Factor], plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False
 ) -> tuple[CellSummary, ...]:
-    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by what is waited for."""
+    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by what is waited
+    for.
+    """
     labels = labels_of(factors)
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
@@ -260,14 +262,17 @@ def with_fitted_means(
         # A cell may have run only on hosts that take no part in the fit.
         cell if cell.rows_per_s is None or math.isnan(fitted.cells[index])
         else _fitted(
-            cell, _mean_of_runs(cell, basis, index), mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared
+            cell, _mean_of_runs(cell, basis, index), mean_time(fitted, index, picked_from.get(cell.cell_id, 1)),
+            compared
         )
         for index, cell in enumerate(cells)
     )  # fmt: skip
 
 
 def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
-    """The geometric mean time of a cell's runs that count, or of its hosts' means, as it is compared but not adjusted."""
+    """The geometric mean time of a cell's runs that count, or of its hosts' means, as it is compared but not
+    adjusted.
+    """
     if basis.fleet is not None:
         hosts, logs = basis.fleet.hosts, basis.kept[index]
         of_hosts = (logs[(hosts.of_run[index] == host) & ~np.isnan(logs)] for host in hosts.counted)

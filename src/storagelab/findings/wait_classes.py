@@ -14,7 +14,8 @@ from storagelab.targets.durability import BENIGN_WAITS
 
 _CATEGORIES: tuple[Category, ...] = get_args(Category)
 CLASS_NAMES: dict[Category, str] = {
-    **{category: category.replace("-", " ") for category in _CATEGORIES}, "cpu-queue": "CPU queue", "other": "other wait",
+    **{category: category.replace("-", " ") for category in _CATEGORIES}, "cpu-queue": "CPU queue",
+    "other": "other wait",
 }  # fmt: skip
 
 

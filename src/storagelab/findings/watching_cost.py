@@ -1,4 +1,6 @@
-"""What watching costs: the watched stretches of runs compared with their unwatched ones, in which nothing looked. Pure."""
+"""What watching costs: the watched stretches of runs compared with their unwatched ones, in which nothing looked.
+Pure.
+"""
 
 from __future__ import annotations
 

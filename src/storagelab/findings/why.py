@@ -141,8 +141,8 @@ class Leg:
 
 
 def adds_up(findings: Findings) -> bool:
-    """Whether waits add up to what cells are compared by: to the time of a run or of its mean transaction, and to a mean
-    latency if the cells have such a transaction, but never to a percentile.
+    """Whether waits add up to what cells are compared by: to the time of a run or of its mean transaction, and to a
+    mean latency if the cells have such a transaction, but never to a percentile.
     """
     by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
     return by_mean or findings.compared in ("elapsed", "time-per-row", "time-per-transaction")
@@ -248,7 +248,9 @@ _Cells = tuple[CellSummary, CellSummary]
 
 
 def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> list[_Cells]:
-    """(cell at the baseline, cell at the level), for all combinations of the other factors that have both with waits."""
+    """(cell at the baseline, cell at the level), for all combinations of the other factors that have both with
+    waits.
+    """
     at = {key(cell.levels): cell for cell in findings.cells if cell.spent and cell.elapsed_s}
     ones = _cells_at(findings, factor, baseline)
     found = ((at.get(key(one.levels)), at.get(key({**one.levels, factor: level}))) for one in ones)
@@ -258,7 +260,8 @@ def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonVa
 def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSummary]:
     return [
         cell for cell in findings.cells
-        if cell.spent and cell.elapsed_s and factor in cell.levels and key({"": cell.levels[factor]}) == key({"": level})
+        if cell.spent and cell.elapsed_s
+        and factor in cell.levels and key({"": cell.levels[factor]}) == key({"": level})
     ]  # fmt: skip
 
 

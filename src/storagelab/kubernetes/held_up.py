@@ -72,13 +72,14 @@ class _Seen:
                 gone = "is not ready" if node in ready else "is gone"
                 yield _told(
                     f"{_name(pod)}: its node {node} {gone}; all finished runs are stored",
-                    f"if it does not come back: kubectl delete pod --force {_name(pod)}. Then another pod goes on with the "
-                    "campaign, unless --node or a local volume ties it to that node",
+                    f"if it does not come back: kubectl delete pod --force {_name(pod)}. Then another pod goes on with "
+                    "the campaign, unless --node or a local volume ties it to that node",
                 )
             elif (scheduled := _condition(pod, "PodScheduled")).get("status") == "False":
                 yield _told(
                     f"{_name(pod)} waits for a node: {scheduled.get('message', 'no reason is given')}",
-                    "one node must reach all claims: choose classes of one zone, less --cpu or --memory, or another --node",
+                    "one node must reach all claims: choose classes of one zone, less --cpu or "
+                    "--memory, or another --node",
                 )
             else:
                 yield from _waiting(pod)
@@ -88,7 +89,8 @@ class _Seen:
             if (failed := _condition(job, "Failed")).get("status") == "True":
                 yield _told(
                     f"{_name(job)} has failed: {failed.get('message') or failed.get('reason')}",
-                    f"kubectl logs job/{_name(job)} says why; finished runs are stored: delete the Job, and apply the file",
+                    f"kubectl logs job/{_name(job)} says why; finished runs are stored: delete "
+                    "the Job, and apply the file",
                 )
 
     def how_far(self) -> Iterator[str]:

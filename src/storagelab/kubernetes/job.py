@@ -1,5 +1,5 @@
-"""The objects that run a campaign in a cluster: the spec, a claim of each StorageClass, the rights to read classes, and a Job
-without privileges; and the pod that hands out the results.
+"""The objects that run a campaign in a cluster: the spec, a claim of each StorageClass, the rights to read classes, and
+a Job without privileges; and the pod that hands out the results.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LEAST_SHARED_MEMORY = "1Gi"
 
 
 class Wanted(NamedTuple):
-    """What the user asked for. `results_class` is "" for the cluster's default; `ask` = whether the pod may read classes,
-    volumes and its node from the cluster's server."""
+    """What the user asked for. `results_class` is "" for the cluster's default; `ask` = whether the pod may read
+    classes, volumes and its node from the cluster's server."""
 
     image: str
     size: str
@@ -68,13 +68,15 @@ def rights(name: str, wanted: Wanted) -> list[Object]:
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": _meta(whole, name),
             "rules": [
-                {"apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumes", "nodes"], "verbs": read},
+                {"apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumes", "nodes"],
+                "verbs": read},
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": read},
             ],
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": _meta(whole, name),
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": whole}, "subjects": subject,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": whole},
+            "subjects": subject,
         },
     ]  # fmt: skip
 
@@ -143,7 +145,8 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
             "podFailurePolicy": {
                 "rules": [
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                    {"action": "FailJob", "onExitCodes": {"containerName": "storagelab", "operator": "In", "values": [1, 2]}},
+                    {"action": "FailJob",
+                    "onExitCodes": {"containerName": "storagelab", "operator": "In", "values": [1, 2]}},
                 ]
             },
             "template": {"metadata": {"labels": _labels(meta)}, "spec": pod},
@@ -159,7 +162,7 @@ def _labels(meta: Value) -> Value:
 def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Value:
     limits: Value = {"cpu": wanted.cpu, "memory": wanted.memory}
     file = f"{name}.toml"
-    places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]  # noqa: S108 - in the pod
+    places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]  # noqa: S108
     places += [(claims[class_], mount_path(volume)) for class_, volume in spec.volumes.items()]
     return {
         "name": "storagelab", "image": wanted.image, "workingDir": LAB,

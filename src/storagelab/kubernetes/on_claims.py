@@ -96,7 +96,10 @@ def _refuse_made_volumes(raw: Mapping[str, Any], factors: Mapping[str, Any], sou
 def _refuse_own_places(factors: Mapping[str, Any], source: str) -> None:
     for path in _paths_of(factors):
         if path.startswith("volumes.") or path.removeprefix("layout.") in _PLACES:
-            hint = "Name the spec's volumes as the classes, such as [volumes.gp3] and [volumes.io2]; then its factors stay."
+            hint = (
+                "Name the spec's volumes as the classes, such as [volumes.gp3] and "
+                "[volumes.io2]; then its factors stay."
+            )
             problem = "varies volumes that are not the classes"
             raise SpecError(problem, file=source, key=f"factors.{path}", hint=hint)
     if FACTOR in factors:

@@ -2,8 +2,8 @@
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Whatever can't
-be read (no Linux, no /sys, a container) is empty, never an exception.
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Whatever
+can't be read (no Linux, no /sys, a container) is empty, never an exception.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 
 
 def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and `queue`."""
+    """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and
+    `queue`.
+    """
     node = node_of(name, kernel)
     # An NVMe disk's own device is its controller, which has the driver one link further.
     drivers = (node / "device" / "driver", node / "device" / "device" / "driver")

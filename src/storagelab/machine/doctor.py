@@ -104,7 +104,7 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
     try:
         found = probe()
         return (found,) if isinstance(found, Ability) else tuple(found)
-    except Exception as error:  # noqa: BLE001 - any failure says something about this machine, and the rest still counts
+    except Exception as error:  # noqa: BLE001
         return (_partly(name, f"could not be checked: {type(error).__name__}: {error}"),)
 
 
@@ -311,8 +311,8 @@ def cpu_quota(kernel: Kernel = HERE) -> Ability:
     held_s = max((held.throttled_s for held in groups), default=0.0)
     return _partly(
         "CPU quota",
-        f"control groups allow {quota:g} CPUs, and have held processes of this group back for {held_s:.1f} s so far: a run "
-        "that loses more than a tenth of its time is unverified",
+        f"control groups allow {quota:g} CPUs, and have held processes of this group back for {held_s:.1f} s so far: a "
+        "run that loses more than a tenth of its time is unverified",
         "raise or remove it: cpu.max, or cpu.cfs_quota_us, of the control group; docker run --cpus",
     )
 
@@ -349,13 +349,16 @@ def io_uring(refused: int) -> Ability:
         return _yes("io_uring", "the kernel allows it")
     return _partly(
         "io_uring",
-        f"the kernel or a container's rules refuse it ({os.strerror(refused)}): io_method = 'io_uring' can't be measured",
+        f"the kernel or a container's rules refuse it ({os.strerror(refused)}): io_method = "
+        "'io_uring' can't be measured",
         "allow it in the container's seccomp profile; as root: sysctl kernel.io_uring_disabled=0",
     )
 
 
 def processes() -> Ability:
-    """Checks how many processes and how much locked memory this user may have. A connection is a process of the server."""
+    """Checks how many processes and how much locked memory this user may have. A connection is a process of the
+    server.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     memory = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:,.0f} MB"

@@ -1,7 +1,7 @@
 """What Kubernetes says about this pod, its node and the claims that are mounted in it, for a run's manifest.
 
-The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own server, if
-the service account may read it; what may not be read is listed under `unknown`, with the reason.
+The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own
+server, if the service account may read it; what may not be read is listed under `unknown`, with the reason.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _answer_to(path: str) -> Answer | Exception:
 
 def asked_of(server: str, path: str, token: str, trust: ssl.SSLContext | None) -> Answer:
     """An object of a server. Raises OSError or ValueError."""
-    request = urllib.request.Request(f"{server}{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - the server's own address
+    request = urllib.request.Request(f"{server}{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
     with urllib.request.urlopen(request, timeout=_ANSWER_S, context=trust) as answer:  # noqa: S310
         found = json.loads(answer.read(2**20))
     if not isinstance(found, dict):

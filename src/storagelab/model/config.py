@@ -179,7 +179,8 @@ class VolumeConfig(Described):
     one folder for each data file, with a command that `plan` prints. Runs are `unverified` unless the server names
     the drive."""
     drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Simulated: the drives, in order. Neighbours form mirrored pairs; in a RAID-100, consecutive pairs form an array."""
+    """Simulated: the drives, in order. Neighbours form mirrored pairs; in a RAID-100, consecutive pairs form an array.
+    """
     raid: Annotated[Literal["0", "1", "5", "10", "100"] | None, LeftOut("a single drive")] = None
     """Simulated: the RAID level that combines several drives into one volume."""
     stripe_bytes: Annotated[int | None, LeftOut("128 KiB")] = Field(None, ge=512, lt=2**63)
@@ -199,17 +200,17 @@ class VolumeConfig(Described):
     device) with a file system of its own. It is removed afterwards. Needs root."""
     devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
     """storagelab makes the volume of these whole drives, and mounts it in `path`. **All that they hold is destroyed.**
-    Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number
-    of each drive. Needs root."""
+    Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial
+    number of each drive. Needs root."""
     wipe: Annotated[str | tuple[str, ...] | None, LeftOut("none")] = None
-    """Volumes made of drives: the serial numbers of those drives that may hold something. A drive that holds a partition
-    table, a file system or a part of a RAID is refused unless its serial number is named here."""
+    """Volumes made of drives: the serial numbers of those drives that may hold something. A drive that holds a
+    partition table, a file system or a part of a RAID is refused unless its serial number is named here."""
     capacity: Annotated[str | None, LeftOut("100%")] = None
-    """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded first,
-    so it can use the rest for itself."""
+    """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded
+    first, so it can use the rest for itself."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
-    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the LBA
-    formats that the drive has."""
+    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the
+    LBA formats that the drive has."""
     raid_level: Annotated[RaidLevel | None, LeftOut("a single drive")] = None
     """Volumes made of drives: how several drives become one. `raid0` to `raid10` are Linux's own (md); `striped` is a
     striped logical volume (LVM)."""
@@ -225,8 +226,8 @@ class VolumeConfig(Described):
     """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
     "no-write-workqueue"]`."""
     added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
-    """Volumes that storagelab makes: every read and write takes so much longer, by the kernel's dm-delay, as if the drive
-    were at the other end of a network."""
+    """Volumes that storagelab makes: every read and write takes so much longer, by the kernel's dm-delay, as if the
+    drive were at the other end of a network."""
     size_bytes: Annotated[int | None, LeftOut("any")] = Field(None, ge=2**24, lt=2**63)
     """Volumes prepared by hand: the size of the drive or partition, checked to 1 %."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
@@ -252,14 +253,15 @@ class VolumeConfig(Described):
     prepare_text: Annotated[str | None, LeftOut("nothing")] = None
     """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
     made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
-    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that takes
-    long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of each level."""
+    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that
+    takes long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of
+    each level."""
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
     run, which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
-    """What the volume costs in a month, in any currency, the same for all volumes. If the layouts' prices differ, a chart
-    shows their times against them. It affects no run, so it may change while results are kept.
+    """What the volume costs in a month, in any currency, the same for all volumes. If the layouts' prices differ, a
+    chart shows their times against them. It affects no run, so it may change while results are kept.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
@@ -320,12 +322,14 @@ class LayoutConfig(Described):
     indexes: Annotated[str | None, LeftOut("beside their tables")] = None
     """Loads of a generator on PostgreSQL: the volume that holds all indexes."""
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
-    """Loads of a generator: the volume that holds temporary tables and files. A MariaDB that already runs keeps its own."""
+    """Loads of a generator: the volume that holds temporary tables and files. A MariaDB that already runs keeps its
+    own.
+    """
     objects: dict[str, str] = Field(default_factory=dict)
-    """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own, each a
-    name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the schema. What no
-    name matches lies where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names.
-    On MariaDB, indexes lie in their table's own file.
+    """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own,
+    each a name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the
+    schema. What no name matches lies where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as
+    the keys of these names. On MariaDB, indexes lie in their table's own file.
     """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts

@@ -11,8 +11,8 @@ Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
 """The name for a whole experiment of both: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
-"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
-extent."""
+"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less
+than an extent."""
 
 
 class Engine(NamedTuple):
@@ -41,7 +41,8 @@ class Engine(NamedTuple):
 
 
 _SIMULATED = Engine(
-    "simulated server", "simulated", "simulated", starts_server=False, drives_remember=True, portable=True, default_scale=64,
+    "simulated server", "simulated", "simulated", starts_server=False, drives_remember=True, portable=True,
+    default_scale=64,
     setup_s=0.0, work_per_s=3_000_000.0,
 )  # fmt: skip
 

@@ -21,8 +21,8 @@ BIN_ERROR = 2.0**-_BITS / 2
 
 
 class Latency(Frozen):
-    """A histogram of latencies in nanoseconds. `values_ns` are the middles of the bins, ascending; `counts` the operations in
-    each. The sum and the extremes are exact."""
+    """A histogram of latencies in nanoseconds. `values_ns` are the middles of the bins, ascending; `counts` the
+    operations in each. The sum and the extremes are exact."""
 
     values_ns: tuple[Count, ...]
     """The middle of each bin, ascending."""

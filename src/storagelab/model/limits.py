@@ -42,7 +42,8 @@ class LimitConfig(Described):
     """The most that a volume does in a second. Reads and writes are limited separately, and latency is not imitated."""
 
     like: Annotated[str | None, LeftOut("none")] = None
-    """The name of a cloud disk whose limits apply: `storagelab drives list` lists them. Other keys replace its figures."""
+    """The name of a cloud disk whose limits apply: `storagelab drives list` lists them. Other keys replace its figures.
+    """
     read_iops: Rate = Field(None, ge=1, lt=2**32)
     """Reads a second."""
     write_iops: Rate = Field(None, ge=1, lt=2**32)

@@ -43,12 +43,13 @@ REFUSED_MOST = 0.01
 LOAD = "load"
 """The group of counters with `counts_after_s`: when a run began to count, in seconds since its load began."""
 CYCLES = "checkpoint cycles"
-"""The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and how
-many `whole` cycles the counted part holds (0 if it holds parts of some).
+"""The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and
+how many `whole` cycles the counted part holds (0 if it holds parts of some).
 """
 LOG_ROOM = "log room"
-"""The group of counters with the room in the redo log during a generator's run: of `all_bytes`, the shares in use as the run
-began and ended to count (`begin_share`, `end_share`), and `full_after_s`, when it was full, since the run counts, if it was.
+"""The group of counters with the room in the redo log during a generator's run: of `all_bytes`, the shares in use as
+the run began and ended to count (`begin_share`, `end_share`), and `full_after_s`, when it was full, since the run
+counts, if it was.
 """
 SETTLED = "throughput"
 """The name of the check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
@@ -59,7 +60,9 @@ WATCHED = "watching"
 THROTTLED = "CPU quota"
 """The name of the check that fails if control groups held back the server or its load for a large part of the run."""
 REFUSED = "refused transactions"
-"""The name of the check that fails if the share of transactions that were refused or made again is above `REFUSED_MOST`."""
+"""The name of the check that fails if the share of transactions that were refused or made again is above
+`REFUSED_MOST`.
+"""
 CLOCK = "the server's clock"
 """The name of the check that fails if the clock that times a run was set meanwhile."""
 AWAKE = "this machine"
@@ -176,8 +179,8 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """What a load did in a run that was watched in turns: in the stretches in which nothing looked at its sessions, and in
-    the others.
+    """What a load did in a run that was watched in turns: in the stretches in which nothing looked at its sessions, and
+    in the others.
     """
 
     unwatched_s: Figure

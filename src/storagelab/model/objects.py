@@ -21,8 +21,9 @@ Kind = Literal["table", "index"]
 
 
 class Object(NamedTuple):
-    """A table, an index, or a partition of one. `names` are its own name and those of what it is a partition of, the nearest
-    first. `spread`: it is one of the partitions that are placed in turn on the data files. `bytes` is its size, if known.
+    """A table, an index, or a partition of one. `names` are its own name and those of what it is a partition of, the
+    nearest first. `spread`: it is one of the partitions that are placed in turn on the data files. `bytes` is its size,
+    if known.
     """
 
     names: tuple[str, ...]
@@ -50,8 +51,8 @@ class Problem(NamedTuple):
 class Placement:
     """What a cell places on volumes of its own. `asked` maps names, patterns and words to volumes.
 
-    A pattern with a dot is compared with schema and name, any other with the name alone. A name or pattern counts before a
-    word, and that of a partition before that of its table.
+    A pattern with a dot is compared with schema and name, any other with the name alone. A name or pattern counts
+    before a word, and that of a partition before that of its table.
     """
 
     def __init__(self, asked: Mapping[str, str]) -> None:

@@ -35,7 +35,8 @@ class Factor(Frozen):
     labels: dict[str, str] = Field(default_factory=dict)
     """Short names that the spec gives to the factor, or to a path that its levels set."""
     prices: dict[str, float] = Field(default_factory=dict)
-    """What each level costs in a month, by `as_key` of its value; none, or all. It comes on top of what volumes cost."""
+    """What each level costs in a month, by `as_key` of its value; none, or all. It comes on top of what volumes cost.
+    """
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
@@ -45,15 +46,15 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 
 
 RACES_LOOK_FROM: Literal[3] = 3
-"""The first round after which layouts may leave a race for the best that begins now: after two runs of each, a layout that is
-slow in its first runs only looks like one that is slow.
+"""The first round after which layouts may leave a race for the best that begins now: after two runs of each, a layout
+that is slow in its first runs only looks like one that is slow.
 """
 
 
 class Race(Frozen):
-    """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin within
-    which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `first_look` = the first
-    round after which layouts may leave; races that earlier versions began have 2.
+    """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin
+    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `first_look` =
+    the first round after which layouts may leave; races that earlier versions began have 2.
     """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
@@ -89,8 +90,8 @@ class Experiment(Described):
     blocks: int = Field(1, ge=1, le=1000)
     """Measured runs: how many times each combination of the costly factors' levels is prepared. These blocks come in
     random order, and share the repetitions: `repetitions` must be a multiple. With 2 or more, layouts of different
-    preparations are compared, and how much preparing again changes the times is in their intervals. 3 or more give useful
-    intervals."""
+    preparations are compared, and how much preparing again changes the times is in their intervals. 3 or more give
+    useful intervals."""
     prefer: tuple[Preference, ...] = PREFERENCES
     """Which layout to pick by default if several have no proven difference. The first word decides; if several
     layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
@@ -112,8 +113,8 @@ class Experiment(Described):
     excludes: tuple[dict[str, JsonValue], ...] = ()
     """The hosts that run it, if the spec names them."""
     balanced: bool = True
-    """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began are
-    not, and go on as they began."""
+    """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began
+    are not, and go on as they began."""
     files: dict[str, str] = Field(default_factory=dict)
     """The SHA-256 of each file that the spec names, by key and name; none in campaigns of version 0.2.0 and before."""
     judged_before: str = ""

@@ -138,10 +138,10 @@ class WaitStat(Frozen):
 class Conservation(Frozen):
     """The audit of one run: do waiting and CPU time add up to connections x elapsed?
 
-    `seen_s` was observed independently of the total, so its share of `available_s` need not be 1. It is CPU time plus the
-    engine's counters, or the kernel's CPU and queue time plus the time that samples found asleep in a named wait. The
-    totals don't determine that last part. `finished_early_s` is the time between a connection's end and the end of the
-    last one.
+    `seen_s` was observed independently of the total, so its share of `available_s` need not be 1. It is CPU time plus
+    the engine's counters, or the kernel's CPU and queue time plus the time that samples found asleep in a named wait.
+    The totals don't determine that last part. `finished_early_s` is the time between a connection's end and the end of
+    the last one.
     """
 
     available_s: float

@@ -1,7 +1,7 @@
 """What a volume can do with the part of a layout that lies on it: by limits, or by a measured drive.
 
-A limit lets requests through at once until those of a tenth of a second are used up. So it delays nobody who stays below
-it, and sessions that arrive together don't queue as at a drive. `allowance` is what it lets through at once.
+A limit lets requests through at once until those of a tenth of a second are used up. So it delays nobody who stays
+below it, and sessions that arrive together don't queue as at a drive. `allowance` is what it lets through at once.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Asked(NamedTuple):
     write: Amount = Amount()
     log: Amount = Amount()
     evicted: Amount = Amount()
-    """Writes of changed pages that make room for others: each transaction causes them, and nobody waits for them until the
-    volume can do no more."""
+    """Writes of changed pages that make room for others: each transaction causes them, and nobody waits for them until
+    the volume can do no more."""
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()
     used: LogUse = LogUse()
@@ -122,11 +122,11 @@ class Limited:
 def _least(asked: Asked, sessions: float, per_s: float) -> Amount:
     """The log's requests of a transaction on a limit that is used up.
 
-    While a limit lets through what is asked, a log write serves some commits, `one`. When a slice is used up, its last log
-    write waits with so many. All other sessions gather behind it, except those that wait for other writes there, and the
-    next write serves them together: it saves the writes of `gathered` / `one` - 2. So commits a second are `one` times the
-    writes, and `gathered` - 2 `one` more for each slice that was used up. The capture gives `one` by the same sum: its log
-    was busy in the slices that were used up.
+    While a limit lets through what is asked, a log write serves some commits, `one`. When a slice is used up, its last
+    log write waits with so many. All other sessions gather behind it, except those that wait for other writes there,
+    and the next write serves them together: it saves the writes of `gathered` / `one` - 2. So commits a second are
+    `one` times the writes, and `gathered` - 2 `one` more for each slice that was used up. The capture gives `one` by
+    the same sum: its log was busy in the slices that were used up.
     """
     used = asked.used
     if used.commits is None or used.writes <= 0:
@@ -153,7 +153,9 @@ def _amount(key: str, amount: Amount) -> float:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more of them does one serve."""
+    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more of them does one
+    serve.
+    """
 
     name: str
     drive: MeasuredDrive
@@ -176,8 +178,8 @@ class Fitted:
             )
         if asked.log.requests > 0:
             alone = self._speeds(Amount(), asked.log, 1)[0]
-            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the log,
-            # half share the write that is going on, and half the next one.
+            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the
+            # log, half share the write that is going on, and half the next one.
             together = 1.0 if asked.used.commits is None else max(1.0, asked.used.commits / asked.used.writes)
             sharing = range(1, max(1, math.ceil(sessions)) + 1) if together > 1 else (1,)
             visits = asked.log.requests * together

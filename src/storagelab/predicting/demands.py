@@ -1,8 +1,8 @@
 """What a transaction of the captured load needs from volumes: requests and bytes, by object and by who waits for them.
 
-Requests of a capture leave the server for the operating system. A part of them reaches the device: the page cache answers
-reads, and writes become fewer and larger on their way. The kernel's own counts of the devices say which part. It is assumed
-to stay the same in other layouts.
+Requests of a capture leave the server for the operating system. A part of them reaches the device: the page cache
+answers reads, and writes become fewer and larger on their way. The kernel's own counts of the devices say which part.
+It is assumed to stay the same in other layouts.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Share(NamedTuple):
 
 
 class LogUse(NamedTuple):
-    """How the log was used in the capture: commits and writes of a transaction, transactions a second, the share of the time
-    that a log write was in progress, and a transaction's other writes on its volume that sessions waited for. `commits`: None
-    if it was not counted how many transactions changed something.
+    """How the log was used in the capture: commits and writes of a transaction, transactions a second, the share of the
+    time that a log write was in progress, and a transaction's other writes on its volume that sessions waited for.
+    `commits`: None if it was not counted how many transactions changed something.
     """
 
     commits: float | None = None
@@ -77,8 +77,8 @@ class LogUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Demands:
-    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the time of a transaction
-    that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
+    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the time of a
+    transaction that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
     """
 
     needs: tuple[Need, ...]
@@ -149,8 +149,9 @@ def _needs(
 
 
 def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
-    """Of what is written in the background, as many pages as are read of the object make room for them. These writes are
-    as many for each transaction however fast it is; the others become fewer when pages change again before they are written.
+    """Of what is written in the background, as many pages as are read of the object make room for them. These writes
+    are as many for each transaction however fast it is; the others become fewer when pages change again before they are
+    written.
     """
     for (name, way), amount in sums.items():
         if way != "background_writes" or amount.requests <= 0:
@@ -165,9 +166,9 @@ def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tu
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
-    """What reached the devices of each volume. A log write reaches it as it is, because its session waits until it has, with
-    the flush of its sync and what the file system writes of its own then: the log has as much of these as of the volume's
-    syncs. The other writes have the rest.
+    """What reached the devices of each volume. A log write reaches it as it is, because its session waits until it has,
+    with the flush of its sync and what the file system writes of its own then: the log has as much of these as of the
+    volume's syncs. The other writes have the rest.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
@@ -210,7 +211,8 @@ def _share(reached: Amount, asked: Amount) -> Share:
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
     """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know those of tables.
 
-    A commit waits for the log write that holds it and, if several commits share writes, on average for half of one before.
+    A commit waits for the log write that holds it and, if several commits share writes, on average for half of one
+    before.
     """
     log = _log_rows(capture, objects)
     own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]
@@ -249,7 +251,8 @@ def grown(covered: float | None, times: float) -> float:
     """How many times as many pages are written in the background when transactions are `times` as many a second.
 
     Pages that are changed again before they are written are written once. If changes fall on all pages alike, a share
-    `covered` of the pages is written where 1 - exp(-changes per page) = `covered`. Without that share: as many as changes.
+    `covered` of the pages is written where 1 - exp(-changes per page) = `covered`. Without that share: as many as
+    changes.
     """
     if covered is None or covered <= 0:
         return times

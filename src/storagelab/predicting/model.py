@@ -1,9 +1,9 @@
 """Capture + volumes + layouts -> Prediction: operational analysis of a closed network.
 
-A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the client's
-own). The capture's sessions go round this network. Log writes are shared by commits. What is written in the background
-takes a volume's capacity, and nobody waits for it: its rate follows from how many of the pages change again before they are
-written. Rates are scaled so that the captured layout has the captured rate: the model says ratios.
+A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
+client's own). The capture's sessions go round this network. Log writes are shared by commits. What is written in the
+background takes a volume's capacity, and nobody waits for it: its rate follows from how many of the pages change again
+before they are written. Rates are scaled so that the captured layout has the captured rate: the model says ratios.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Server:
 
 
 def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sessions: float) -> tuple[Solved, float]:
-    """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is used up
-    without anyone's waiting; no session does more than it would without limits.
+    """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is
+    used up without anyone's waiting; no session does more than it would without limits.
     """
     allowances = {name: most for one in offers for name, most in one.allowances.items()}
     unlimited = [one for one in stations if one.name not in allowances]
@@ -148,8 +148,8 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def _calibrated(server: Server, present: Layout) -> Server:
-    """With as much time elsewhere as explains the captured rate: at most what the times of requests leave. Without those
-    times, none if a volume that is busy explains the rate already.
+    """With as much time elsewhere as explains the captured rate: at most what the times of requests leave. Without
+    those times, none if a volume that is busy explains the rate already.
     """
     demands = server.demands
     try:

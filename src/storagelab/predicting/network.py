@@ -1,4 +1,5 @@
-"""A closed network: a set number of sessions, each always in one transaction, which visits stations one after the other.
+"""A closed network: a set number of sessions, each always in one transaction, which visits stations one after the
+other.
 
 The exact solution of such networks: its figures are those of mean value analysis. They are reckoned by convolution
 (Buzen, Communications of the ACM 16, 1973), which stays exact where the recursion of mean value analysis with
@@ -23,8 +24,8 @@ _ONE = np.ones(1, dtype=np.longdouble)
 
 @dataclass(frozen=True)
 class Station:
-    """What a transaction visits `visits` times. `per_s`: the visits a second that it ends while 1, 2, ... sessions are at
-    it; the last figure holds for more of them, too.
+    """What a transaction visits `visits` times. `per_s`: the visits a second that it ends while 1, 2, ... sessions are
+    at it; the last figure holds for more of them, too.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Solved:
 
 
 def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float:
-    """The transactions a second that can't be exceeded: by the busiest station, and by sessions that never wait for each
-    other.
+    """The transactions a second that can't be exceeded: by the busiest station, and by sessions that never wait for
+    each other.
     """
     alone_s = think_s + sum(one.alone_s for one in stations)
     alone = sessions / alone_s if alone_s > 0 else math.inf
@@ -60,8 +61,8 @@ def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float
 
 
 def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solved:
-    """What `sessions` sessions do, each of which spends `think_s` of a transaction elsewhere. A number of sessions between
-    two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
+    """What `sessions` sessions do, each of which spends `think_s` of a transaction elsewhere. A number of sessions
+    between two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
     """
     used = [one for one in stations if one.visits > 0]
     if think_s <= 0 and not used:

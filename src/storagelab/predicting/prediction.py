@@ -105,8 +105,8 @@ _CONFIDENCES = (0.95, 0.9, 0.8)
 
 @dataclass(frozen=True)
 class Errors:
-    """Absolute logarithms of measured over predicted ratios to the captured layout, one for each case: the largest of its
-    layouts. So a case counts once, however many layouts it has.
+    """Absolute logarithms of measured over predicted ratios to the captured layout, one for each case: the largest of
+    its layouts. So a case counts once, however many layouts it has.
     """
 
     logs: tuple[float, ...]
@@ -123,7 +123,9 @@ class Errors:
         return None if confidence is None else sorted(self.logs)[self._place(confidence) - 1]
 
     def around(self, value: float, of_drives: float = 0.0) -> Estimate:
-        """The value with its interval. `of_drives`: a drive's own error, which the drawn cases' volumes did not have."""
+        """The value with its interval. `of_drives`: a drive's own error, which the drawn cases' volumes did not
+        have.
+        """
         half = self.half_width
         if half is None or self.confidence is None:
             return Estimate(value=value)

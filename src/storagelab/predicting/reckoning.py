@@ -98,8 +98,8 @@ def _notes(
         yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
     if demands.elsewhere_s is None:
         yield (
-            "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the captured rate "
-            "is taken to be time elsewhere, so a gain may be larger than predicted."
+            "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the "
+            "captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
@@ -119,5 +119,6 @@ def _notes(
         yield f"No intervals: {count} known answers are too few."
     else:
         yield (
-            f"The intervals come from {count} drawn cases on volumes limited to known rates, predicted and then measured."
+            f"The intervals come from {count} drawn cases on volumes limited to known rates, "
+            "predicted and then measured."
         )

@@ -304,7 +304,8 @@ def _drive_of(text: str) -> Profile:
         return profile
     if OPERATING_SYSTEM in profile.formats:
         raise ValueError(
-            f"formats.{OPERATING_SYSTEM}: is reserved: in specs it means a drive that its maker's utility never formatted"
+            f"formats.{OPERATING_SYSTEM}: is reserved: in specs it means a drive that its "
+            "maker's utility never formatted"
         )
     if profile.factory_format is not None and profile.made_in not in profile.formats:
         raise ValueError(f"factory_format: {profile.made_in!r} is not one of its formats: {', '.join(profile.formats)}")

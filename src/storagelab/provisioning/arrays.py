@@ -40,8 +40,8 @@ def _text(level: str) -> str:
 
 @contextlib.contextmanager
 def made(devices: Sequence[str], level: str, chunk_bytes: int | None, name: str, uuid: UUID) -> Iterator[str]:
-    """The kernel's name of a new array of these devices, such as "md127", with nothing left to synchronize: writes of that
-    would disturb the runs. Taken apart at the end. Raises RunFailed.
+    """The kernel's name of a new array of these devices, such as "md127", with nothing left to synchronize: writes of
+    that would disturb the runs. Taken apart at the end. Raises RunFailed.
     """
     paths = [f"/dev/{device}" for device in devices]
     chunk = [f"--chunk={chunk_bytes // 1024}"] if chunk_bytes else []
@@ -93,8 +93,8 @@ def _refuse_lost(array: str) -> None:
 
 
 def remove(devices: Sequence[str]) -> None:
-    """Takes apart what is made of these devices, and lets none of them say any more that it is a part of an array. udev may
-    put an array together again until then, so all of it is tried again. Raises RunFailed.
+    """Takes apart what is made of these devices, and lets none of them say any more that it is a part of an array. udev
+    may put an array together again until then, so all of it is tried again. Raises RunFailed.
     """
 
     def once() -> None:
@@ -112,7 +112,8 @@ def facts(array: str, waited_s: float) -> dict[str, object]:
     md = node_of(array) / "md"
     return {
         "level": read_text(md / "level"), "drives": stacks.number_in(array, "md/raid_disks"),
-        "chunk_bytes": stacks.number_in(array, "md/chunk_size"), "bitmap": read_text(md / "bitmap" / "location") or "none",
+        "chunk_bytes": stacks.number_in(array, "md/chunk_size"),
+        "bitmap": read_text(md / "bitmap" / "location") or "none",
         "metadata": read_text(md / "metadata_version"), "made_and_synchronized_in_s": waited_s,
     }  # fmt: skip
 

@@ -71,7 +71,8 @@ def run(command: str, folder: Path, variables: Mapping[str, str], key: str) -> s
     it fails or has not ended after an hour; then everything that it started in its process group is killed.
     """
     process = subprocess.Popen(
-        ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True, errors="replace", env={**os.environ, **variables}, start_new_session=True,
     )  # fmt: skip
     try:

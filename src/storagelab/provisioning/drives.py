@@ -130,7 +130,9 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 
 
 def _is_shared(device: str, name: str, kernel: Kernel) -> bool:
-    """udev names a namespace by its controller's model and serial number, and a second time with the namespace's number."""
+    """udev names a namespace by its controller's model and serial number, and a second time with the namespace's
+    number.
+    """
     of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
     return name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1
 
@@ -241,8 +243,8 @@ def contents(drive: Drive) -> str:
 
 # --- the mark --------------------------------------------------------------------------------------------------------
 #
-# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token. Whoever uses the drive
-# writes there: a file system, a partition table, a database or an archive.
+# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token. Whoever uses the
+# drive writes there: a file system, a partition table, a database or an archive.
 
 
 def mark(name: str, token: str) -> None:

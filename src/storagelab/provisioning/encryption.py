@@ -1,4 +1,6 @@
-"""Encryption by LUKS2 with a key that is made for one volume and kept nowhere: who closes the volume has lost its data."""
+"""Encryption by LUKS2 with a key that is made for one volume and kept nowhere: who closes the volume has lost its
+data.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def step(sector_bytes: int | None, flags: Sequence[str]) -> str:
 def opened(
     device: str, sector_bytes: int | None, flags: Sequence[str], name: str, uuid: UUID, *, discards: bool
 ) -> Iterator[str]:
-    """The kernel's name of a new encrypted device on `device`, such as "dm-1"; `name` is that of the device mapper. Closed
-    at the end. Raises RunFailed.
+    """The kernel's name of a new encrypted device on `device`, such as "dm-1"; `name` is that of the device mapper.
+    Closed at the end. Raises RunFailed.
     """
     key = secrets.token_hex(_KEY_BYTES)
     sector = [f"--sector-size={sector_bytes}"] if sector_bytes else []

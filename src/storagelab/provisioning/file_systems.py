@@ -39,8 +39,8 @@ def maker(filesystem: str | None) -> str:
 
 
 def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the one that says
-    how large the drive is."""
+    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the one
+    that says how large the drive is."""
     known = {line.split()[-1] for line in read_text(kernel.proc / "filesystems").splitlines() if line.split()}
     modules = Path("/lib/modules")  # a file system may be loaded when it is first mounted
     if filesystem not in known and not any(modules.glob(f"*/kernel/fs/{filesystem}/*")):
@@ -54,7 +54,9 @@ def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> 
 
 
 def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = None) -> None:
-    """Makes the file system on the device `device`, a path, with this UUID or any. Raises RunFailed with mkfs's words."""
+    """Makes the file system on the device `device`, a path, with this UUID or any. Raises RunFailed with mkfs's
+    words.
+    """
     words = shlex.split(options or "")
     has_own = any(word == "-U" or "uuid=" in word for word in words)
     named = [word.format(uuid) for word in _WITH_UUID[filesystem]] if uuid is not None and not has_own else []

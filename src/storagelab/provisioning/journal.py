@@ -30,8 +30,8 @@ FILE = "drives.jsonl"
 REGISTRY = Path("/var/lib/storagelab")
 _LONGEST_LINE_BYTES = 2**18
 _BY_HAND = (
-    f"to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody needs "
-    f"that, delete its .json file in {REGISTRY}, and begin a new campaign: --results FOLDER"
+    "to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody "
+    f"needs that, delete its .json file in {REGISTRY}, and begin a new campaign: --results FOLDER"
 )
 
 
@@ -72,8 +72,8 @@ class _Event(Frozen):
 
 
 class History(NamedTuple):
-    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back yet,
-    the steps begun since, and whether it was given back before. `queue` = its queue's settings before.
+    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back
+    yet, the steps begun since, and whether it was given back before. `queue` = its queue's settings before.
     """
 
     confirmed: Drive | None = None
@@ -93,8 +93,8 @@ class Journal:
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
     def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
-        """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment has
-        claimed the drive.
+        """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment
+        has claimed the drive.
         """
         claim = Claim(
             drive=drive,
@@ -159,9 +159,9 @@ class Journal:
         return history
 
     def left(self) -> list[tuple[Claim, bool]]:
-        """The drives that were not given back, and whether root's registry has each claim, too: with this folder of results,
-        and the same token. A claim that only one of them knows is no reason to destroy anything unasked: others may write
-        the journal, and a kill may have come before anything was done.
+        """The drives that were not given back, and whether root's registry has each claim, too: with this folder of
+        results, and the same token. A claim that only one of them knows is no reason to destroy anything unasked:
+        others may write the journal, and a kill may have come before anything was done.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
         devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
@@ -174,8 +174,8 @@ class Journal:
         return [(claim, is_known) for claim, is_known in found if claim is not None]
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
-        """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not begun.
-        Raises RunFailed.
+        """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not
+        begun. Raises RunFailed.
         """
         try:
             opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -229,8 +229,8 @@ class Journal:
 
 @contextlib.contextmanager
 def locked(drive: Drive) -> Iterator[None]:
-    """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for those
-    that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
+    """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for
+    those that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
     """
     with _lock_file(drive, "lock") as own, _lock_file(drive, "programs"):
         try:

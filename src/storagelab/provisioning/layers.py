@@ -68,8 +68,8 @@ def steps(volume: VolumeConfig) -> Iterator[str]:
 
 @contextlib.contextmanager
 def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequence[UUID]) -> Iterator[Stacked]:
-    """Makes one device of these (the kernel's names), and takes it apart at the end. What is made on each of them gets its
-    UUID. Raises RunFailed.
+    """Makes one device of these (the kernel's names), and takes it apart at the end. What is made on each of them gets
+    its UUID. Raises RunFailed.
     """
     own = f"storagelab-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as undo:

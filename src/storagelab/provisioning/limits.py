@@ -137,7 +137,8 @@ def checks(name: str, asked: Rates, got: Rates) -> Iterator[Check]:
     """Compares the limits with what was asked for."""
     for key, value in asked.items():
         yield Check(
-            name=f"{key} of volume {name}", asked=str(value), got=str(got.get(key, "no limit")), ok=got.get(key) == value,
+            name=f"{key} of volume {name}", asked=str(value), got=str(got.get(key, "no limit")),
+            ok=got.get(key) == value,
             read_from="the kernel's control groups",
         )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Striped logical volumes by LVM: made with its programs, which see the experiment's devices alone; read back by `lvs`."""
+"""Striped logical volumes by LVM: made with its programs, which see the experiment's devices alone; read back by
+`lvs`.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def step(count: int, stripe_bytes: int | None) -> str:
 
 @contextlib.contextmanager
 def made(devices: Sequence[str], stripe_bytes: int | None, name: str, uuids: Sequence[UUID]) -> Iterator[str]:
-    """The kernel's name of a new logical volume striped over these devices, such as "dm-0". `name` is its group's. Taken
-    apart at the end. Raises RunFailed.
+    """The kernel's name of a new logical volume striped over these devices, such as "dm-0". `name` is its group's.
+    Taken apart at the end. Raises RunFailed.
     """
     paths = [f"/dev/{device}" for device in devices]
     stripe = [f"--stripesize={stripe_bytes}b"] if stripe_bytes else []

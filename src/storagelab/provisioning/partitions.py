@@ -16,7 +16,9 @@ from storagelab.provisioning.programs import path_of, said
 PROGRAMS = ("sfdisk",)
 _ALIGNED_BYTES = 2**20
 _BUSY_S = 20.0
-"""How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's table."""
+"""How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's
+table.
+"""
 _SETTLES_S = 60
 _BLKRRPART = 0x125F
 """Lets the kernel read the partition table again (linux/fs.h)."""
@@ -54,8 +56,8 @@ def only_one(drive: str) -> str:
 
 
 def forget(drive: str) -> None:
-    """Lets the kernel forget the partitions of a drive whose table is gone. sfdisk would not tell whether it does. Raises
-    RunFailed.
+    """Lets the kernel forget the partitions of a drive whose table is gone. sfdisk would not tell whether it does.
+    Raises RunFailed.
     """
 
     def is_done() -> bool:
@@ -83,9 +85,9 @@ def _users(drive: str) -> str:
 
 
 def settle() -> None:
-    """Waits until udev has ended its work on what changed, if the machine has udev. When a table changes, udev sees each
-    partition go and come back, and has mdadm take one that is gone out of its RAID: late, it would be the new one's. Raises
-    RunFailed.
+    """Waits until udev has ended its work on what changed, if the machine has udev. When a table changes, udev sees
+    each partition go and come back, and has mdadm take one that is gone out of its RAID: late, it would be the new
+    one's. Raises RunFailed.
     """
     if path_of("udevadm") is not None:
         said("udevadm", "settle", f"--timeout={_SETTLES_S}")

@@ -1,5 +1,5 @@
-"""Prepares drives for a volume, and gives them back: each step is in the journal before it is done, and just before each
-step that destroys something, the drive's serial number is read again.
+"""Prepares drives for a volume, and gives them back: each step is in the journal before it is done, and just before
+each step that destroys something, the drive's serial number is read again.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def held(drive: Drive) -> Iterator[Held]:
 def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are those of what will be made
-    on them. Leaving gives them back. Raises RunFailed.
+    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are those of what will be
+    made on them. Leaving gives them back. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -181,8 +181,8 @@ def _one(
 
 
 def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
-    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes for a
-    former one any more.
+    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes
+    for a former one any more.
     """
     drive = held.drive
     _clear(held, journal, claim.token)
@@ -209,9 +209,9 @@ def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> No
 
 
 def _clear(held: Held, journal: Journal, token: str) -> None:
-    """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it tells
-    what is left of them, if this is killed, from what others may write there later. A drive that is marked has no partition
-    table any more, so its partitions come before it.
+    """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it
+    tells what is left of them, if this is killed, from what others may write there later. A drive that is marked has no
+    partition table any more, so its partitions come before it.
     """
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
@@ -252,8 +252,8 @@ def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
 
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers may be
-    wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
+    """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers
+    may be wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
     """
     done, problems = [], []
     if (left := journal.left()) and os.geteuid() != 0:
@@ -293,7 +293,9 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
 
 
 def _refuse_used(drive: Drive, claim: Claim) -> None:
-    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, but for what storagelab made."""
+    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, but for what storagelab
+    made.
+    """
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
     parts = (drive.name, *drives.partitions_of(drive.name))
@@ -308,7 +310,8 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
     if strange:
         raise RunFailed(
             f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n"
-            f"  end that use, if nobody needs it; to keep it, delete {REGISTRY / drive.key}.json and begin a new campaign: "
+            "  end that use, if nobody needs it; to keep it, "
+            f"delete {REGISTRY / drive.key}.json and begin a new campaign: "
             "--results FOLDER"
         )
     for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
@@ -316,7 +319,9 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
-    """What the drive holds that may be others', in words; "" if all is storagelab's; None if nothing has to be removed."""
+    """What the drive holds that may be others', in words; "" if all is storagelab's; None if nothing has to be
+    removed.
+    """
     parts = drives.partitions_of(drive.name)
     formatted = claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format
     found = drives.contents(drive)

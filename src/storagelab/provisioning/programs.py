@@ -16,7 +16,8 @@ from storagelab.machine.processes import holders_text, until
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
-    "mkfs.btrfs": "btrfs-progs", "wipefs": "util-linux", "blkdiscard": "util-linux", "sfdisk": "fdisk", "nvme": "nvme-cli",
+    "mkfs.btrfs": "btrfs-progs", "wipefs": "util-linux", "blkdiscard": "util-linux", "sfdisk": "fdisk",
+    "nvme": "nvme-cli",
     "mdadm": "mdadm", "pvcreate": "lvm2", "vgcreate": "lvm2", "lvcreate": "lvm2", "lvs": "lvm2", "vgremove": "lvm2",
     "pvremove": "lvm2", "cryptsetup": "cryptsetup-bin", "dmsetup": "dmsetup",
 }  # fmt: skip
@@ -45,9 +46,10 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
     """What a program prints on stdout, `given` to it on stdin. Raises RunFailed with its own words."""
     words = [path_of(program) or program, *arguments]
     try:
+        # The descriptors that each program must inherit: a lock lasts until all copies of its descriptor are closed.
         done = subprocess.run(
             words, input=given, capture_output=True, text=True, errors="replace", check=False,
-            timeout=patience_s, env={**os.environ, "LC_ALL": "C"}, pass_fds=inherited(),
+            timeout=patience_s, env={**os.environ, "LC_ALL": "C"}, pass_fds=tuple(_HELD),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise RunFailed(f"{program} has not ended after {patience_s:g} s") from None
@@ -82,15 +84,10 @@ _LONGEST_S = 3600.0
 _HELD = set[int]()
 
 
-def inherited() -> tuple[int, ...]:
-    """The descriptors that each program must inherit: a lock lasts until all copies of its descriptor are closed."""
-    return tuple(_HELD)
-
-
 @contextlib.contextmanager
 def alone_at(place: Path) -> Iterator[None]:
-    """Holds the lock of a file or a folder. First waits until the programs have ended that a killed storagelab left at work
-    there, and says so. Raises RunFailed.
+    """Holds the lock of a file or a folder. First waits until the programs have ended that a killed storagelab left at
+    work there, and says so. Raises RunFailed.
     """
     try:
         opened = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -107,7 +104,9 @@ def alone_at(place: Path) -> Iterator[None]:
 
 
 def _is_locked(opened: int) -> bool:
-    """Whether this process has the lock now. Some network file systems have no locks of folders: then none is waited for."""
+    """Whether this process has the lock now. Some network file systems have no locks of folders: then none is waited
+    for.
+    """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

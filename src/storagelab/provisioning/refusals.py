@@ -91,7 +91,8 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known)
         return
     if not drive.nvme:
         yield PreflightError(
-            f"{drive.id} has sectors of {drive.sector_bytes} B, and only NVMe drives can be formatted to others", key=at,
+            f"{drive.id} has sectors of {drive.sector_bytes} B, and only NVMe drives can be formatted to others",
+            key=at,
             hint=f"leave it out, or set {drive.sector_bytes}",
         )  # fmt: skip
         return
@@ -104,7 +105,8 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known)
         )
     if known.formats.all_at_once and known.formats.namespaces > 1:
         yield PreflightError(
-            f"{drive.id} is one of {known.formats.namespaces} namespaces, and the drive formats all of them at once", key=at,
+            f"{drive.id} is one of {known.formats.namespaces} namespaces, and the drive formats all of them at once",
+            key=at,
             hint="leave it out, or keep the drive to one namespace",
         )  # fmt: skip
     now = known.formats.now

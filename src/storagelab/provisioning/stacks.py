@@ -55,8 +55,8 @@ def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel =
 
 
 def take_down(device: str, kernel: Kernel = HERE) -> None:
-    """Unmounts what lies on the device, and takes apart all that is made of it, from the top down. What the device itself
-    holds stays, so that a program may find it and put it together again until that is wiped. Raises RunFailed.
+    """Unmounts what lies on the device, and takes apart all that is made of it, from the top down. What the device
+    itself holds stays, so that a program may find it and put it together again until that is wiped. Raises RunFailed.
     """
     for mount in reversed(mounts_here(kernel)):
         if device in block_devices_of(mount, kernel):

@@ -65,8 +65,8 @@ class MadeVolume:
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was written to
-        its drives. Raises RunFailed."""
+        """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was
+        written to its drives. Raises RunFailed."""
         before = preparing.with_life(self.facts.get("drives"), self.drives)
         with self._limited():
             yield
@@ -105,8 +105,8 @@ class MadeVolume:
 
 
 def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
-    """Everything that making the volume needs of this machine, but the rights. The drives that it is made of; `results` is
-    the experiment's folder, which tells what it did to them. Changes nothing. Raises PreflightError.
+    """Everything that making the volume needs of this machine, but the rights. The drives that it is made of; `results`
+    is the experiment's folder, which tells what it did to them. Changes nothing. Raises PreflightError.
     """
     key = f"volumes.{name}"
     if not volume.has_own_drive:
@@ -132,7 +132,8 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
     """Raises PreflightError unless this user may make the volume."""
     if volume.has_own_drive and os.geteuid() != 0:
         raise PreflightError(
-            "only root may make drives and file systems", key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
+            "only root may make drives and file systems",
+            key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
             hint="run storagelab as root; or name a folder on a drive that was prepared by hand",
         )  # fmt: skip
 
@@ -206,8 +207,8 @@ def made(
     name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
     results: Path | None = None,
 ) -> Iterator[MadeVolume]:  # fmt: skip
-    """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results. Raises
-    RunFailed.
+    """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
+    Raises RunFailed.
     """
     variables = by_hand.environment(name, by_hand.keys_of(volume), levels)
     facts: dict[str, object] = {}
@@ -379,5 +380,7 @@ def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises RunFailed."""
+    """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises
+    RunFailed.
+    """
     return preparing.put_back(Journal(results), may_wipe)

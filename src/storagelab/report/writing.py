@@ -49,8 +49,8 @@ class SoFar(NamedTuple):
 
 
 class How(NamedTuple):
-    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits; with what an
-    unfinished campaign says of itself.
+    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits; with what
+    an unfinished campaign says of itself.
     """
 
     embed_data: bool = False

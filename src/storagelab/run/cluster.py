@@ -1,7 +1,8 @@
 """Works on a Dask cluster. Only this module knows Dask.
 
-Client, scheduler and workers trust each other, as all programs do that use Dask: whoever reaches a scheduler can run any
-program on its workers and on its clients. So a scheduler beyond this machine is joined by TLS, unless the user insists.
+Client, scheduler and workers trust each other, as all programs do that use Dask: whoever reaches a scheduler can run
+any program on its workers and on its clients. So a scheduler beyond this machine is joined by TLS, unless the user
+insists.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SCHEMES = ("tcp", "tls")
 _CERTIFICATES = "ca-file", "client.cert"
 _SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # the drives in a batch are large on purpose
-    "distributed.scheduler.allowed-failures": 0,  # a batch whose worker died is scheduled again here, where it is counted
+    "distributed.scheduler.allowed-failures": 0,  # a batch whose worker died is counted and scheduled here
     # Dask's own monitoring takes time from the runs in workers, which inherit these settings.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -65,7 +66,8 @@ class Cluster(Generic[Task, Report]):
         self._sent: dict[Future, tuple[Task, float]] = {}
         """With the time at which each was sent."""
         self._hanging: list[Future] = []
-        """Given up, but still with a worker, which gets nothing else meanwhile: Dask can't stop a task that has begun."""
+        """Given up, but still with a worker, which gets nothing else meanwhile: Dask can't stop a task that has begun.
+        """
         self._welcome: set[str] = set()
         """The workers that have what we have."""
 
@@ -74,8 +76,8 @@ class Cluster(Generic[Task, Report]):
         return max(1, self._threads)
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, leaves the cluster; results of its current tasks are dropped. A scheduler that is gone
-        may come back: all that was not reported is sent again. Raises StoragelabError if it stays away.
+        """Any error here, or Ctrl-C, leaves the cluster; results of its current tasks are dropped. A scheduler that is
+        gone may come back: all that was not reported is sent again. Raises StoragelabError if it stays away.
         """
         deadline = 0.0
         while True:
@@ -210,8 +212,8 @@ def _sources() -> str:
 
 
 def asked(address: str | None, processes: int, *, trusted: bool) -> Reach:
-    """The cluster that the user means: by the option, by Dask's own setting, or none. Raises PreflightError for an address
-    that is not encrypted, unless the network is `trusted`.
+    """The cluster that the user means: by the option, by Dask's own setting, or none. Raises PreflightError for an
+    address that is not encrypted, unless the network is `trusted`.
     """
     given = address or dask.config.get("scheduler-address", None)
     if given is None:
@@ -234,8 +236,8 @@ def _refuse_open(address: str, what: str) -> None:
         raise PreflightError(
             f"{what} not encrypted, and whoever reaches that port can run programs here and on all workers",
             key="--scheduler",
-            hint=f"use TLS (tls://{address.rpartition('://')[2]}, docs/how-to/many-machines.md), start the scheduler with "
-            "--host localhost, or add --trust-network on a network of your own",
+            hint=f"use TLS (tls://{address.rpartition('://')[2]}, docs/how-to/many-machines.md), start the scheduler "
+            "with --host localhost, or add --trust-network on a network of your own",
         )
 
 

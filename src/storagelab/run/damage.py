@@ -140,10 +140,10 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale runs, is
-    read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts that ran are
-    compared. The hosts that were to share its rounds are left out: each run says where it was made. One that
-    says nothing of a balanced order goes on in rounds that were shuffled each by itself.
+    """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale
+    runs, is read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts
+    that ran are compared. The hosts that were to share its rounds are left out: each run says where it was made. One
+    that says nothing of a balanced order goes on in rounds that were shuffled each by itself.
     """
     if not isinstance(experiment, dict):
         return experiment

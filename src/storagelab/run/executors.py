@@ -88,8 +88,8 @@ class Here(Generic[Task, Report]):
 
 
 class Processes(Generic[Task, Report]):
-    """Works in up to `count` processes of this machine, started as needed and kept. `work` must be a function that another
-    process can find by name."""
+    """Works in up to `count` processes of this machine, started as needed and kept. `work` must be a function that
+    another process can find by name."""
 
     def __init__(self, work: Work[Task, Report], count: int) -> None:
         self._work, self._count = work, count

@@ -219,7 +219,8 @@ class _Campaign:
         reason = f"{why}; this was the third process that ended during this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
-            self.reported(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
+            # A run that could not even begin.
+            self.reported(_Beginning().ended(planned, self._cells[planned.cell_id], attempt, None, reason))
             reason = drives_lost(why)
 
 
@@ -314,11 +315,6 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, pr
     if stopped:
         raise MeasuredThenStopped(run)
     return run
-
-
-def failed_run(planned: PlannedRun, cell: Cell, attempt: int, reason: str) -> Run:
-    """A run that could not even begin."""
-    return _Beginning().ended(planned, cell, attempt, None, reason)
 
 
 class _Beginning:

@@ -38,7 +38,8 @@ _RUN_COLUMNS = (
 _COLUMNS = ", ".join(_RUN_COLUMNS)
 _READ = _COLUMNS.replace(
     "measurement",
-    "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', '$.waiting_tasks'), measurement)",
+    "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', "
+    "'$.waiting_tasks'), measurement)",
 )
 _LEAST_ROW_BYTES = 200
 _SMALL_WORLDS = "/small"
@@ -193,7 +194,8 @@ class Store:
     def durations(self) -> list[tuple[str, float]]:
         """(cell_id, wall seconds) of every run that did not fail, for estimates of time."""
         return self._rows(
-            f"SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND {_MOST_S} ORDER BY rowid"
+            "SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND "
+            f"{_MOST_S} ORDER BY rowid"
         )
 
     def set_up_share(self) -> float | None:

@@ -25,8 +25,8 @@ def load(spec: Path, second: Path | None) -> Experiment:
 
 
 def against(first: Path, second: Path) -> Experiment:
-    """The experiment that compares the two specs like with like. Its runs are in a random order, whatever the specs say.
-    Raises SpecError if a spec is wrong, or if they differ in what the cells of one experiment share."""
+    """The experiment that compares the two specs like with like. Its runs are in a random order, whatever the specs
+    say. Raises SpecError if a spec is wrong, or if they differ in what the cells of one experiment share."""
     one, other = reading.load(first), reading.load(second)
     if first.resolve().parent != second.resolve().parent:
         hint = f"Move it into {first.parent}: relative paths start at the folder of the specs."

@@ -23,8 +23,8 @@ _CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
 _OF_THE_LOAD = ("workload",)
 """Tables of the spec that describe the load."""
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
-"""Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout, drives,
-server. This is the only place that distinguishes the two."""
+"""Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout,
+drives, server. This is the only place that distinguishes the two."""
 _LONGEST_LABEL = 24
 _HIGHEST_PRICE = 10**9
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
@@ -47,8 +47,8 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names, and with what their levels cost. Raises SpecError for the name of something that
-    does not vary.
+    """The factors with their short names, and with what their levels cost. Raises SpecError for the name of something
+    that does not vary.
     """
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."

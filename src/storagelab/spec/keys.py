@@ -72,7 +72,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dotted(parts: Sequence[str | int]) -> str:
-    """A place in TOML's notation, with list positions counted from 1: `factors."layout.data_files"[2]`; long names cut."""
+    """A place in TOML's notation, with list positions counted from 1: `factors."layout.data_files"[2]`; long names
+    cut.
+    """
     text = ""
     for part in parts:
         if isinstance(part, int):

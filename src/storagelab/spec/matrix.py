@@ -2,14 +2,13 @@
 
 Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block come before the next block, so that costly factors change least often. Within a block each
-repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average, and the n-th
-repetitions of two cells make a pair; of a few measured layouts, two rounds are made in turns (see `orders`). Only in the
-order "cell-by-cell" does a cell have all its repetitions before the next cell. The published harness worked that way, and a
-drive's history can then look like an effect of the layout.
-With `blocks`, each combination comes in several blocks, which share the repetitions. The order of the blocks is a balanced
-one, too: complete rounds of all combinations.
-A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared. Their repetitions
-count from 0 down.
+repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average, and the
+n-th repetitions of two cells make a pair; of a few measured layouts, two rounds are made in turns (see `orders`). Only
+in the order "cell-by-cell" does a cell have all its repetitions before the next cell. The published harness worked that
+way, and a drive's history can then look like an effect of the layout. With `blocks`, each combination comes in several
+blocks, which share the repetitions. The order of the blocks is a balanced one, too: complete rounds of all
+combinations. A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared.
+Their repetitions count from 0 down.
 """
 
 from __future__ import annotations
@@ -149,8 +148,8 @@ def _touches(factor: Factor, places: Collection[str]) -> bool:
 
 
 def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
-    """Cells by their levels of the costly factors, with blocks in the order of their first cells. No block is both measured
-    and simulated."""
+    """Cells by their levels of the costly factors, with blocks in the order of their first cells. No block is both
+    measured and simulated."""
     blocks: dict[str, list[Cell]] = {}
     for cell in cells:
         of = [cell.config.kind.provenance, *(cell.levels[name] for name in costly)]
@@ -170,7 +169,8 @@ def _refuse_blocks_of_nothing(experiment: Experiment, cells: Sequence[Cell], *, 
         raise SpecError(
             "has nothing to prepare again: no factor is costly, and no volume is made for a block",
             file=experiment.source, key="blocks",
-            hint='Name the costly factors: costly = ["..."]; or set made_for = "block" for a volume; or leave blocks out.',
+            hint='Name the costly factors: costly = ["..."]; or set made_for = "block" for a '
+            'volume; or leave blocks out.',
         )  # fmt: skip
 
 

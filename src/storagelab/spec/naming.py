@@ -1,10 +1,12 @@
 """Which cell a user means: by its id, or by levels. Pure.
 
     c07                              the id that every table shows; c7 and c007 are the same cell
-    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full; other
+    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full;
+    other
                                      factors may be left out if only one cell fits
 
-An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by levels.
+An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by
+levels.
 """
 
 from __future__ import annotations

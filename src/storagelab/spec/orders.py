@@ -1,11 +1,11 @@
 """Orders by chance, which depend only on a seed. Pure.
 
-What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower. Where some
-layout comes after it more often than others, that looks like a property of the layout. So in a balanced order each layout
-follows every layout, itself included, about equally often: in the next place, and also two and three places later.
-Each is also in even and odd places, and first to last in a round, about equally often.
-Finney and Outhwaite (1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs.
-Here they are found for any: of the layouts left in a round, one comes next that has followed the last three least often.
+What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower. Where
+some layout comes after it more often than others, that looks like a property of the layout. So in a balanced order each
+layout follows every layout, itself included, about equally often: in the next place, and also two and three places
+later. Each is also in even and odd places, and first to last in a round, about equally often. Finney and Outhwaite
+(1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs. Here they are
+found for any: of the layouts left in a round, one comes next that has followed the last three least often.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FEW = 5
 """Up to so many layouts, two rounds at a time are made in one order. In complete rounds of few, a layout hardly ever
 follows itself, so what it leaves behind would always hit the others."""
 _CLOCK = 3
-"""The weight of an imbalance between the even and the odd places, and between the places of a round: what disturbs every
-second run, or one of each round, is to disturb all layouts alike."""
+"""The weight of an imbalance between the even and the odd places, and between the places of a round: what disturbs
+every second run, or one of each round, is to disturb all layouts alike."""
 _MANY = 200
 """With more layouts than this, a plain shuffle is as good: hardly any two follow each other twice."""
 _CANDIDATES = 8
@@ -42,9 +42,9 @@ _Names = tuple[int, ...]
 def balanced(
     cells: Sequence[Cell], repetitions: int, seed: int, stream: str, *, whole: bool = False
 ) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or,
-    of `FEW` layouts, two are made in turns; `whole` = never that. More repetitions change nothing of earlier rounds, but for
-    an odd last one."""
+    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, of `FEW` layouts,
+    two are made in turns; `whole` = never that. More repetitions change nothing of earlier rounds, but for an odd last
+    one."""
     if len(cells) > _MANY:
         for repetition in range(1, repetitions + 1):
             yield from ((repetition, cell) for cell in shuffled(cells, seed, f"round/{stream}/{repetition}"))
@@ -78,8 +78,8 @@ def _names(cells: Sequence[Cell]) -> list[_Names]:
 
 
 class _Followed:
-    """How often what followed what: `counts` by places between, kind of name, the earlier and the later name; `clocks` by
-    period, phase and cell."""
+    """How often what followed what: `counts` by places between, kind of name, the earlier and the later name; `clocks`
+    by period, phase and cell."""
 
     def __init__(self, cells: int) -> None:
         self.counts: Counter[tuple[int, int, int, int]] = Counter()
@@ -117,8 +117,8 @@ class _Followed:
 def _filled(
     names: Sequence[_Names], rounds: int, followed: _Followed, seed: int, stream: str
 ) -> tuple[int, tuple[int, ...]]:
-    """An order of so many rounds by places in `names`, and how unbalanced it is: the least costly of the next few in a random
-    order comes next."""
+    """An order of so many rounds by places in `names`, and how unbalanced it is: the least costly of the next few in a
+    random order comes next."""
     followed = followed.copy()
     left = shuffled([number for number in range(len(names)) for _ in range(rounds)], seed, stream)
     chosen: list[int] = []

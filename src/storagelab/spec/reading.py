@@ -145,7 +145,8 @@ def _header(raw: keys.Tables, source: str) -> Experiment:
         more = header.repetitions + header.blocks - header.repetitions % header.blocks
         raise SpecError(
             f"must divide repetitions = {header.repetitions}", key="blocks",
-            hint=f"Each block has the same number of rounds: repetitions = {more} gives {more // header.blocks} in each.",
+            hint=f"Each block has the same number of rounds: repetitions = {more} gives "
+            f"{more // header.blocks} in each.",
         )  # fmt: skip
     refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
     return header

@@ -1,6 +1,4 @@
-"""Rules between the keys of one cell, in addition to the type of each: volumes must exist, there must be one way to
-the server, and each engine and load takes only its own keys.
-"""
+"""Rules between the keys of one cell: volumes must exist, and each engine and load takes only its own keys."""
 
 from __future__ import annotations
 
@@ -108,7 +106,8 @@ _OF_TABLES_OF_SQL_SERVER = _OF_GENERATORS._replace(keys=_OF_GENERATORS.keys[:-1]
 
 _OF_EVERY_CELL = (
     Rule("between_runs.burn_in", lambda config: config.between_runs.burn_in > 0 and config.between_runs.format_drives,
-         "leaves no run to judge if the drives are formatted before every run: each run is the first after a preparation",
+         "leaves no run to judge if the drives are formatted before every run: each run is the "
+         "first after a preparation",
          "Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out."),
 )  # fmt: skip
 _OF_VOLUMES = (
@@ -152,7 +151,8 @@ _CHECKED_BY_HAND = frozenset(
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
 """What a volume of its own is made of: key and field."""
 _OF_MADE_VOLUMES = (
-    *(Rule(_key_of(f"volumes.*.{key}"), lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
+    *(Rule(_key_of(f"volumes.*.{key}"),
+           lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
            and not (volume.by_hand and key in _CHECKED_BY_HAND),
            "is for a volume that storagelab makes, and this one is a folder that others may use",
            'Add file = "8GiB": storagelab then makes a drive of that size from a file in the folder.')
@@ -161,20 +161,24 @@ _OF_MADE_VOLUMES = (
            lambda _, volume, key=key: volume.devices is None and getattr(volume, key) is not None,
            "is for a volume made of drives", 'Leave it out, or name drives: devices = ["/dev/disk/by-id/..."].')
       for key in sorted(DRIVE_KEYS)),
-    *(Rule(_key_of(f"volumes.*.{key}"), lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
+    *(Rule(_key_of(f"volumes.*.{key}"),
+           lambda _, volume, key=key: getattr(volume, key) is not None and not volume.by_hand,
            "is for a volume that you prepare yourself", 'Set prepare = "by-hand" too, or leave it out.')
       for key in sorted(_OF_HANDS)),
     Rule("volumes.*.made_for", lambda _, volume: volume.made_for is not None and not volume.made,
          "is for a volume that is made or prepared", 'Add file = "8GiB", or prepare = "...", or leave it out.'),
     Rule("volumes.*.made_for", lambda _, volume: volume.by_hand and volume.made_for == "run",
-         'conflicts with prepare = "by-hand"', "You prepare a volume for a block of runs, not for each: leave made_for out."),
+         'conflicts with prepare = "by-hand"', "You prepare a volume for a block of runs, not for "
+         "each: leave made_for out."),
     *(Rule(f"volumes.*.{key}", lambda _, volume, field=field: volume.by_hand and getattr(volume, field) is not None,
-           'conflicts with prepare = "by-hand"', "Either storagelab makes the volume, or you do: leave one of them out.")
+           'conflicts with prepare = "by-hand"', "Either storagelab makes the volume, or you "
+           "do: leave one of them out.")
       for key, field in _SOURCES),
     Rule("volumes.*.prepare", lambda config, volume: volume.kept_for_block and config.between_runs.data == "template",
          'conflicts with between_runs.data = "template"',
          "A template is kept on the volume, and the volume is prepared anew for each block: leave one of them out."),
-    *(Rule(f"volumes.*.{key}", lambda config, volume, field=field: bool(getattr(volume, field)) and config.target.attached,
+    *(Rule(f"volumes.*.{key}",
+           lambda config, volume, field=field: bool(getattr(volume, field)) and config.target.attached,
            "makes a volume of its own, and a server that runs already can't move there",
            f"Leave the DSN out, and storagelab starts a private server on it; or leave {key} out.")
       for key, field in _SOURCES),
@@ -423,7 +427,8 @@ def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
         yield SpecError(
             f"{config.raw_load.operation} would destroy what is on the device {volume.device}",
             key="workload.operation",
-            hint="storagelab only reads whole devices; to write, name a folder on the drive's file system with path = ...",
+            hint="storagelab only reads whole devices; to write, name a folder on the drive's "
+            "file system with path = ...",
         )
 
 
@@ -487,9 +492,8 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
             yield SpecError(f"no volume is named {shown(name)}", key=key, hint=hint)
     words = [what for _, what, _ in config.placed_keys]
     for word in (what for what in config.layout.objects if words.count(what) > 1):
-        yield SpecError(
-            f"places the same as layout.{word}", key=f"layout.objects.{word}", hint="Keep only one of them."
-        )
+        hint = "Keep only one of them."
+        yield SpecError(f"places the same as layout.{word}", key=f"layout.objects.{word}", hint=hint)
     for name in config.layout.data or ():
         if (config.layout.data or ()).count(name) > 1:
             hint = "Data files go round robin over the list: name each volume once."

@@ -54,8 +54,8 @@ def each(items: Collection[_T], what: str) -> Iterator[_T]:
 
 
 Progress = Callable[[int], None]
-"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done so
-far, in the unit of the run's workload."""
+"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done
+so far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
@@ -71,8 +71,8 @@ class VolumeNeed(Frozen):
 
 
 class CheckpointCycle(NamedTuple):
-    """How far apart a server's checkpoints come: after this time at the latest, or sooner, after so many bytes of log. With
-    the names of the settings that say so.
+    """How far apart a server's checkpoints come: after this time at the latest, or sooner, after so many bytes of log.
+    With the names of the settings that say so.
     """
 
     longest_s: float
@@ -90,8 +90,8 @@ class ClaimedDrive(Frozen):
 
 class Preflight(Frozen):
     """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
-    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`: the
-    checkpoints of each cell's server whose runs have a set time, by cell, where they are known.
+    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`:
+    the checkpoints of each cell's server whose runs have a set time, by cell, where they are known.
     """
 
     server: str
@@ -173,7 +173,9 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
 
 
 def confirm_drives(plan: Plan, site: Site) -> None:
-    """Notes that the user has confirmed that everything on the plan's drives may be destroyed. Raises PreflightError."""
+    """Notes that the user has confirmed that everything on the plan's drives may be destroyed. Raises
+    PreflightError.
+    """
     from storagelab.targets.made_volumes import confirm
 
     confirm(plan, site)
@@ -243,7 +245,8 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "CheckpointCycle", "ClaimedDrive", "Preflight", "Progress", "Site", "State", "Target", "Tell", "VolumeNeed",
+    "Block", "CheckpointCycle", "ClaimedDrive", "Preflight", "Progress", "Site", "State", "Target", "Tell",
+    "VolumeNeed",
     "confirm_drives", "open_block", "open_target", "preflight", "remove_templates", "server_abilities", "sweep",
     "try_starting", "volumes_locked",
 ]  # fmt: skip

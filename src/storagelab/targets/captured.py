@@ -50,8 +50,8 @@ CountKey = tuple[str, str, str]
 
 
 class Counters(NamedTuple):
-    """A look at the server's counters, all of them growing. `times` are the mean seconds of a request that it can tell for
-    kinds of requests: (log or data, operation, by) -> (requests, seconds) so far.
+    """A look at the server's counters, all of them growing. `times` are the mean seconds of a request that it can tell
+    for kinds of requests: (log or data, operation, by) -> (requests, seconds) so far.
     """
 
     counts: dict[CountKey, Count]
@@ -81,8 +81,8 @@ class Watched(Protocol):
         ...
 
     def thing_of(self, path: str) -> Thing | None:
-        """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did not
-        see.
+        """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did
+        not see.
         """
         ...
 

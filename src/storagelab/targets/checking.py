@@ -46,8 +46,8 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool 
     data = data_bytes(load, unit_bytes)
     if data is None:
         return (
-            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits into "
-            f"{buffers} never needs the drive again"
+            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits "
+            f"into {buffers} never needs the drive again"
         )
     text = f"the data of {load.kind} {load.data.text} takes about {_size(data)}"
     if memory.buffers_bytes is None:
@@ -63,7 +63,10 @@ def note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool 
         return f"{text}; how much memory the server's machine has for its page cache is not known"
     if data < memory.machine_bytes:
         if dropped:
-            return f"{text}: the page cache, which is dropped before a run, can hold it, so only first reads reach the drive"
+            return (
+                f"{text}: the page cache, which is dropped before a run, can hold it, so only "
+                "first reads reach the drive"
+            )
         return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
     return text
 

@@ -69,8 +69,8 @@ class Clocks:
         if shortest_s < 0 or elapsed_s <= 0:
             how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
             raise RunFailed(
-                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it began, "
-                f"while {self._passed_s:.2f} s passed by storagelab's own clock"
+                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it "
+                f"began, while {self._passed_s:.2f} s passed by storagelab's own clock"
             )
         return [*self._check_agreement(loops), *self._check_suspension()]
 

@@ -32,7 +32,8 @@ from storagelab.version import __version__
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
 #
-# The watcher of one run: the sampler, the drives, the clocks, the counters of server and machine, and raw I/O beside it.
+# The watcher of one run: the sampler, the drives, the clocks, the counters of server and machine, and raw I/O beside
+# it.
 
 
 class Watcher(Generic[C]):
@@ -204,7 +205,7 @@ class Composed(Generic[C]):
             "storagelab": {"version": __version__},
         }
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
             return self._run(seed, progress)

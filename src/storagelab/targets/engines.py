@@ -254,6 +254,6 @@ def _on_one_device(configs: Sequence[Config], site: Site) -> Iterator[str]:
     for device, names in sharing.items():
         if len(names) > 1:
             yield (
-                f"volumes {', '.join(names)} are on one device ({device}): a layout that moves files from one to another "
-                "separates nothing, so it shows no gain of more drives"
+                f"volumes {', '.join(names)} are on one device ({device}): a layout that moves files from one to "
+                "another separates nothing, so it shows no gain of more drives"
             )

@@ -1,13 +1,14 @@
 """Hides passwords in messages of drivers and servers.
 
-A message that holds a piece of a secret is hidden as a whole. A DSN of a plain form says which part is the password: that
-and options with secrets are secret, and user, host, database and paths are not. If it is of no such form, or has an option
-that no driver knows, a password may stand anywhere in it, so all of it is secret:
+A message that holds a piece of a secret is hidden as a whole. A DSN of a plain form says which part is the password:
+that and options with secrets are secret, and user, host, database and paths are not. If it is of no such form, or has
+an option that no driver knows, a password may stand anywhere in it, so all of it is secret:
 
     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
 
-In me:pass@word/ the host may be a part of the password, too: beside a password, a host is secret unless it is an address.
+In me:pass@word/ the host may be a part of the password, too: beside a password, a host is secret unless it is an
+address.
 """
 
 from __future__ import annotations

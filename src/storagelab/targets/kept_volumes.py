@@ -1,9 +1,9 @@
-"""Volumes that the runs of a block share: made when its first run needs them, or prepared by hand before; and what a run says
-of them.
+"""Volumes that the runs of a block share: made when its first run needs them, or prepared by hand before; and what a
+run says of them.
 
-A block that was interrupted finds its volumes gone, except those prepared by hand. So they are made anew, and its other runs
-belong to another preparation, which has another id. A volume prepared by hand stays as it is, across a reboot as well: its
-block goes on with it as long as it is the same file system as when it was confirmed.
+A block that was interrupted finds its volumes gone, except those prepared by hand. So they are made anew, and its other
+runs belong to another preparation, which has another id. A volume prepared by hand stays as it is, across a reboot as
+well: its block goes on with it as long as it is the same file system as when it was confirmed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class KeptVolumes:
             raise waits
 
     def of(self, cell: Cell) -> list[MadeVolume]:
-        """The cell's volumes, made if they are not there yet, and read back again. Raises RunFailed; what can't be prepared
-        is not tried again in this block.
+        """The cell's volumes, made if they are not there yet, and read back again. Raises RunFailed; what can't be
+        prepared is not tried again in this block.
         """
         found = []
         for name, volume in _kept(cell).items():

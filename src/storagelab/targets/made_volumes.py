@@ -1,5 +1,5 @@
-"""Volumes that are made for each run: what they need of this machine, the target of a run on them, and what a killed run
-left of them.
+"""Volumes that are made for each run: what they need of this machine, the target of a run on them, and what a killed
+run left of them.
 
 A spec that declares none of them never loads the code that makes them.
 """
@@ -118,8 +118,8 @@ def _check_all(name: str, volume: VolumeConfig) -> None:
 
 
 def try_making(plan: Plan, site: Site) -> None:
-    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run. Raises
-    PreflightError with the message of the program that refuses.
+    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run.
+    Raises PreflightError with the message of the program that refuses.
     """
     tried: set[str] = set()
     for config in (cell.config for cell in plan.cells):
@@ -166,8 +166,8 @@ def opened(
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[MadeVolume]]:
-    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a failure,
-    that is added to the failure's words; beside any other error, it goes to the log.
+    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
+    failure, that is added to the failure's words; beside any other error, it goes to the log.
     """
     from storagelab.provisioning import volumes as making
 
@@ -200,8 +200,8 @@ def folders_of(site: Site, config: Config, name: str) -> Folders:
 
 
 def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
-    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are not
-    there.
+    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
+    not there.
     """
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
     others = {name: volume for name, volume in config.volumes.items() if not volume.made}
@@ -280,7 +280,9 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises PreflightError."""
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
+    PreflightError.
+    """
     from storagelab.provisioning import volumes
 
     try:

@@ -1,5 +1,5 @@
-"""Placed objects on every engine: where each will lie, which names match nothing, where files lie after a run, and which were
-replaced meanwhile.
+"""Placed objects on every engine: where each will lie, which names match nothing, where files lie after a run, and
+which were replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def refuse_misfits(config: Config, objects: Iterable[Object]) -> None:
 
 
 def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
-    """One check over all placed objects, each with its file and the folder that is to hold it: the file system must have each
-    file below its folder. Unknown if this user may not look there.
+    """One check over all placed objects, each with its file and the folder that is to hold it: the file system must
+    have each file below its folder. Unknown if this user may not look there.
     """
     asked = ", ".join(sorted({str(folder) for _, folder in files.values()}))
     wrong, unseen = list[str](), list[str]()
@@ -52,8 +52,9 @@ def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
 def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], placed: Collection[str], read_from: str
 ) -> Iterator[Check]:
-    """A check if objects have other files after a run than before it, or are gone. A rewritten one is no fault of the run,
-    as its place is checked then as well. Where one of the `placed` objects lay that is gone can't be read any more.
+    """A check if objects have other files after a run than before it, or are gone. A rewritten one is no fault of the
+    run, as its place is checked then as well. Where one of the `placed` objects lay that is gone can't be read any
+    more.
     """
     gone = [name for name in before if name not in after]
     texts = [f"{name} was dropped" for name in gone]
@@ -68,8 +69,8 @@ def changed_files(
 
 
 def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | None]]:
-    """The volume of each object that a load is known to make; None if the server chooses. Partitions that are spread come
-    in the order of their data files, the same for a table as for each of its indexes.
+    """The volume of each object that a load is known to make; None if the server chooses. Partitions that are spread
+    come in the order of their data files, the same for a table as for each of its indexes.
     """
     numbers = Counter[tuple[str, str]]()
     placed = list[tuple[Object, str | None]]()

@@ -48,7 +48,7 @@ class Reach(ABC, Generic[C]):
     def connect_worker(self) -> C:
         """Opens a session of the load, with the settings that the spec asks for."""
 
-    def process(self, own: C) -> int | None:  # noqa: ARG002 - not every server tells
+    def process(self, own: C) -> int | None:
         """The server's process, the parent of its other processes, if this machine's kernel can be asked about it."""
         return None
 
@@ -60,7 +60,7 @@ class Reach(ABC, Generic[C]):
     def check_settings(self, own: C, worker: C) -> list[Check]:
         """Compares the settings asked for with what the server shows to a session of the load."""
 
-    def check_log_place(self, own: C) -> list[Check]:  # noqa: ARG002 - not every server's log has a place of its own
+    def check_log_place(self, own: C) -> list[Check]:
         """Checks whether a private server's log is where it should be."""
         return []
 
@@ -72,7 +72,9 @@ class Sessions(ABC, Generic[C]):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the load tells when each piece of its work was done, and lasts so long that it is watched in turns."""
+        """Whether the load tells when each piece of its work was done, and lasts so long that it is watched in
+        turns.
+        """
         return False
 
     @property
@@ -164,7 +166,7 @@ class System(ABC, Generic[C]):
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
-    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:  # noqa: ARG002
+    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:
         """How to get to a private server, if the engine has any. `expected` holds the settings as the server's own
         parser reads them.
         """
@@ -193,7 +195,7 @@ class System(ABC, Generic[C]):
     def message_of(self, error: BaseException) -> str:
         """The server's message, from the driver's error."""
 
-    def is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
+    def is_away(self, error: BaseException) -> bool:
         """Whether the server may be coming up, so that another try soon makes sense."""
         return False
 
@@ -203,11 +205,11 @@ class System(ABC, Generic[C]):
     def facts_of(self, connection: C) -> dict[str, object]:
         """The server in a run's environment."""
 
-    def data_folder(self, connection: C) -> Path | None:  # noqa: ARG002 - not every server tells
+    def data_folder(self, connection: C) -> Path | None:
         """Where a server on this machine keeps its files, if it says so and this user may see them."""
         return None
 
-    def mounts(self, connection: C) -> list[places.Mount]:  # noqa: ARG002 - not every server tells
+    def mounts(self, connection: C) -> list[places.Mount]:
         """The file systems of the server's machine, as far as it reports them."""
         return []
 

@@ -127,11 +127,11 @@ class Places(ABC):
     def create(self, connection: Any) -> None:
         """Make the data files, and whatever else holds the tables."""
 
-    def make(self, own: Any, reach: Any) -> None:  # noqa: ARG002 - generators need it
+    def make(self, own: Any, reach: Any) -> None:
         """Make the tables that a run needs before it begins."""
         self.create(own)
 
-    def check_after(self, connection: Any) -> list[Check]:  # noqa: ARG002 - most have nothing to check then
+    def check_after(self, connection: Any) -> list[Check]:
         """Checks the tables after the load."""
         return []
 

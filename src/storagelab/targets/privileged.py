@@ -62,7 +62,9 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them there."""
+    """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them
+    there.
+    """
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
     real = folder.resolve()

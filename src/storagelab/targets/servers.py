@@ -183,7 +183,9 @@ class Attached(Server[C]):
         self.system.folders.remove()
 
     def _drop(self) -> None:
-        """Raises RunFailed if that fails. The folders then stay, because a server whose files vanish may stop for good."""
+        """Raises RunFailed if that fails. The folders then stay, because a server whose files vanish may stop for
+        good.
+        """
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:
             try:

@@ -151,7 +151,9 @@ class Loop(Frozen):
 
 
 def rows_per_report(workload: InsertLoad) -> int:
-    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS rows."""
+    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS
+    rows.
+    """
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
 

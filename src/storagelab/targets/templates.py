@@ -119,8 +119,8 @@ def _give_same_rights(facts: os.stat_result, copy: int) -> None:
 
 
 NOTE = (
-    "data is prepared {times}, and copied for each run from a template that stays on its volumes until the campaign ends; "
-    "{how}"
+    "data is prepared {times}, and copied for each run from a template that stays on its volumes until "
+    "the campaign ends; {how}"
 )
 _BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
 _BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
@@ -144,8 +144,8 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its own
-    template until it is moved aside; every other begins as a copy."""
+    """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its
+    own template until it is moved aside; every other begins as a copy."""
     kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
 
     def both(config: Config, volume: str) -> int:
@@ -237,7 +237,8 @@ def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
         size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
         return (
-            f"{folder.parent} lacks space to restore the data from its template ({size:.2f} GiB; {free:.2f} GiB are left): "
+            f"{folder.parent} lacks space to restore the data from its template ({size:.2f} GiB; "
+            f"{free:.2f} GiB are left): "
             'free some, or set between_runs.data = "rebuild"'
         )
     return f"can't restore the data from its template: {error.filename or folder}: {error.strerror}"

@@ -1,4 +1,5 @@
-"""Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is sent.
+"""Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is
+sent.
 
 A trace may name several files. Each gets its own part of the one file that is used, in the order in which they come.
 """
@@ -70,21 +71,23 @@ class Trace(NamedTuple):
         for number, one in enumerate(self.requests, 1):
             if one.offset + one.bytes > size_bytes:
                 raise PreflightError(
-                    f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of layout.data_size = "
-                    f"{size_bytes:,}",
-                    file=file, key="workload.trace", hint=f"Set data_size to at least {self.reaches_bytes:,} in [layout].",
+                    f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of "
+                    f"layout.data_size = {size_bytes:,}",
+                    file=file, key="workload.trace", hint="Set data_size to at least "
+                    f"{self.reaches_bytes:,} in [layout].",
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
                     f"request {number} of {file.name} ({one.bytes:,} bytes at {one.offset:,}) is no whole number "
                     f"of {sector_bytes} B sectors",
-                    file=file, key="workload.trace", hint="record it below the file system, where requests are whole sectors",
+                    file=file, key="workload.trace", hint="record it below the file system, where "
+                    "requests are whole sectors",
                 )  # fmt: skip
 
 
 def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dict[str, float]:
-    """Results of a replay, measured or simulated: the times of all requests together, the time from the trace's first request
-    to its last, and how many times as long the replay took.
+    """Results of a replay, measured or simulated: the times of all requests together, the time from the trace's first
+    request to its last, and how many times as long the replay took.
     """
     change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
     return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}

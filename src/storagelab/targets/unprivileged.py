@@ -25,6 +25,9 @@ from storagelab.model.values import Frozen
 # Nothing on the disk changes. The server gets its own view of the file system (a mount namespace). There, an empty
 # folder that is open to all covers each closed folder on the server's path, and holds only the next folder of the path.
 # So all paths stay the same, and the rest of the closed folder stays hidden.
+#
+# Tried without it: `storagelab demo` in root's home (mode 0700, as distributions make it) ends with "/root is closed to
+# the server", so the first command of README fails for everybody who works as root.
 
 
 _CLONE_NEWNS = 0x00020000
@@ -174,8 +177,8 @@ def shut_out_at(path: Path) -> Path | None:
 def _closed(folder: Path) -> PreflightError:
     return PreflightError(
         f"{folder} is closed to the server, which is started {unprivileged().how}",
-        hint=f"open the way through it (chmod o+x {folder}), name another folder, or run storagelab as an ordinary user "
-        "whose folder it is",
+        hint=f"open the way through it (chmod o+x {folder}), name another folder, or run storagelab as an "
+        "ordinary user whose folder it is",
     )
 
 

@@ -24,8 +24,8 @@ DESPITE_SPACE = "--despite-space"
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
 ) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for one that
-    can't be used."""
+    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for
+    one that can't be used."""
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
@@ -54,7 +54,8 @@ def volume_needs(
         VolumeNeed(
             name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
             free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
-            lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})" for key, error in lacking.items()
+            lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})" for key,
+            error in lacking.items()
                         if f"{key} ".startswith(f"volumes.{name}.path ")), ""),
         )
         for name, path in paths.items()

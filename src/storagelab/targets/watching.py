@@ -147,7 +147,8 @@ class Pace:
         due_s = self._due_s - self._began_s
         self.resting = self._in_turns and not is_watched(due_s)
         if self.resting:
-            self._due_s = self._began_s + next_edge_s(due_s)
+            # The end of the stretch at this moment.
+            self._due_s = self._began_s + ((math.floor(due_s / STRETCH_S) + 1) * STRETCH_S)
 
     def _rest_until(self, ends_s: float) -> None:
         begins_s = max(self._looked_s, self._due_s - STRETCH_S)
@@ -327,8 +328,3 @@ SHORTEST_S = 4.0
 def is_watched(at_s: float) -> bool:
     """Whether the stretch at this moment, in seconds since the beginning, is watched."""
     return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0
-
-
-def next_edge_s(at_s: float) -> float:
-    """The end of the stretch at this moment."""
-    return (math.floor(at_s / STRETCH_S) + 1) * STRETCH_S

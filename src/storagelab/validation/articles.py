@@ -1,4 +1,6 @@
-"""Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce it."""
+"""Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce
+it.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ _TINY = 0.01
 
 
 class Article(Frozen):
-    """One article. `spec` is the ready-made spec that repeats its tests, `cell` the levels that all of its figures share."""
+    """One article. `spec` is the ready-made spec that repeats its tests, `cell` the levels that all of its figures
+    share.
+    """
 
     id: str
     title: str

@@ -1,4 +1,6 @@
-"""What `compare` adds where one side is measured and the other predicted: by `storagelab predict`, or by a simulation."""
+"""What `compare` adds where one side is measured and the other predicted: by `storagelab predict`, or by a
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def speeds(basis: Basis, plan: Plan) -> Ratio:
 
 
 def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
-    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a pair."""
+    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a
+    pair.
+    """
     kinds = (found.first.findings.provenance, found.second.findings.provenance)
     if set(kinds) != {"measured", "simulated"}:
         return None

@@ -14,16 +14,16 @@ _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said` = the volumes that `--prepared` names; that counts once, for the block for
-    which the call before this one waited.
+    """The person who prepares volumes. `said` = the volumes that `--prepared` names; that counts once, for the block
+    for which the call before this one waited.
     """
 
     def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
         self._source, self._said = experiment.source, said
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when it was done and checked. Raises PreparationAwaited with what to do if nobody can be asked; then the
-        next call goes on. `made` = the runs that this call has made since it last waited.
+        """Returns when it was done and checked. Raises PreparationAwaited with what to do if nobody can be asked; then
+        the next call goes on. `made` = the runs that this call has made since it last waited.
         """
         said, self._said = self._said, ()
         if said and not made:
@@ -61,6 +61,7 @@ class Hands:
     def _refuse_others(self, waits: PreparationAwaited, said: tuple[str, ...]) -> None:
         if set(said) != set(waits.names):
             raise PreflightError(
-                f"--prepared names {listed(list(said))}, and the next block needs {listed(waits.names)}", file=self._source,
+                f"--prepared names {listed(list(said))}, and the next block needs {listed(waits.names)}",
+                file=self._source,
                 hint="name each of these, once it is prepared",
             )  # fmt: skip

@@ -257,8 +257,8 @@ _DOTS = "·:⁝"
 
 
 def dots(rows: Sequence[tuple[str, Sequence[float]]]) -> tuple[str, ...]:
-    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is no
-    ratio.
+    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is
+    no ratio.
     """
     values = [value for _, ratios in rows for value in ratios]
     if not values or min(values) <= 0:

@@ -95,8 +95,8 @@ def _toml(value: object) -> str:
 
 
 def of_server(engine: str, found: Found, variable: str) -> str:
-    """The draft for a running server: a private one like it, if it runs on this machine; else the server itself, whose DSN
-    is in this variable of the environment.
+    """The draft for a running server: a private one like it, if it runs on this machine; else the server itself, whose
+    DSN is in this variable of the environment.
     """
     holds = f"Its databases hold {bytes_(found.data_bytes)}."
     if not found.here:
@@ -116,7 +116,8 @@ def of_server(engine: str, found: Found, variable: str) -> str:
         f"The running one was only asked, and stays as it is. {holds}",
         "",
         "Change: the load, to one like yours; the volumes, to those that you want to compare. To measure the running",
-        f'server itself, replace bin_dir and settings by dsn_env = "{variable}", with the DSN in that variable; its log',
+        f'server itself, replace bin_dir and settings by dsn_env = "{variable}", with the DSN in that variable; its '
+        "log",
         "then stays where it is.",
         _DECIDE,
     )
@@ -129,8 +130,8 @@ def of_server(engine: str, found: Found, variable: str) -> str:
 
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
-    """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount point,
-    or, where this user may not write there or it is the whole machine's, the folder of the spec.
+    """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount
+    point, or, where this user may not write there or it is the whole machine's, the folder of the spec.
     """
     mounts, by_mount = mounts_here(), dict[str, list[str]]()
     for name, folder in places.items():
@@ -158,7 +159,8 @@ def of_answers(engine: str, paths: Sequence[str], load: str) -> str:
     head = (
         f"A private {ENGINES[engine].title}: storagelab starts it for each run, and removes it afterwards.",
         "",
-        'Change: the settings, to those of your server, such as settings = { shared_buffers = "8GB" }; the size of the load.'
+        'Change: the settings, to those of your server, such as settings = { shared_buffers = "8GB" }; the size of '
+        "the load."
         if engine == "postgres"
         else "Change: the settings, to those of your server; the size of the load.",
         _DECIDE,

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone; `against`
-    is a second spec, run in turns with the first."""
+    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone;
+    `against` is a second spec, run in turns with the first."""
 
     again: bool = False
     jobs: int | None = None
@@ -69,7 +69,8 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
-            "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source, key="blocks",
+            "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source,
+            key="blocks",
             hint="Leave --find-best out.",
         )  # fmt: skip
     experiment = stored.as_begun(wanted, results)
@@ -80,7 +81,8 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     if asked.elsewhere is not None and not loop.portable(plan):
         raise PreflightError(
             "only simulated runs can be made on a cluster", file=experiment.source, key="--executor",
-            hint="leave --executor out; to measure on several hosts, run the spec on each, then use `storagelab gather`",
+            hint="leave --executor out; to measure on several hosts, run the spec on each, "
+            "then use `storagelab gather`",
         )  # fmt: skip
     found = look_at(experiment, plan, site, asked.allow_commands)
     hashed = with_files(experiment, plan, site)
@@ -113,8 +115,8 @@ class _Here(NamedTuple):
         return Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds neither
-        volumes nor results.
+        """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds
+        neither volumes nor results.
         """
         hands = by_hand.Hands(self.experiment, self.asked.prepared)
         while True:
@@ -292,7 +294,9 @@ class Elsewhere(NamedTuple):
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Batch, loop.Report]:
-        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not installed."""
+        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not
+        installed.
+        """
         with _dask():
             from storagelab.run import cluster
         reach = cluster.asked(self.scheduler, jobs, trusted=self.trusted)

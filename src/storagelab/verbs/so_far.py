@@ -1,7 +1,7 @@
 """The page of a campaign that is still running: renewed between two runs, and again if the runs are interrupted.
 
-A page takes seconds of a CPU, so another process makes it while no run is measured here, and the next run waits for it. It is
-renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time.
+A page takes seconds of a CPU, so another process makes it while no run is measured here, and the next run waits for it.
+It is renewed at most each minute, and so rarely that it takes at most a twentieth of the campaign's time.
 
 python -m storagelab.verbs.so_far FOLDER TEXT RELOAD_S    makes the page once, in a process of its own
 """
@@ -30,8 +30,8 @@ _LONGEST_S = 300.0
 
 @contextlib.contextmanager
 def kept(folder: Path, progress: RunProgress, before: int, stopping: Interruptible) -> Iterator[None]:
-    """Keeps the page of the runs that are made meanwhile. If a person at a terminal stops them, makes it once more, of what
-    is stored; programs wait for nothing.
+    """Keeps the page of the runs that are made meanwhile. If a person at a terminal stops them, makes it once more, of
+    what is stored; programs wait for nothing.
     """
     page = SoFar(folder, progress, before)
     progress.renew_page = page.renew

@@ -1,5 +1,5 @@
-"""`storagelab volumes`: the drives that experiments have, and how they are given back; and the question before a run destroys
-what lies on drives.
+"""`storagelab volumes`: the drives that experiments have, and how they are given back; and the question before a run
+destroys what lies on drives.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def list_all() -> None:
 
 
 def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
-    """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's on
-    it. What lay on it before is gone.
+    """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's
+    on it. What lay on it before is gone.
     """
     from storagelab.targets.made_volumes import put_back
 
@@ -45,8 +45,8 @@ def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
 
 
 def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str]) -> None:
-    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each was given, on
-    the command line or now.
+    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each was given,
+    on the command line or now.
     """
     asked = [drive for drive in drives if drive.serial not in confirmed]
     if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -103,7 +103,9 @@ def factor_noun(name: str) -> str:
 
 
 def value_text(value: JsonValue) -> str:
-    """A level's value: booleans as on / off, lists joined by +, an empty one as none, numbers with thousands separated."""
+    """A level's value: booleans as on / off, lists joined by +, an empty one as none, numbers with thousands
+    separated.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list):
@@ -184,8 +186,8 @@ def in_reading_order(names: Iterable[str]) -> list[str]:
 
 
 def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """One cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the only
-    layout" without factors. `labels`: the spec's own short names.
+    """One cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the
+    only layout" without factors. `labels`: the spec's own short names.
     """
     if not levels:
         return "the only layout"
@@ -208,8 +210,8 @@ def _level_in_short(name: str, value: JsonValue, twice: Iterable[str], labels: L
 
 
 def cell_name(cell_id: str, levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """One cell in a sentence: "c29 (4 files, basic, log on b)", so that it is found in the table of cells; "4 data files" if
-    nothing else varies.
+    """One cell in a sentence: "c29 (4 files, basic, log on b)", so that it is found in the table of cells; "4 data
+    files" if nothing else varies.
     """
     text = cell_text(levels, labels)
     return f"{cell_id} ({text})" if len(levels) > 1 else text

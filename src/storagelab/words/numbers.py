@@ -152,8 +152,8 @@ def signed_estimate(ratio: Estimate | None) -> str:
 
 
 def against_slower(ratio: Estimate) -> str:
-    """The time of the faster against the slower, which takes `ratio` times as long: "-18 % (15 to 21 %)", "x 2.4 (2.1 to
-    2.6)". Per cent are always of the time of what one would replace.
+    """The time of the faster against the slower, which takes `ratio` times as long: "-18 % (15 to 21 %)", "x 2.4 (2.1
+    to 2.6)". Per cent are always of the time of what one would replace.
     """
     return signed_estimate(ratio.inverse if ratio.value < 2 else ratio)
 

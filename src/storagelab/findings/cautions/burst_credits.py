@@ -53,7 +53,8 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
     for volume, of_cells in found.items():
         times_s = [after_s for times in of_cells.values() for after_s in times]
         yield BurstCredits(
-            cells=evidence.named(of_cells), volume=volume, runs=len(times_s), of=counted[volume], after_s=median(times_s),
+            cells=evidence.named(of_cells), volume=volume, runs=len(times_s), of=counted[volume],
+            after_s=median(times_s),
         )  # fmt: skip
 
 

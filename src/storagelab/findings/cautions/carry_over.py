@@ -30,7 +30,10 @@ class CarryOver(Caution):
         elif self.balanced:
             so = f"In this order it hits all {layouts} about alike, and intervals are wider for it."
         else:
-            so = f"In this order it hits the other {layouts} more often, so a gain may be due to it: run it under a new name."
+            so = (
+                f"In this order it hits the other {layouts} more often, so a gain may be due to it: "
+                "run it under a new name."
+            )
         return (
             f"Runs after {before} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
             f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive "

@@ -46,7 +46,8 @@ class FilesOnDisks(Caution):
             f"{listed(self.volumes)}) rests on one published test, in which 4 to 16 files on two arrays took 45 to 90 "
             "% more time than 2. The model comes near that only if the files fill the arrays and the disks serve their "
             "queues in order "
-            f'of arrival, drives.NAME.order = "fifo"; here the order is {self.order}. Simulate both orders before you choose '
+            f'of arrival, drives.NAME.order = "fifo"; here the order is {self.order}. Simulate both orders before '
+            "you choose "
             "a number of files."
         )
 

@@ -10,14 +10,14 @@ from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.durability import Loss
 
 _RISKS: Mapping[Loss, str] = {
-    "everything": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can corrupt "
-                  "the whole database",
+    "everything": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can "
+    "corrupt the whole database",
     "last commits": "commits do not wait for the disk, and a crash can lose the last of them; the database stays sound",
-    "last second of commits": "commits do not wait for the disk, and a crash can lose the last second of them; the database "
-                              "stays sound",
+    "last second of commits": "commits do not wait for the disk, and a crash can lose the last second of them; "
+    "the database stays sound",
     "commits not in the log": "commits do not wait for the log, and a crash can lose the last of them",
-    "commits not in the binary log": "commits do not wait for the binary log, and a crash can lose the last of them, because "
-                                     "the server drops those that the log lacks",
+    "commits not in the binary log": "commits do not wait for the binary log, and a crash can lose the last of them, "
+    "because the server drops those that the log lacks",
     "pages not in the log": "the log holds no whole pages, so less is written, and a crash in the middle of a page's "
                             "write can corrupt that page; commits wait for the disk as usual",
     "pages not written twice": "no page is written twice, so less is written, and a crash in the middle of a page's "

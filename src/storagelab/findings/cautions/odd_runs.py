@@ -71,7 +71,10 @@ class OddRun(Caution):
             more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
             took = self.took(findings)
             start = f"{capital(f'of those{cell}, {took}' if cell else took)}{more}"
-        return f"{start}. {self._fate()} Look at the time series; a run that you can explain is made anew under a new name."
+        return (
+            f"{start}. {self._fate()} Look at the time series; a run that you can explain is "
+            "made anew under a new name."
+        )
 
     def _others(self, findings: Findings) -> str:
         """That it happened here alone."""

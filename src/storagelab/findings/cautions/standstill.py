@@ -26,8 +26,8 @@ class StoodStill(Caution):
         return (
             f"In {self.runs} of {plural(self.of, 'run')}{self.where(findings)}, nothing ended for up to "
             f"{seconds(self.longest_s)}, though something was waiting: a drive, its limit, a server or the load stood "
-            "still. Look at the time series. If it was not the storage itself, remove the cause, and run under a "
-            "new name."
+            "still. Look at the time series. If it was not the storage itself, remove the cause, "
+            "and run under a new name."
         )
 
     def brief(self, findings: Findings) -> str:

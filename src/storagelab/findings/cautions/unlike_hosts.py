@@ -14,7 +14,8 @@ from storagelab.words.names import hosts_text, listed
 from storagelab.words.numbers import bytes_, plural
 
 HOST = (
-    "cpu_model", "cpu_count", "memory_bytes", "architecture", "operating_system", "kernel", "hypervisor", "cpu_governor",
+    "cpu_model", "cpu_count", "memory_bytes", "architecture", "operating_system", "kernel", "hypervisor",
+    "cpu_governor",
     "transparent_hugepages",
 )  # fmt: skip
 SERVER = ("version",)

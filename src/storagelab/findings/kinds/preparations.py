@@ -21,8 +21,8 @@ class PreparedAgain(Finding):
     kind, about, alone = "prepared_again", "use", True
     meaning = "How much preparing the same levels again changes the times, if they were prepared several times."
     sd: Estimate = Field(
-        description="The standard deviation of the log times of preparations, each a mean over its runs, whose scatter is "
-        "in it."
+        description="The standard deviation of the log times of preparations, each a mean over its "
+        "runs, whose scatter is in it."
     )
     of_runs: float = Field(ge=0, description="What the scatter of runs within a preparation alone would make of it.")
     preparations: int = Field(ge=1, description="The preparations that it was learned from.")

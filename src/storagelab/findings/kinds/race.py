@@ -49,7 +49,10 @@ class RaceSummary(Finding):
 def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
     made = f"{findings.runs_stored} of the {race.runs_of_all} runs that all repetitions take"
     share = percent(findings.runs_stored / race.runs_of_all, 0)
-    yield f"This was a race: it made {made} ({share}; {duration(race.spent_s)} instead of about {duration(race.of_all_s)})."
+    yield (
+        f"This was a race: it made {made} ({share}; {duration(race.spent_s)} instead of about "
+        f"{duration(race.of_all_s)})."
+    )
     after = Counter(one.after_round for one in race.left)
     counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
     if counts:
@@ -62,8 +65,8 @@ def _end(race: RaceSummary, findings: Findings) -> str:
     if race.open:
         still = plural(len(race.open), f"{noun(findings.factors)} may", f"{noun(findings.factors, 2)} may")
         return (
-            f"It is open: {still} still be the fastest. `storagelab run SPEC --find-best --budget 2h` repeats them, until 2 "
-            "h in all are spent on runs."
+            f"It is open: {still} still be the fastest. `storagelab run SPEC --find-best --budget 2h` repeats them, "
+            "until 2 h in all are spent on runs."
         )
     if findings.verdict == "winner":
         return "It ended when one was left."

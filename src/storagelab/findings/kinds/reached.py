@@ -32,8 +32,8 @@ class Reached(Finding):
 
     kind, about, weight, of_cells = "reached", "why", -10, True
     meaning = (
-        "With `measure.raw` only: for each volume, the most used first, what the database did in a second and what raw I/O "
-        "takes."
+        "With `measure.raw` only: for each volume, the most used first, what the database did in a "
+        "second and what raw I/O takes."
     )
     volume: str
     engine: str
@@ -67,9 +67,9 @@ class Reached(Finding):
             for one in of
         )
         return [
-            f"Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. {_title(of[0])} "
-            f"used of that: {shares}. This says nothing about waiting for single writes, which a drive may answer late "
-            "without being busy."
+            "Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. "
+            f"{_title(of[0])} used of that: {shares}. This says nothing about waiting for single writes, which a drive "
+            "may answer late without being busy."
         ]
 
     @classmethod

@@ -56,8 +56,8 @@ class SlowSeconds(Finding):
 
     kind, about, weight = "slow_seconds", "why", 5
     meaning = (
-        "Only where a percentile is judged: of the fastest and the slowest layout, the slowest tenth of all seconds and what "
-        "differed in them."
+        "Only where a percentile is judged: of the fastest and the slowest layout, the slowest tenth of all seconds "
+        "and what differed in them."
     )
     cell_id: str = Field(description="The cell.")
     seconds: int = Field(ge=1, description="Seconds of all its runs.")
@@ -73,8 +73,8 @@ class SlowSeconds(Finding):
     def sentence(self, findings: Findings) -> str:
         name = group_text([findings.cell(self.cell_id).levels], findings.factors)
         start = (
-            f"With {name}, the 99th percentile was {seconds(self.slow_p99_s)} on average in the slowest {count(self.slow)} "
-            f"of {count(self.seconds)} seconds, and {seconds(self.others_p99_s)} in the others."
+            f"With {name}, the 99th percentile was {seconds(self.slow_p99_s)} on average in the slowest "
+            f"{count(self.slow)} of {count(self.seconds)} seconds, and {seconds(self.others_p99_s)} in the others."
         )
         if not self.along:
             return f"{start} Nothing else that was observed surely differed between them."

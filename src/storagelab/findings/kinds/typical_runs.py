@@ -52,7 +52,10 @@ class TypicalRun(Finding):
     def sentence(self, findings: Findings) -> str:
         name = findings.cell(self.cell_id).name
         runs = f"{self.slow} of {plural(self.runs, 'run')} with {name} took {self.long()} as long"
-        return f"{runs}: {self.compared()}. The verdict is that of means; choose by the median only if such runs do no harm."
+        return (
+            f"{runs}: {self.compared()}. The verdict is that of means; choose by the median only "
+            "if such runs do no harm."
+        )
 
     def compared(self) -> str:
         """Both answers."""

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 _OPTION = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _KEYS = {
-    "tables": "tables", "table_size": "table_size", "threads": "connections", "time": "duration", "max_time": "duration",
+    "tables": "tables", "table_size": "table_size", "threads": "connections", "time": "duration",
+    "max_time": "duration",
     "events": "transactions_per_connection", "max_requests": "transactions_per_connection", "rate": "rate",
     "tx_rate": "rate", "warmup_time": "warm_up",
 }  # fmt: skip
 """Options of sysbench that keys of the load set: option -> key."""
 _NOT_OF_SCRIPTS = frozenset({
-    "config_file", "debug", "forced_shutdown", "help", "histogram", "luajit_cmd", "num_threads", "percentile", "rand_seed",
-    "report_checkpoints", "report_interval", "thread_init_timeout", "thread_stack_size", "validate", "verbosity", "version",
+    "config_file", "debug", "forced_shutdown", "help", "histogram", "luajit_cmd", "num_threads", "percentile",
+    "rand_seed",
+    "report_checkpoints", "report_interval", "thread_init_timeout", "thread_stack_size", "validate", "verbosity",
+    "version",
 })  # fmt: skip
 _OF_SERVERS = ("db_", "mysql_", "pgsql_")
 """The beginnings of options that lead to a server, or say how to log in."""

@@ -76,7 +76,9 @@ def _caption(data: Figure, _findings: Findings) -> str:
         axis.says,
         f"Each step to the right doubles the {data.arrangement.x_title}." if data.arrangement.doubles else "",
         "All panels have the same axes." if data.panels[1:] and not axis.apart else "",
-        f"{numbers.plural(data.hidden_lines, 'more line is', 'more lines are')} not drawn." if data.hidden_lines else "",
+        f"{numbers.plural(data.hidden_lines, 'more line is', 'more lines are')} not drawn."
+        if data.hidden_lines
+        else "",
         data.on_hidden_panels,
     ]  # fmt: skip
     return " ".join(part for part in parts if part)

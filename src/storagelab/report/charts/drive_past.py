@@ -1,4 +1,6 @@
-"""A measured drive's past: what was written to a volume that serves several runs before each of them, and the run's time."""
+"""A measured drive's past: what was written to a volume that serves several runs before each of them, and the run's
+time.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def _rows(findings: Findings, runs: Sequence[Run]) -> Figure:
     rows = [row for run in measured for row in _of_run(findings, run, names, shown)]
     lines = list(names.values())
     return Figure(
-        rows=rows, arrangement=arrange(findings), lines=lines, panels=list(dict.fromkeys(str(row[_PART]) for row in rows)),
+        rows=rows, arrangement=arrange(findings), lines=lines,
+        panels=list(dict.fromkeys(str(row[_PART]) for row in rows)),
         colours=dict(zip(lines, palette.LINES, strict=False)), hidden_lines=len(cells) - len(shown),
         legend=_axis(findings),
     )  # fmt: skip
@@ -88,7 +91,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     y_domain, from_zero = readable_domain([float(row["mean"] or 0) for row in data.rows])
     where = sheet.where
     encoding: Spec = {
-        "x": {"field": "x", "type": "quantitative", "title": f"GB written before the run ({where})", "scale": {"zero": True}},
+        "x": {"field": "x", "type": "quantitative", "title": f"GB written before the run ({where})",
+        "scale": {"zero": True}},
         "y": {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({where})",
               "scale": {"domain": y_domain, "zero": from_zero, "nice": False}},
     }  # fmt: skip
@@ -110,8 +114,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 def _caption(data: Figure, _findings: Findings) -> str:
     hidden = f" {data.hidden_lines} more cells are not drawn." if data.hidden_lines else ""
     return (
-        "What the kernel counted as written to the drive since it was prepared, as each run began. If times move with it, "
-        f"the drive's past may explain them.{hidden}"
+        "What the kernel counted as written to the drive since it was prepared, as each run began. If times move with "
+        f"it, the drive's past may explain them.{hidden}"
     )
 
 
@@ -119,7 +123,8 @@ def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("block"),
                 Heading("GB written before"), Heading(data.legend)]  # fmt: skip
     return Table(headings, [
-        [cell_entry(row["cell_id"], row["cell"]), str(row[_PART]), str(row["repetition"]), str(row["block"]), bare(row["x"]),
+        [cell_entry(row["cell_id"], row["cell"]), str(row[_PART]), str(row["repetition"]), str(row["block"]),
+        bare(row["x"]),
          bare(row["mean"])]
         for row in data.rows
     ])  # fmt: skip

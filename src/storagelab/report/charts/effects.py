@@ -118,8 +118,8 @@ def _effect_lines(name: str, form: Form) -> list[str]:
 
 def _caption(data: Figure, findings: Findings) -> str:
     words = (
-        f"Each level against the first of its factor{_baselines(findings)}, all else the same. Points left of the dashed "
-        "line are faster; an interval that crosses it leaves the direction open."
+        f"Each level against the first of its factor{_baselines(findings)}, all else the same. Points left of the "
+        "dashed line are faster; an interval that crosses it leaves the direction open."
     )
     hidden = data.hidden_lines
     more = f" {numbers.plural(hidden, 'more comparison is', 'more comparisons are')} in the raw data alone."

@@ -71,8 +71,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 def _caption(data: Figure, _findings: Findings) -> str:
     hidden = f" {data.hidden_lines} more lines are not drawn." if data.hidden_lines else ""
     return (
-        "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. With its 95 % interval over runs. Each "
-        f"panel has its own axis.{hidden}"
+        "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. With its 95 % interval over "
+        f"runs. Each panel has its own axis.{hidden}"
     )
 
 

@@ -20,8 +20,8 @@ from storagelab.words.names import cell_entry
 
 _USUAL = "p99"
 _SIDES = {"above": (0, -11), "below": (0, 12), "right": (0, 0), "left": (0, 0)}
-"""Where a point's label may stand, by preference, and how many pixels its middle is off the point's; beside it, its length
-decides.
+"""Where a point's label may stand, by preference, and how many pixels its middle is off the point's; beside it, its
+length decides.
 """
 _LETTER_PX = 7
 _MARK_PX = 9

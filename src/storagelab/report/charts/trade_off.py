@@ -64,8 +64,8 @@ def _speed_axis(findings: Findings) -> str:
 
 
 def _rows(other: _Other, findings: Findings) -> Figure:
-    """A row for each cell that has a figure, in the order of what speed is traded for; a panel for each load. No rows if
-    no load has layouts that differ in it.
+    """A row for each cell that has a figure, in the order of what speed is traded for; a panel for each load. No rows
+    if no load has layouts that differ in it.
     """
     left_out = compared.in_parts_of_cycles(findings)
     of_loads: dict[str, list[Row]] = {}
@@ -162,7 +162,8 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
 def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
     apart = len({row["stretch"] for row in data.rows}) > 1
     parts = [
-        f"Filled marks are the Pareto edge: no other layout has as good a mean at the same {other.noun} or {other.better}.",
+        "Filled marks are the Pareto edge: no other layout has as good a mean at the same "
+        f"{other.noun} or {other.better}.",
         "Hollow marks are all others.",
         "Where the intervals of two layouts overlap, chance may decide which of them is on the edge.",
         "Layouts of different blocks were not tested against each other." if apart else "",
@@ -173,7 +174,8 @@ def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
 
 def _table(other: _Other, data: Figure, findings: Findings) -> Table:
     headings = [
-        Heading("cell", "prose"), Heading(other.axis), Heading(_speed_axis(findings)), Heading("95 % from"), Heading("to"),
+        Heading("cell", "prose"), Heading(other.axis), Heading(_speed_axis(findings)), Heading("95 % from"),
+        Heading("to"),
         Heading("on the edge", "text"),
     ]  # fmt: skip
     return Table(headings, [

@@ -139,7 +139,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 def _caption(data: Figure, findings: Findings) -> str:
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
-        "it on. The wait that moves most stands at the bottom; colours are wait categories, the same on the whole page.",
+        "it on. The wait that moves most stands at the bottom; colours are wait categories, "
+        "the same on the whole page.",
         "Waits of different engines are joined by what is waited for; each cell's own table has their names."
         if findings.wait_names else "",
         data.on_hidden_panels,

@@ -108,9 +108,9 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 def _caption(_data: Figure, findings: Findings) -> str:
     tested = "" if _is_tested(findings) else " The two times can't be told apart, so neither can most of the steps."
     return (
-        "From the shortest mean time to the longest, in seconds of the mean connection. Each bar begins where the one above "
-        "it ends; together they are the whole difference. A wait's resource and signal time are apart: signal is time in the "
-        f"queue for a CPU.{tested}"
+        "From the shortest mean time to the longest, in seconds of the mean connection. Each bar begins where the one "
+        "above it ends; together they are the whole difference. A wait's resource and signal time are apart: signal "
+        f"is time in the queue for a CPU.{tested}"
     )
 
 

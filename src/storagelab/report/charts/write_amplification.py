@@ -74,13 +74,14 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 def _caption(_data: Figure, _findings: Findings) -> str:
     return (
-        "Flash pages that the drive wrote for each page it was given, in the places of the completion times above: where "
-        "both rise together, the drive's state may explain the time."
+        "Flash pages that the drive wrote for each page it was given, in the places of the completion times above: "
+        "where both rise together, the drive's state may explain the time."
     )
 
 
 def _table(data: Figure, _findings: Findings) -> Table:
-    headings = [Heading("cell", "prose"), Heading("drive", "text"), Heading("write amplification"), Heading("95 % from"),
+    headings = [Heading("cell", "prose"), Heading("drive", "text"), Heading("write amplification"),
+    Heading("95 % from"),
                 Heading("to")]  # fmt: skip
     rows = [
         [cell_entry(row["cell_id"], row["cell"]), str(row["drive"]), *(bare(row[name]) for name in _FIELDS)]

@@ -55,9 +55,9 @@ class Axis(NamedTuple):
 
 
 def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero: bool = False) -> Axis:
-    """The axis of the figures of a chart. Where a few large ones would press the rest together, panels get axes of their own
-    if the large ones fill a panel; else equal steps are equal ratios. Where all are close, it does not start at zero unless
-    `always_zero`.
+    """The axis of the figures of a chart. Where a few large ones would press the rest together, panels get axes of
+    their own if the large ones fill a panel; else equal steps are equal ratios. Where all are close, it does not start
+    at zero unless `always_zero`.
     """
     of_panels: dict[str, list[float]] = {}
     for row in (*data.rows, *data.points):
@@ -186,8 +186,8 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
 
 
 def level_axis(data: Figure, form: Form) -> Spec:
-    """The axis of levels, evenly spaced whatever their values. Long labels are broken into lines, and slanted if that is
-    not enough; none is cut.
+    """The axis of levels, evenly spaced whatever their values. Long labels are broken into lines, and slanted if that
+    is not enough; none is cut.
     """
     letters = int(form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels)) / _LETTER_PX)
     fits = all(len(word) <= letters for text in data.x_levels for word in text.split())
@@ -202,7 +202,9 @@ def level_axis(data: Figure, form: Form) -> Spec:
 
 
 def legend_layout(labels: Sequence[str], form: Form) -> Spec:
-    """As many columns as fit with the longest label. A label too long for its column is broken into lines; none is cut."""
+    """As many columns as fit with the longest label. A label too long for its column is broken into lines; none is
+    cut.
+    """
     longest, width_px = max(map(len, labels), default=1), form.panel_width_px(1)
     columns = max(1, min(form.legend_columns, len(labels), int(width_px // (_LETTER_PX * longest + 34))))
     letters = int((width_px // columns - 24) / (_WIDER * _LETTER_PX))

@@ -47,8 +47,8 @@ class Opening(Form):
     experiment: Annotated[str, Field(min_length=1)]
     """The experiment's name."""
     provenance: Provenances | None
-    """Where its figures come from: `measured and simulated` if raw I/O ran on both kinds of drives, `null` while nothing is
-    stored."""
+    """Where its figures come from: `measured and simulated` if raw I/O ran on both kinds of drives, `null` while
+    nothing is stored."""
     question: str
     """The spec's question."""
     spec: Spec
@@ -123,7 +123,7 @@ def json_schema() -> Mapping[str, Any]:
     opening = {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": f"storagelab export, schema {SCHEMA}",
-        "description": "Everything about one experiment for other programs. Times are seconds, sizes are bytes, shares are 0 "
-        "to 1, unknown is null.",
+        "description": "Everything about one experiment for other programs. Times are seconds, sizes are bytes, "
+        "shares are 0 to 1, unknown is null.",
     }
     return {**schema, **opening}

@@ -44,8 +44,8 @@ class Concluded(Form):
     worst: str | None
     """The slowest cell; with several loads, under the load where layouts differ most."""
     not_compared: NotRequired[list[str]]
-    """Cells that share fewer than two rounds with the fastest, or have no run: neither tied nor slower. While there is one,
-    nothing is a winner."""
+    """Cells that share fewer than two rounds with the fastest, or have no run: neither tied nor slower. While there is
+    one, nothing is a winner."""
     at_most_slower: NotRequired[float | None]
     """With 95 % confidence, the time of the nominally fastest cell over that of the truly fastest is at most this
     ratio. `null` if nothing is tied with it, or if there are several loads.
@@ -54,8 +54,8 @@ class Concluded(Form):
 
 class LoadForm(Concluded):
     load: Levels
-    """Its levels, by factor. A factor is a load or another condition if it sets only keys of `workload`, `between_runs` and
-    `measure`."""
+    """Its levels, by factor. A factor is a load or another condition if it sets only keys of `workload`, `between_runs`
+    and `measure`."""
     cells: list[str]
     """Its cells."""
     fastest: str | None
@@ -119,8 +119,8 @@ class CautionForm(Form):
 
 class AnswerForm(Form):
     lines: Annotated[list[Annotated[str, Field(max_length=640)]], Field(min_length=1, max_length=8)]
-    """The answer in words, the same as on the terminal and the page: what to use comes first. All lines together take at most
-    eight rows of 80 characters.
+    """The answer in words, the same as on the terminal and the page: what to use comes first. All lines together take
+    at most eight rows of 80 characters.
     """
     provenance: Provenances | None
     """The same as `headline`."""
@@ -156,8 +156,8 @@ class AnswerForm(Form):
 
 class FindingsForm(Concluded):
     compared: NotRequired[Compared]
-    """The quantity whose ratios are given. `time-per-row`: cells insert different numbers of rows. `time-per-request`: raw
-    I/O. `time-per-transaction`: loads of a generator. The others: by `measure.judge`."""
+    """The quantity whose ratios are given. `time-per-row`: cells insert different numbers of rows. `time-per-request`:
+    raw I/O. `time-per-transaction`: loads of a generator. The others: by `measure.judge`."""
     headline: Annotated[str, Field(min_length=1)]
     """The verdict in words."""
     sentences: list[str]
@@ -167,8 +167,8 @@ class FindingsForm(Concluded):
     fleet: NotRequired[Annotated[object, dumped(Fleet | None)]]
     """The hosts of the campaign; `null` if all runs were made on one."""
     fit: NotRequired[FitKind]
-    """`robust`: no mean and no verdict rests on the runs in `left_out`; other odd runs count in their own cells, and change
-    nothing that is said of others. `least-squares`: all runs count alike."""
+    """`robust`: no mean and no verdict rests on the runs in `left_out`; other odd runs count in their own cells, and
+    change nothing that is said of others. `least-squares`: all runs count alike."""
     left_out: NotRequired[list[LeftOutForm]]
     """The runs that a robust fit leaves out: odd ones whose record shows a cause that is the machine's."""
     loads: NotRequired[list[LoadForm]]

@@ -279,11 +279,11 @@ class Summary(Form):
     median_s: Amount
     """Their median."""
     ci95_s: Interval
-    """The 95 % interval of the mean, which stays above 0. That of a cell that was picked as the fastest reaches further up
-    ([why](../explanation/statistics.md#means-and-their-intervals)). `null` if there are too few runs."""
+    """The 95 % interval of the mean, which stays above 0. That of a cell that was picked as the fastest reaches further
+    up ([why](../explanation/statistics.md#means-and-their-intervals)). `null` if there are too few runs."""
     fitted_s: NotRequired[Amount]
-    """The adjusted mean, by which cells are compared: the geometric mean of the runs on which verdicts rest, adjusted for
-    the rounds that the cell missed."""
+    """The adjusted mean, by which cells are compared: the geometric mean of the runs on which verdicts rest, adjusted
+    for the rounds that the cell missed."""
     fitted_ci95_s: NotRequired[Interval]
     """Its 95 % interval."""
     sd_s: Amount
@@ -308,7 +308,8 @@ class Summary(Form):
     explained: Amount
     """The share of connections x elapsed that waits and CPU account for, in the mean run."""
     steady: NotRequired[bool | None]
-    """Raw I/O only: whether each run ended in [steady state](../how-to/raw-io.md); `null` if it was too short to tell."""
+    """Raw I/O only: whether each run ended in [steady state](../how-to/raw-io.md); `null` if it was too short to tell.
+    """
 
 
 class CellForm(Form):

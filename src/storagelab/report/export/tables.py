@@ -66,13 +66,10 @@ def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
     return _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields))
 
 
-def of_series(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`."""
-    return _table(experiment, SERIES_COLUMNS, _of_each(plan, runs, _series_fields))
-
-
 def of_cells(experiment: Experiment, findings: Findings) -> Table:
-    """A row for each cell: means and verdicts as the report gives them. `ratio` is to the best cell under the same load."""
+    """A row for each cell: means and verdicts as the report gives them. `ratio` is to the best cell under the same
+    load.
+    """
     return _table(experiment, CELL_COLUMNS, ((cell, _cell_fields(findings, cell)) for cell in findings.cells))
 
 
@@ -80,10 +77,11 @@ def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
     """How each table is made, by its name."""
+    # A row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`.
     return {
         "runs": lambda: of_runs(experiment, plan, runs),
         "waits": lambda: of_waits(experiment, plan, runs),
-        "series": lambda: of_series(experiment, plan, runs),
+        "series": lambda: _table(experiment, SERIES_COLUMNS, _of_each(plan, runs, _series_fields)),
         "cells": lambda: of_cells(experiment, findings),
     }
 
@@ -173,7 +171,8 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
     names = (
-        "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "explained",
+        "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed",
+        "explained",
     )  # fmt: skip
     fields: dict[str, Value] = {name: getattr(cell, name) for name in names}
     fields["verdict"] = _verdict(findings, cell.cell_id)

@@ -10,8 +10,7 @@ from markupsafe import Markup
 from storagelab.findings.beside import Beside
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.layers import TIP
-from storagelab.report.drawing.slim import framed
-from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines, to_svg
+from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, framed, in_lines, to_svg
 from storagelab.report.page.html import page_of
 from storagelab.report.words.beside import beside_words, times_text
 from storagelab.report.words.table import Paper
@@ -51,7 +50,8 @@ def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
     order = list(dict.fromkeys(str(row["name"]) for row in rows))
     lines = {name: textwrap.wrap(name, _LABEL_CHARACTERS)[:3] or [name] for name in order}
     y = {"field": "name", "type": "nominal", "sort": order, "title": None,
-         "axis": {"labelLimit": _label_px(sheet.form), "labelColor": palette.INK, "labelExpr": in_lines(lines)}}  # fmt: skip
+         "axis": {"labelLimit": _label_px(sheet.form), "labelColor": palette.INK,
+         "labelExpr": in_lines(lines)}}  # fmt: skip
     x = {"type": "quantitative", "title": f"times the speed of {names[found.base]}", "scale": {"zero": True}}
     colour = {"field": "kind", "type": "nominal", "title": None,
               "scale": {"domain": list(_KINDS), "range": list(palette.LINES[:2])}}  # fmt: skip

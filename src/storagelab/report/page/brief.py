@@ -1,5 +1,5 @@
-"""The page for who decides, on one printed sheet: the question, the choice, the gain in a picture, how sure that is, and
-what it rests on. It names no wait.
+"""The page for who decides, on one printed sheet: the question, the choice, the gain in a picture, how sure that is,
+and what it rests on. It names no wait.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ELSEWHERE = "more in the report"
 
 @dataclass(frozen=True)
 class Bar:
-    """A layout in the picture: what it is in the experiment, its name, its figure in words, and the ends of its bar and of
-    its interval as shares of the width, in percent.
+    """A layout in the picture: what it is in the experiment, its name, its figure in words, and the ends of its bar and
+    of its interval as shares of the width, in percent.
     """
 
     role: str
@@ -73,8 +73,8 @@ def _scale(findings: Findings) -> str:
 
 
 def _bars(findings: Findings, found: Answer) -> list[Bar]:
-    """The layout to use, the fastest, the one listed first, and the slowest, each once; under several loads those of the load
-    for which the first choice is.
+    """The layout to use, the fastest, the one listed first, and the slowest, each once; under several loads those of
+    the load for which the first choice is.
     """
     chosen = [(role, cell, sample) for role, cell in _shown(findings, found) if (sample := _sample(findings, cell))]
     longest = max((sample.mean.high or sample.mean.value for *_, sample in chosen), default=0.0)

@@ -10,8 +10,7 @@ from markupsafe import Markup
 from storagelab.capture.model import Capture
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.layers import legend_layout
-from storagelab.report.drawing.slim import framed
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, to_svg
+from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, framed, to_svg
 from storagelab.report.page.html import page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
@@ -71,7 +70,8 @@ def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequenc
     area: Spec = {
         "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
         "encoding": {
-            "x": {"field": "second", "type": "quantitative", "title": "seconds from the start", "axis": {"grid": False}},
+            "x": {"field": "second", "type": "quantitative", "title": "seconds from the start",
+            "axis": {"grid": False}},
             "y": {"field": "mb_per_s", "type": "quantitative", "stack": "zero", "title": "MB/s"},
             "color": {
                 "field": "object", "type": "nominal", "sort": names,

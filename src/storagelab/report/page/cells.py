@@ -76,11 +76,14 @@ def _which(findings: Findings) -> str:
     left_out = len(findings.cells) - len(
         {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
     )
-    words = f"Shown open: the cells with the first, the best and the last {x} beside the fastest cell, and the slowest cell."
+    words = (
+        f"Shown open: the cells with the first, the best and the last {x} beside the fastest "
+        "cell, and the slowest cell."
+    )
     if left_out:
         words += (
-            f" Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between them are "
-            f"below; the other {numbers.count(left_out)} are in the raw data, uncut."
+            f" Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between them "
+            f"are below; the other {numbers.count(left_out)} are in the raw data, uncut."
         )
     return words
 

@@ -1,7 +1,7 @@
 """The time series of every run, for the page's script: any run of any cell can be looked at.
 
-The median run of each cell and the odd runs are as fine as a chart shows, with the least and the most of each
-stretch. The other runs are thinned to the means of fewer stretches, so that the page stays small however many there are.
+The median run of each cell and the odd runs are as fine as a chart shows, with the least and the most of each stretch.
+The other runs are thinned to the means of fewer stretches, so that the page stays small however many there are.
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
 from storagelab.report.drawing.palette import dark_style
 from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.slim import framed
-from storagelab.report.drawing.vega import to_svg
+from storagelab.report.drawing.vega import framed, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.opening import badges
 from storagelab.report.page.pieces import PageTable
@@ -92,7 +91,7 @@ def page(
         carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + asset("layout.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
+        style=asset("page.css") + asset("layout.css") + Markup(dark_style(colours)),  # noqa: S704
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",
@@ -107,7 +106,8 @@ def page_of(
     """
     tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
     return templates().get_template("paper.html").render(
-        paper=paper, tables=tables, drawings=drawings, label=label, heading=heading, style=asset("page.css") + Markup(style)  # noqa: S704 - colours of our palette
+        paper=paper, tables=tables, drawings=drawings, label=label, heading=heading,
+        style=asset("page.css") + Markup(style)  # noqa: S704
     )  # fmt: skip
 
 

@@ -48,8 +48,8 @@ class CellsTable:
 
 
 def picture_view(first: PageChart | None, drawn: Mapping[str, Drawn], verdict: View) -> View | None:
-    """The one chart beside the answer, under the section's heading, and the main figures under it. A chart of one panel has
-    room beside the text.
+    """The one chart beside the answer, under the section's heading, and the main figures under it. A chart of one panel
+    has room beside the text.
     """
     if first is None:
         return None

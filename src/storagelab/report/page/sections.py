@@ -140,7 +140,7 @@ def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
 def _script_text(value: object) -> Markup:
     """JSON in which nothing can end the script element around it, or begin another one."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - escaped here
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def _hosts(findings: Findings) -> View | None:
@@ -232,7 +232,8 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     left = data.hidden_panels
     words = [
-        "One panel for each cell, with the same axes unless the chart says otherwise. The thick line is the median run, with",
+        "One panel for each cell, with the same axes unless the chart says otherwise. The thick "
+        "line is the median run, with",
         f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",

@@ -75,8 +75,8 @@ def print_table(
     rows_styled: Sequence[str] = (),
     below: Sequence[str] = (),
 ) -> None:
-    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row, and `below` a
-    paragraph to print below each row."""
+    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row, and `below`
+    a paragraph to print below each row."""
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
     _print_row(console, [column.heading for column in kept], kept, widths, indent, "bold")

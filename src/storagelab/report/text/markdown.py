@@ -37,7 +37,9 @@ _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a 
 
 
 def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
-    """The whole report: verdict, cells, waits of every cell, cautions, what went wrong, how it was measured, the spec."""
+    """The whole report: verdict, cells, waits of every cell, cautions, what went wrong, how it was measured, the
+    spec.
+    """
     found = answer(findings)
     parts = [
         _title(experiment, findings, found),

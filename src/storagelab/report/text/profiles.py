@@ -67,10 +67,16 @@ def print_sizing(console: Console, sizing: Sizing) -> None:
     console.print()
     print_paragraph(console, "What one drive offers", style="bold")
     print_table(console, _capacity_columns(sizing), indent=0)
-    source = f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive that was written full once."
+    source = (
+        f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive "
+        "that was written full once."
+    )
     print_paragraph(console, source, first="  ")
     if sizing.price_usd is None:
-        way = "No costs: the profile has no price. Give a copy (--toml prints it) a [price_usd] with value, label and source."
+        way = (
+            "No costs: the profile has no price. Give a copy (--toml prints it) a [price_usd] with "
+            "value, label and source."
+        )
         print_paragraph(console, way, first="  ")
     if not sizing.maps:
         return

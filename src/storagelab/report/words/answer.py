@@ -1,9 +1,9 @@
 """The answer in at most eight rows of a terminal with 80 columns, whatever the experiment. Pure.
 
 Lines are ranked by their worth for a decision: what to use, what that is based on, how sure it is, which of the tied
-layouts to take, what each factor gains, and why; the last rows are for the cautions and for what to do next. Each result
-is a list of forms, the longest first. The answer takes the first form that fits in a row; then the rows that are left go to
-lines that have more to say. The evidence shows the longest form of each result that was shortened.
+layouts to take, what each factor gains, and why; the last rows are for the cautions and for what to do next. Each
+result is a list of forms, the longest first. The answer takes the first form that fits in a row; then the rows that are
+left go to lines that have more to say. The evidence shows the longest form of each result that was shortened.
 """
 
 from __future__ import annotations
@@ -72,10 +72,11 @@ def _written(findings: Findings, forms: Sequence[Form]) -> Write:
 
 
 def _in_rows(ranked: Sequence[tuple[About, Write]], last: Sequence[tuple[About, Write]], *, named: bool) -> list[Line]:
-    """The `last` lines, and as many of the `ranked` ones as fit; then rows that are left go to lines that have more to say.
+    """The `last` lines, and as many of the `ranked` ones as fit; then rows that are left go to lines that have more to
+    say.
 
-    `named`: what to use takes a second row where its names would be cut or left out, since who is told to use a layout must
-    know which.
+    `named`: what to use takes a second row where its names would be cut or left out, since who is told to use a layout
+    must know which.
     """
     rows = LINES - len(last)
     kept: list[tuple[About, Write, str]] = []

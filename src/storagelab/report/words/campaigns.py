@@ -19,7 +19,9 @@ NAMED = 3
 
 
 def verdict_sentence(found: Compare) -> str:
-    """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %): ..."."""
+    """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %):
+    ...".
+    """
     layouts = numbers.plural(len(found.matched), "matched layout")
     ratio, per = found.overall, PER[found.compared]
     names = f"{found.second.name} against {found.first.name}"
@@ -70,8 +72,8 @@ def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:
     if result is Gate.CANT_TELL:
         return known
     return (
-        f"{known} Whatever affected one of the campaigns as a whole, such as another state of the machine, looks the same. "
-        "To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
+        f"{known} Whatever affected one of the campaigns as a whole, such as another state of the machine, looks the "
+        "same. To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
     )
 
 
@@ -101,8 +103,8 @@ def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
 
 def assumption_sentence() -> str:
     return (
-        "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such as "
-        "another day or a fuller drive, is part of the ratio."
+        "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, "
+        "such as another day or a fuller drive, is part of the ratio."
     )
 
 
@@ -157,7 +159,8 @@ def _cut(text: str) -> str:
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
     """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, and differs
-    between the two. A simulation has no host and no devices: beside a measured campaign, only facts that both have count.
+    between the two. A simulation has no host and no devices: beside a measured campaign, only facts that both have
+    count.
     """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:

@@ -38,7 +38,9 @@ def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
 
 
 def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> str:
-    """All cautions of one kind in a few words; one that concerns the cells `used`, or all cells, speaks for the others."""
+    """All cautions of one kind in a few words; one that concerns the cells `used`, or all cells, speaks for the
+    others.
+    """
     alike = [one for one in findings.cautions if one.kind == kind]
     return min(alike, key=lambda one: bool(one.cells) and not {*used} & {*one.cells}).brief(findings)
 
@@ -72,8 +74,8 @@ def _runs(findings: Findings) -> int:
 
 
 def lines_among(findings: Findings, about: str, own: Iterable[Callable[[int], str]]) -> Iterator[Callable[[int], str]]:
-    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it; each is written
-    in so many rows.
+    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it; each is
+    written in so many rows.
     """
     lines = [
         (kind.weight, partial(fitting, list(texts)))

@@ -16,16 +16,18 @@ RAW_IO_COLUMNS: Mapping[str, str] = {
     "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms",
     "late_longest_s": "latest ms",
 }  # fmt: skip
-"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last three,
-and only writes that a sync follows the two before."""
+"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last
+three, and only writes that a sync follows the two before."""
 
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
-    "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile", "latency-max": " at the longest",
+    "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile", "latency-max": " "
+    "at the longest",
 }  # fmt: skip
 PER: Mapping[Compared, str] = {
-    "elapsed": "", "time-per-row": " per row", "time-per-request": " per request", "time-per-transaction": " per transaction",
+    "elapsed": "", "time-per-row": " per row", "time-per-request": " per request", "time-per-transaction": " "
+    "per transaction",
     **_AT,
 }  # fmt: skip
 """The words that follow "less time"."""

@@ -1,34 +1,37 @@
-"""The terms that reports use, each explained in one or two plain sentences. The page and the docs show the same text."""
+"""The terms that reports use, each explained in one or two plain sentences. The page and the docs show the same
+text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 GLOSSARY: Mapping[str, str] = {
-    "A/A experiment": "An experiment that compares a layout with itself, under two labels. A report on it should name no "
-    "winner, and its intervals show how small a difference the machine can reveal.",
+    "A/A experiment": "An experiment that compares a layout with itself, under two labels. A report on it should name "
+    "no winner, and its intervals show how small a difference the machine can reveal.",
     "allocation page": "A page that records which pages or extents of a data file are in use: PFS, GAM and SGAM in SQL "
     "Server. Sessions that need free space wait for its latch.",
     "analogue": "The wait type of SQL Server that comes closest to a wait of another engine.",
-    "answer": "The first lines of a report: what was run, what to use, how sure that is, what is gained, why, and what is "
-    "doubtful.",
+    "answer": "The first lines of a report: what was run, what to use, how sure that is, what is gained, "
+    "why, and what is doubtful.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
     "best": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
     "best set": "The layouts that can't be told apart from the fastest one.",
-    "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a costly "
-    "factor. Measured layouts of different blocks are compared if each level was prepared several times.",
+    "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
+    "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
     "carry-over": "What a run leaves behind for the next one, such as a fuller drive or a warm cache.",
     "caution": "A fact about the measurement that may mislead you. The answer's last line, Doubt, names the most "
     "serious ones.",
-    "cell": "One combination of the levels of all factors, that is a layout under one load. All its repetitions ask for the "
-    "same thing.",
+    "cell": "One combination of the levels of all factors, that is a layout under one load. All its "
+    "repetitions ask for the same thing.",
     "checkpoint": "The moment at which a server writes the changed pages in its memory to the drives. Reports show the "
     "final checkpoint of a run separately.",
     "choice": "A factor that you decide on: layout, drives, server or settings. Reports say which level is fastest.",
-    "condition": "A factor that you don't decide on, such as a load or a cold cache. Layouts are compared under each level.",
-    "confidence interval (95 % CI)": "A range that contains the true value in 95 of 100 experiments. A wide one means that "
-    "there are too few runs, or that they differ too much.",
+    "condition": "A factor that you don't decide on, such as a load or a cold cache. Layouts are "
+    "compared under each level.",
+    "confidence interval (95 % CI)": "A range that contains the true value in 95 of 100 experiments. A wide one means "
+    "that there are too few runs, or that they differ too much.",
     "connection": "A session with the server that carries out its part of the load.",
     "data file": "One of the files over which a table is spread: a partition in PostgreSQL and MariaDB, a file of a "
     "filegroup in SQL Server.",
@@ -45,11 +48,12 @@ GLOSSARY: Mapping[str, str] = {
     "host": "A machine on which runs were made. An odd host is slower or faster than the others, or ranks layouts "
     "differently, by more than chance explains.",
     "interaction": "The effect of one factor depends on the level of another.",
-    "joint interval": "One of several intervals that all contain their true values together in 95 of 100 experiments. It "
-    "is wider than a separate interval.",
-    "latch": "A short lock on a page or another structure in the server's memory. It has nothing to do with transactions.",
-    "latency": "The time from a request or the start of a transaction to its end. The p99 is the latency that 99 of 100 "
-    "stay below.",
+    "joint interval": "One of several intervals that all contain their true values together in 95 of 100 experiments. "
+    "It is wider than a separate interval.",
+    "latch": "A short lock on a page or another structure in the server's memory. It has nothing "
+    "to do with transactions.",
+    "latency": "The time from a request or the start of a transaction to its end. The p99 is the latency "
+    "that 99 of 100 stay below.",
     "layout": "A choice of data files, volumes, place of the log, and settings with which the server writes.",
     "level": "One value of a factor.",
     "load": "What the connections do: inserts, reads, transactions or requests, and how many connections there are.",
@@ -58,19 +62,19 @@ GLOSSARY: Mapping[str, str] = {
     "measured": "The provenance of runs on a real server or drive, timed by a clock.",
     "nominally fastest": "The layout with the shortest mean. Others may be as fast: see tied.",
     "not conclusive": "The runs can't answer the question, for example because the CPUs were the limit.",
-    "not judged": "The verdict on a layout that could not be tested: too few runs in the same rounds, another block, or "
-    "an order without rounds.",
+    "not judged": "The verdict on a layout that could not be tested: too few runs in the same rounds, another block, "
+    "or an order without rounds.",
     "odd run": "A run far from what its layout and its round suggest, by more than chance explains.",
-    "over-provisioning": "The part of a flash drive's raw capacity that can't be addressed. The drive needs it to collect "
-    "garbage; the more there is, the less extra writing.",
+    "over-provisioning": "The part of a flash drive's raw capacity that can't be addressed. The drive needs it to "
+    "collect garbage; the more there is, the less extra writing.",
     "private server": "A server that storagelab starts for a run and removes afterwards.",
     "provenance": "Where figures come from: measured or simulated.",
     "queue depth": "The number of requests in progress at a device at the same time.",
     "race": "A campaign that repeats only those layouts that may still be the fastest.",
     "repetition": "One of the runs of a cell. In the usual orders, each repetition is a round of all cells.",
     "resource time": "The part of a wait in which the resource was not ready: the page not read, the lock not free.",
-    "round": "One run of each cell, in random order. Layouts are compared within rounds, so a change of the machine between "
-    "rounds affects all alike.",
+    "round": "One run of each cell, in random order. Layouts are compared within rounds, so a change of the machine "
+    "between rounds affects all alike.",
     "run": "One measurement of one cell. It starts from a known state and has its own time, waits and counters.",
     "sampled": "Estimated from looks at the sessions, many times a second. Marked with ~.",
     "scale": "The number by which a simulated server divides rows, memory and drives. Cores, files and latencies stay.",
@@ -78,20 +82,20 @@ GLOSSARY: Mapping[str, str] = {
     "simulated": "The provenance of runs on a model of a server and its drives. No drive was measured.",
     "slower": "The verdict on a layout that is slower than the fastest. The interval says by how much.",
     "spread": "The standard deviation of the times of a cell's runs, in percent of their mean. Also called sd.",
-    "steady state": "The state of a drive whose throughput no longer changes: five rounds within 20 % of their mean, with a "
-    "slope within 10 %.",
+    "steady state": "The state of a drive whose throughput no longer changes: five rounds within 20 % of their mean, "
+    "with a slope within 10 %.",
     "template": "A database that is made once and copied for each run.",
-    "tied": "The verdict on a layout that these runs can't tell apart from the fastest. It may still be slower; the report "
-    "says by how much at most.",
-    "unverified": "The status of a run in which something was not as asked or could not be read back. The run counts, with "
-    "its reason.",
+    "tied": "The verdict on a layout that these runs can't tell apart from the fastest. It may still be slower; the "
+    "report says by how much at most.",
+    "unverified": "The status of a run in which something was not as asked or could not be read back. The run "
+    "counts, with its reason.",
     "verdict": "What the runs say about a layout: best, tied, slower or not judged.",
     "volume": "A place for files, on one drive or an array. A spec names it.",
-    "wait class": "The kind of thing that is waited for, such as a read, a commit or a latch. The waits of several engines "
-    "are compared by class (in the export: category).",
+    "wait class": "The kind of thing that is waited for, such as a read, a commit or a latch. The waits of several "
+    "engines are compared by class (in the export: category).",
     "wait type": "The engine's own name for what a session waits for.",
     "warm-up": "The time at the beginning of a run that does not count.",
-    "write amplification": "How much a drive writes for each byte that it is given. Garbage collection in a flash drive "
-    "makes it more than 1.",
+    "write amplification": "How much a drive writes for each byte that it is given. Garbage collection in a flash "
+    "drive makes it more than 1.",
 }  # fmt: skip
 """Term -> its meaning, in alphabetical order. Terms are headings of the docs, so other pages link to them."""

@@ -42,8 +42,9 @@ def host_sentences(findings: Findings) -> list[str]:
         alone = fleet.counted[0].name if fleet.counted else "one host"
         return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]
     sentences = [
-        f"Runs come from {plural(len(fleet.counted), 'host')} ({hosts_text([host.name for host in fleet.counted])}), and the "
-        "verdict is for hosts like these. Each host counts once, and how much hosts differ is in every interval.",
+        f"Runs come from {plural(len(fleet.counted), 'host')} ({hosts_text([host.name for host in fleet.counted])}), "
+        "and the verdict is for hosts like these. Each host counts once, and how much hosts "
+        "differ is in every interval.",
         few,
         f"{_won(findings, fleet)}.",
         _on_ratios(fleet),
@@ -86,12 +87,12 @@ def _on_ratios(fleet: Fleet) -> str:
     low, high = (percent(end) for end in (fleet.scatter.low, fleet.scatter.high))
     if fleet.p_value < _SURE:
         return (
-            f"From host to host, the ratio of two layouts' times differs by {percent(fleet.scatter.value)} (one standard "
-            f"deviation, 95 % CI {low} to {high}), more than chance explains."
+            f"From host to host, the ratio of two layouts' times differs by {percent(fleet.scatter.value)} (one "
+            f"standard deviation, 95 % CI {low} to {high}), more than chance explains."
         )
     return (
-        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by at most "
-        f"{high} (one standard deviation, upper end of the 95 % CI)."
+        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by "
+        f"at most {high} (one standard deviation, upper end of the 95 % CI)."
     )
 
 

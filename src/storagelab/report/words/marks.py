@@ -69,8 +69,8 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:
-    """The best against the cell, for a table: "-18 % (15 to 21 %)", and "at most 6.2 % slower" for a tied cell, as in the
-    answer; "" for a winner.
+    """The best against the cell, for a table: "-18 % (15 to 21 %)", and "at most 6.2 % slower" for a tied cell, as in
+    the answer; "" for a winner.
     """
     judged, found = findings.load_of(cell_id) or findings, _comparison(findings, cell_id)
     if found is not None and (found.distinguishable or found.p_value is None):

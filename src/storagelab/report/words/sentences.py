@@ -111,8 +111,9 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     fastest, lowest = (findings.cell(cell_id).name for cell_id in (found.fastest, found.lowest))
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
-        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, each "
-        f"from {plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, 'run')}: a run "
+        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
+        "each from "
+        f"{plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, 'run')}: a run "
         "that stalls makes a percentile, and few runs may hold none."
     )
 
@@ -122,7 +123,10 @@ def _on_loads(findings: Findings) -> list[str]:
     if findings.verdict != "by-load":
         return []
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
-    how = f"{layouts} are compared with the fastest under the same {load}; the effects of factors say what a {load} costs."
+    how = (
+        f"{layouts} are compared with the fastest under the same {load}; the effects of factors "
+        f"say what a {load} costs."
+    )
     judged = [one for one in findings.loads if one.best and one.fastest is not None and one.verdict != "too-few-runs"]
     left = len(judged) - _LOADS_SHOWN
     table = [f"For the other {left} {compared.load_noun(findings, left)} see the table."] if left > 0 else []
@@ -169,13 +173,15 @@ def _what_may_hide(findings: Findings) -> list[str]:
         return [f"Layouts that are not told apart need not be equal: how much slower they may be is not known. {more}"]
     bound, cell_id = max(known)
     return [
-        f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} than "
-        f"the truly fastest (95 %). {more}"
+        f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} "
+        f"than the truly fastest (95 %). {more}"
     ]
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """That comparisons use adjusted means, with the cell that shows it most; [] where they are the means of the runs."""
+    """That comparisons use adjusted means, with the cell that shows it most; [] where they are the means of the
+    runs.
+    """
     samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
     apart = [
         (abs(math.log(one.judged.value / one.mean.value)), cell, one) for cell, one in samples if one.mean.value > 0
@@ -189,9 +195,9 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
         for one in (sample.mean, sample.judged)
     )
     return [
-        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed did to "
-        f"the others, or what the run before left behind, is taken out. Most so for {cell.name}: "
-        f"mean {mean}, adjusted {adjusted}."
+        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed "
+        f"did to the others, or what the run before left behind, is taken out. Most so for {cell.name}: mean "
+        f"{mean}, adjusted {adjusted}."
     ]
 
 
@@ -205,8 +211,8 @@ def _on_uneven_intervals(findings: Findings) -> list[str]:
     if max(down, up) < _UNEVEN * min(down, up):
         return []
     return [
-        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which chance "
-        "makes look too fast, or where a few runs differ much from the rest and others may yet."
+        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which "
+        "chance makes look too fast, or where a few runs differ much from the rest and others may yet."
     ]
 
 
@@ -232,7 +238,9 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _saved_against(findings: Findings, slower: Comparison) -> str:
-    """Such as "18 % less time (joint 95 % CI 15 to 21 %) than 1 data file"; "1 data file takes 2.4 times as long (...)"."""
+    """Such as "18 % less time (joint 95 % CI 15 to 21 %) than 1 data file"; "1 data file takes 2.4 times as long
+    (...)".
+    """
     name = findings.cell(slower.cell_id).name
     if slower.ratio.value >= 2:
         return f"{name} takes {change_text(findings, slower.ratio)}"

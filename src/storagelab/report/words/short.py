@@ -116,7 +116,9 @@ class Names:
         return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
-        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data files"."""
+        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data
+        files".
+        """
         factor = self._factors[name]
         texts, _ = self._grouped(factor, levels)
         many = self._many(factor, levels, list(map(self.cut, texts)))

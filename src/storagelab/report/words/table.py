@@ -43,8 +43,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Paper:
-    """A short report. The verdict comes first; `provenance` is part of every figure below it. `picture` has lines of letters,
-    for Markdown."""
+    """A short report. The verdict comes first; `provenance` is part of every figure below it. `picture` has lines of
+    letters, for Markdown."""
 
     title: str
     provenance: str

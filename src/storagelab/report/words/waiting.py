@@ -85,8 +85,8 @@ def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
 def limit_sentence(limit: AtLimit, slower: str) -> str:
     """The volume at its limit that sets the pace of a layout; the waits behind it stand in its queue."""
     return (
-        f"Volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}, for {percent(limit.share)} of the "
-        f"time of {slower}: waits there stand in its queue, whatever they are for. "
+        f"Volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}, for {percent(limit.share)} "
+        f"of the time of {slower}: waits there stand in its queue, whatever they are for. "
     )
 
 
@@ -255,7 +255,10 @@ def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | 
     if of_moments is None:
         return text
     seen, moments = map(count, of_moments)
-    return f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in {crowd.wait_type} on {kind}."
+    return (
+        f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in "
+        f"{crowd.wait_type} on {kind}."
+    )
 
 
 def no_waits_sentence(cell: CellSummary) -> str:

@@ -98,8 +98,8 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
-        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, compared.per(findings))} than "
-        f"{phrase(found.factor, [cost.best])}."
+        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, compared.per(findings))} "
+        f"than {phrase(found.factor, [cost.best])}."
     )
 
 
@@ -128,8 +128,8 @@ def _independent(findings: Findings) -> list[str]:
     over_all = f"Over all {load_noun(findings, 2)} together, whatever"
     whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
-        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs tell, the "
-        f"best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "
+        f"tell, the best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
     ]
 
 
@@ -150,6 +150,6 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
-        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "
-        f"the {factor_noun(found.within)}, by {differs_by(step.difference)}."
+        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends "
+        f"on the {factor_noun(found.within)}, by {differs_by(step.difference)}."
     )

@@ -21,7 +21,8 @@ _PARTS: dict[SpentPart | None, str] = {
     "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
 }  # fmt: skip
 _OF_DEVICES: dict[Quantity, str] = {
-    "write_amplification": "write amplification", "read_bytes_per_s": "read, MB/s", "write_bytes_per_s": "written, MB/s",
+    "write_amplification": "write amplification", "read_bytes_per_s": "read, MB/s",
+    "write_bytes_per_s": "written, MB/s",
     "read_latency_s": "time of a read", "write_latency_s": "time of a write", "queue": "requests under way",
 }  # fmt: skip
 _MB = 1e6
@@ -84,7 +85,9 @@ def _limit_text(reason: Reason, limit: AtLimit) -> str:
 
 
 def _subject(reason: Reason) -> str:
-    """Such as "waits for page latches (PAGELATCH_UP) take"; the wait types are left out if they are the kind's own name."""
+    """Such as "waits for page latches (PAGELATCH_UP) take"; the wait types are left out if they are the kind's own
+    name.
+    """
     name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
     named = f" ({types})" if types else ""
     return {
@@ -104,7 +107,8 @@ def _along(reason: Reason) -> str:
         one = reason.device
         before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
         return {
-            "write_amplification": f", as {one.figure.device} writes {after} times what it is given instead of {before}",
+            "write_amplification": f", as {one.figure.device} writes {after} times what it is given "
+            f"instead of {before}",
             "queue": f", with {after} requests under way at {one.figure.device} instead of {before}",
         }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
     if reason.crowd is not None:
@@ -196,7 +200,8 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 def crowd_sentence(case: Case, slower: str) -> list[str]:
     """What waiting sessions waited for, at the slower end."""
     parts = [
-        f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
+        f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to "
+        f"{numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
     return [f"Of waiting sessions at {slower}, most waited for {listed(parts)}."] if parts else []

@@ -82,7 +82,8 @@ def command(
     return [
         program, "--no-vacuum", "--log", "--log-prefix", str(folder / LOG_PREFIX), "--client", str(load.connections),
         "--jobs", str(min(load.threads, load.connections)), "--protocol", load.protocol, "--random-seed", str(seed),
-        *length, *scripts, *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
+        *length, *scripts,
+        *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
         *(["--scale", str(scale)] if scale is not None and all(one.content for one in sources) else []),
         *(["--progress", "1"] if load.warm_up_s == "auto" else []),
     ]  # fmt: skip

@@ -104,7 +104,8 @@ def _sysbench(
 
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(logged, load, seed=seed), read=read,
-        words=words, stop=signal.SIGTERM, environment=clients.environment, inputs={**inputs, sysbench.LOGGED: text.encode()},
+        words=words, stop=signal.SIGTERM, environment=clients.environment,
+        inputs={**inputs, sysbench.LOGGED: text.encode()},
         says_it_counts=sysbench.counts(load), owner=clients.owner, in_child=clients.in_child,
     )  # fmt: skip
 

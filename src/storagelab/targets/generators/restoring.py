@@ -72,7 +72,10 @@ def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: st
     if dump is None or dump[: len(server)] <= server[: len(dump)]:
         return ""
     of, on = (".".join(map(str, one)) for one in (dump, server))
-    return f"; the dump is of {title} {of}, and this server is {on}, which is older: measure a newer server (target.bin_dir)"
+    return (
+        f"; the dump is of {title} {of}, and this server is {on}, which is older: measure a "
+        "newer server (target.bin_dir)"
+    )
 
 
 @contextlib.contextmanager

@@ -97,6 +97,6 @@ class SysbenchTables(GeneratedTables[C, Sysbench]):
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         return by_sysbench(clients, self.load, own_script(self.load, site), seed)
 
-    def check(self, site: Site, beside: Path | None) -> str:  # noqa: ARG002 - sysbench is no program of the server's
+    def check(self, site: Site, beside: Path | None) -> str:
         own_script(self.load, site)
         return sysbench.version()

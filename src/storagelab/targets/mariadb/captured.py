@@ -35,7 +35,8 @@ _ENCODED = re.compile(r"@([0-9a-f]{4})")
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
 _PS_PER_S = 1e12
 _CHANGING = (
-    "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace", "Com_replace_select",
+    "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
+    "Com_replace_select",
     "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
@@ -233,8 +234,8 @@ class WatchedMariaDB:
         return Counters(counts, self._transactions(status), int(working), self._times(), changed)
 
     def _transactions(self, status: Mapping[str, int]) -> int:
-        """Transactions since the first look: those that sessions ended by COMMIT; if none did, all that ended by themselves.
-        The server counts each statement of a transaction among the latter, too.
+        """Transactions since the first look: those that sessions ended by COMMIT; if none did, all that ended by
+        themselves. The server counts each statement of a transaction among the latter, too.
         """
         now = tuple(status.get(name, 0) for name in ("com_commit", "handler_commit"))
         self._commits = self._commits or now
@@ -246,8 +247,8 @@ class WatchedMariaDB:
         if not self._counts_files:
             return {}
         reads, read_ps = self._rows(
-            "SELECT COALESCE(SUM(count_read), 0), COALESCE(SUM(sum_timer_read), 0)"
-            " FROM performance_schema.file_summary_by_event_name WHERE event_name = 'wait/io/file/innodb/innodb_data_file'"
+            "SELECT COALESCE(SUM(count_read), 0), COALESCE(SUM(sum_timer_read), 0) FROM "
+            "performance_schema.file_summary_by_event_name WHERE event_name = 'wait/io/file/innodb/innodb_data_file'"
         )[0]
         return {("data", "read", "session"): (int(reads), int(read_ps) / _PS_PER_S)} if read_ps else {}
 

@@ -1,4 +1,5 @@
-"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server allows.
+"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server
+allows.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
@@ -354,7 +355,8 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
         ),
         (
             not missing,
-            f"the login lacks the right {', '.join(missing)} on the database {database}, which storagelab makes and drops",
+            f"the login lacks the right {', '.join(missing)} on the database {database}, which "
+            "storagelab makes and drops",
             f"as an administrator: GRANT {', '.join(missing)} ON {on_database} TO ...",
         ),
         (

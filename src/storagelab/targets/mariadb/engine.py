@@ -121,7 +121,7 @@ class MariaDB(System[Connection]):
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - of all
+    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
         def read() -> Counters:
             counters = reaching.read_counters(own)
             if not reach.shows_files:

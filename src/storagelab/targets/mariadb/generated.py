@@ -1,9 +1,9 @@
 """The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads its place
 back.
 
-Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data file is
-one partition, too, since after a table is made, only a partition's place can be chosen. Any other table stays in the server's
-folder, or is made again where the layout places it.
+Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data
+file is one partition, too, since after a table is made, only a partition's place can be chosen. Any other table stays
+in the server's folder, or is made again where the layout places it.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return super().asked(number) if folder is None else str(folder)
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Checks the number of data files and their places, table by table, and the places of tables that are not spread."""
+        """Checks the number of data files and their places, table by table, and the places of tables that are not
+        spread.
+        """
         checks = list[Check]()
         for table in self.spread:
             self.name = table
@@ -226,7 +228,9 @@ WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, 
 
 
 def move(connection: Connection, database: str, table: str, folder: Path) -> None:
-    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if it can't be moved so."""
+    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if it can't be moved
+    so.
+    """
     name, aside = (f"{identifier(database)}.{identifier(one)}" for one in (table, f"{table}__placed"))
     text = str(ask(connection, f"SHOW CREATE TABLE {name}")[0][1])
     if ask(connection, _TRIGGERS, [database, table])[0][0]:

@@ -114,7 +114,7 @@ class Layout(Places):
             execute(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
             execute(connection, "UNLOCK TABLES")
 
-    def tables(self, connection: Connection) -> list[str]:  # noqa: ARG002 - generators name theirs themselves
+    def tables(self, connection: Connection) -> list[str]:
         """The load's tables."""
         return [TABLE]
 

@@ -264,19 +264,19 @@ class PrivateReach(Reaching):
     def connect_worker(self) -> Connection:
         return self.connect()
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
+    def clients(self, settings: Mapping[str, str]) -> Clients:
         socket = Path(self.address.unix_socket or "")
         return programs.of_private(
             self._environment(), self._options(), self._server.programs.server.parent, socket.parent
         )
 
-    def folder(self, own: Connection) -> Path:  # noqa: ARG002 - storagelab made it
+    def folder(self, own: Connection) -> Path:
         return self._server.data_folder
 
-    def process(self, own: Connection) -> int | None:  # noqa: ARG002 - storagelab started it
+    def process(self, own: Connection) -> int | None:
         return self._server.pid if Path("/proc/self/schedstat").exists() else None
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - a session's own count
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
         return settings(worker, _texts(private_settings(self.config)), self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:
@@ -308,7 +308,7 @@ class AttachedReach(Reaching):
         connecting.set_for_session(connection, self.config.target.settings)
         return connection
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
+    def clients(self, settings: Mapping[str, str]) -> Clients:
         return Clients(self._environment(), options=self._options())
 
     def folder(self, own: Connection) -> Path:
@@ -318,14 +318,14 @@ class AttachedReach(Reaching):
     def shows_files(self) -> bool:
         return self._facts.performance_schema
 
-    def process(self, own: Connection) -> int | None:  # noqa: ARG002 - known
+    def process(self, own: Connection) -> int | None:
         return self._facts.pid
 
     @property
     def may_write_out(self) -> bool:
         return self._facts.may("RELOAD")
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the session's
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
         asked = _texts(self.config.target.settings)
         return settings(worker, asked, asked)
 

@@ -13,12 +13,16 @@ from storagelab.targets.steps import by_server
 
 SIZE, DEFAULT_BYTES = "innodb_log_file_size", 96 * 2**20
 _ROOM = 0.78
-"""Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of 96)."""
+"""Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of
+96).
+"""
 _AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
 
 
 def log_room(connection: Connection) -> tuple[int, int] | None:
-    """The bytes of log since the last checkpoint, and how many there can be; None if the server, as MySQL, doesn't tell."""
+    """The bytes of log since the last checkpoint, and how many there can be; None if the server, as MySQL, doesn't
+    tell.
+    """
     shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
     found = {str(name).lower(): int(value) for name, value in shown}
     return (found[_AGE], found[_MOST]) if {_AGE, _MOST} <= found.keys() else None

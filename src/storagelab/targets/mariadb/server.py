@@ -95,7 +95,8 @@ class Server(PrivateServer[Binaries]):
     def _options(self) -> list[str]:
         return [
             "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
-            "--skip-networking", "--skip-ssl", "--skip-name-resolve", "--skip-log-bin", "--character-set-server=utf8mb4",
+            "--skip-networking", "--skip-ssl", "--skip-name-resolve", "--skip-log-bin",
+            "--character-set-server=utf8mb4",
             f"--socket={self.address.unix_socket}", f"--pid-file={self.data_folder / _PID_FILE}",
             *_as_options(self.settings),
         ]  # fmt: skip

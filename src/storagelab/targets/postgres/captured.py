@@ -84,7 +84,8 @@ class WatchedPostgres:
             self.notes.append("track_io_timing is off: the times of reads and writes are missing.")
         if self._rows("SELECT current_setting('io_method', true)")[0][0] == "worker":
             self.notes.append(
-                "io_method is worker: reads by I/O workers count as reads by sessions, also those that autovacuum asked for."
+                "io_method is worker: reads by I/O workers count as reads by sessions, also those "
+                "that autovacuum asked for."
             )
         self.views = tuple(self._views())
         self._by_path: dict[str, Thing] = {}
@@ -251,7 +252,9 @@ class WatchedPostgres:
         return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
-        """What was read of each table and index: blocks, which are requests unless PostgreSQL asks for several at once."""
+        """What was read of each table and index: blocks, which are requests unless PostgreSQL asks for several at
+        once.
+        """
         rows = self._rows(
             """
             SELECT schemaname || '.' || relname, coalesce(heap_blks_read, 0) FROM pg_statio_all_tables
@@ -296,16 +299,17 @@ class WatchedPostgres:
             )
             timed = "current_setting('track_io_timing')"
         rows = self._rows(
-            "SELECT backend_type, object, coalesce(reads, 0), coalesce(writes, 0) + coalesce(extends, 0),"
-            f" coalesce(fsyncs, 0), {sizes}, coalesce(read_time, 0), coalesce(write_time, 0) + coalesce(extend_time, 0),"
-            f" coalesce(fsync_time, 0), {timed} = 'on' FROM pg_stat_io"
+            "SELECT backend_type, object, coalesce(reads, 0), coalesce(writes, 0) + coalesce(extends, 0), "
+            f"coalesce(fsyncs, 0), {sizes}, coalesce(read_time, 0), coalesce(write_time, 0) + coalesce(extend_time, "
+            f"0), coalesce(fsync_time, 0), {timed} = 'on' FROM pg_stat_io"
         )
         things = {"relation": ALL_TABLES, "temp relation": TEMPORARY, "wal": LOG}
         for kind, what, reads, writes, syncs, read_bytes, write_bytes, read_ms, write_ms, sync_ms, is_timed in rows:
             by = next((by for words, by in _BY.items() if str(kind).startswith(words)), "session")
             thing = things.get(what, OTHER_FILES)
             for operation, requests, size, ms in (
-                ("read", reads, read_bytes, read_ms), ("write", writes, write_bytes, write_ms), ("sync", syncs, 0, sync_ms),
+                ("read", reads, read_bytes, read_ms), ("write", writes, write_bytes, write_ms),
+                ("sync", syncs, 0, sync_ms),
             ):  # fmt: skip
                 if requests:
                     yield (thing, operation, by), Count(int(requests), int(size), ms / 1e3 if is_timed else None)

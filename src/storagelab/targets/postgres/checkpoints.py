@@ -60,7 +60,9 @@ def _cycle_asked(config: Config) -> CheckpointCycle | None:
 
 
 def _number(name: str, text: str) -> float:
-    """A setting in seconds, bytes, or without a unit; a number alone counts the server's own units. Raises ValueError."""
+    """A setting in seconds, bytes, or without a unit; a number alone counts the server's own units. Raises
+    ValueError.
+    """
     if text.replace(".", "").isdigit():
         return float(text) * (2**20 if name == "max_wal_size" else 1)
     return parse_bytes(text) if name == "max_wal_size" else parse_seconds(text)

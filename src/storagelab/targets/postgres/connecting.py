@@ -103,8 +103,8 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
 def own_session(conninfo: str, **more: Any) -> Connection:
     """A session of our own, without what the server, the database or the role set for it. Raises psycopg.Error.
 
-    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose default
-    is serializable; and so that no pooler keeps them in a session that others get next.
+    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose
+    default is serializable; and so that no pooler keeps them in a session that others get next.
     """
     given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
     options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
@@ -117,8 +117,8 @@ def options_text(settings: Mapping[str, str]) -> str:
 
 
 def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
-    """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler may
-    drop what they ask for, and names without a schema would then be those of somebody else's tables.
+    """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler
+    may drop what they ask for, and names without a schema would then be those of somebody else's tables.
     """
     try:
         with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
@@ -140,7 +140,8 @@ def check_direct(connection: Connection, target: TargetConfig) -> None:
     pids = {connection.info.backend_pid, *(value(connection, "SELECT pg_backend_pid()") for _ in range(3))}
     if len(pids) > 1:
         raise PreflightError(
-            "a pooler is between storagelab and the server: the process that answers is not the one that took the login",
+            "a pooler is between storagelab and the server: the process that answers is not "
+            "the one that took the login",
             key=key_of(target), hint=_OWN_PORT,
         )  # fmt: skip
 
@@ -234,7 +235,8 @@ def read_facts(connection: Connection) -> ServerFacts:
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
-        may_make_database=may_make, may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
+        may_make_database=may_make,
+        may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
         max_connections=max_connections, open_connections=open_connections, locks=locks,
         buffers_bytes=buffers_bytes, direct=direct, standby=standby, set_for_load=tuple(set_for_load),
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,

@@ -1,4 +1,6 @@
-"""Dumps of pg_dump: what is left out of one that is SQL, what is in an archive, and which version of the server it is of."""
+"""Dumps of pg_dump: what is left out of one that is SQL, what is in an archive, and which version of the server it is
+of.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ _HEAD_BYTES = 4096
 
 
 def leaving_out_owners() -> Change:
-    """Leaves out of a dump's SQL who owns what and who may do what: those roles need not exist here. Rows and the bodies of
-    functions stay as they are.
+    """Leaves out of a dump's SQL who owns what and who may do what: those roles need not exist here. Rows and the
+    bodies of functions stay as they are.
     """
     in_rows, in_body = False, b""
 

@@ -98,7 +98,9 @@ class Postgres(System[Connection]):
             return None
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
-        """The file systems that the server sees; none if it does not run on Linux, or this login may not read its files."""
+        """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
+        files.
+        """
         try:
             row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
         except psycopg.Error:
@@ -119,12 +121,13 @@ class Postgres(System[Connection]):
 
     def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
         return Sampler(
-            lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure, kernel_view=reach.kernel_view,
+            lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
+            kernel_view=reach.kernel_view,
             relations=self.layout.relations(own), probe=columns, of_generator=self.config.generated,
             in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - of all
+    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
         return counting(lambda: reaching.read_counters(own, own.info.server_version // 10_000))
 
 

@@ -2,8 +2,8 @@
 place back.
 
 A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
-first data file, and an index beside its table. What the layout places on another volume, by its name or by a word for all
-tables or indexes, lies in that volume's own tablespace.
+first data file, and an index beside its table. What the layout places on another volume, by its name or by a word for
+all tables or indexes, lies in that volume's own tablespace.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = %s::regclass ORDER BY c.oid"""
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
-WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
+WHERE attrelid = %s::regclass AND attnum > 0
+AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
@@ -239,7 +240,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return found
 
     def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
-        """A table or an index that a load is known to make, or its partitions, whose names `part` makes of their numbers."""
+        """A table or an index that a load is known to make, or its partitions, whose names `part` makes of their
+        numbers.
+        """
         numbers = range(1, self.partitions + 1)
         if not numbers:
             yield Object((name,), kind, "public", bytes=size_bytes)
@@ -266,8 +269,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         }
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue; the files of
-        what is placed singly also from the file system.
+        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue; the
+        files of what is placed singly also from the file system.
         """
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}

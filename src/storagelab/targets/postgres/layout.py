@@ -146,9 +146,9 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are what
-    it is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's folder;
-    `file` the name of its file, below the server's data folder.
+    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are
+    what it is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's
+    folder; `file` the name of its file, below the server's data folder.
     """
 
     oid: int
@@ -263,7 +263,8 @@ class Layout(Places):
         the folder around it, or it has a name that operators give to folders for storagelab.
         """
         databases = connection.execute(
-            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname ~ %s ORDER BY datname",
+            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE "
+            "datname ~ %s ORDER BY datname",
             [f"^{self.prefix}(_{NAME})?$"],
         ).fetchall()
         schemas = connection.execute(

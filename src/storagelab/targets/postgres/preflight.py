@@ -44,14 +44,14 @@ _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
 _LOG_OF_DATA = 1.5
-"""Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints. Measured on
-18.4: 1.05 for pgbench's tables at scale 20."""
+"""Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints.
+Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
 _LOCKS_NOTE = (
-    "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
-    "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
+    "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to "
+    "have room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
 )
 
 
@@ -170,7 +170,9 @@ def _copied_bytes_on(config: Config, volume: str) -> int:
 
 
 def _making_bytes_on(config: Config, volume: str, made: int) -> int:
-    """What they take while they are made: sorted for their indexes, and filled on the first volume if moved only then."""
+    """What they take while they are made: sorted for their indexes, and filled on the first volume if moved only
+    then.
+    """
     tables = tables_of(config)
     in_place = _copied_bytes_on(config, volume)
     if volume not in config.data_volumes[:1]:

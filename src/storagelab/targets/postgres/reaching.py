@@ -80,7 +80,9 @@ def server_facts(connection: Connection) -> dict[str, object]:
 
 
 class _Setting(NamedTuple):
-    """A setting as the server shows it: `raw` in base units, `shown` in readable ones; `source` says where it was set."""
+    """A setting as the server shows it: `raw` in base units, `shown` in readable ones; `source` says where it was
+    set.
+    """
 
     raw: str
     shown: str
@@ -92,11 +94,6 @@ def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping
     units.
     """
     return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
-
-
-def session_settings(connection: Connection, asked: Mapping[str, str]) -> list[Check]:
-    """Checks each setting asked for on an attached server against a worker's session."""
-    return _setting_checks(connection, asked, lambda _, setting: setting.source == "session")
 
 
 def _is_as_read(name: str, raw: str, expected: str) -> bool:
@@ -302,11 +299,11 @@ class PrivateReach(Reaching):
             environment, _options(environment), folder, *installation(folder / "postgres"), socket
         )
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - it has its own
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
         asked = {name: settings_text(value) for name, value in private_settings(self.config).items()}
         return settings(worker, asked, self._expected)
 
-    def check_log_place(self, own: Connection) -> list[Check]:  # noqa: ARG002 - the file system tells
+    def check_log_place(self, own: Connection) -> list[Check]:
         got = os.path.realpath(self._server.data_folder / "pg_wal")
         return [check_same("place of the log", str(self._server.log_folder), got, "pg_wal on the file system")]
 
@@ -345,5 +342,6 @@ class AttachedReach(Reaching):
     def may_write_out(self) -> bool:
         return self._facts.may_checkpoint
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:  # noqa: ARG002 - they are the session's
-        return session_settings(worker, self._asked)
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        # Checks each setting asked for on an attached server against a worker's session.
+        return _setting_checks(worker, self._asked, lambda _, setting: setting.source == "session")

@@ -220,7 +220,9 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
-    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is none."""
+    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is
+    none.
+    """
     output = _run_server(binaries, [binaries.program("postgres"), "--describe-config"])
     known = [line.split("\t", maxsplit=1)[0] for line in output.stdout.splitlines()]
     close = difflib.get_close_matches(name, known, 1)

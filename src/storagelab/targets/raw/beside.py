@@ -64,7 +64,12 @@ def _of_folder(folder: Path, page_bytes: int, seconds: float, seed: int) -> dict
     found: dict[str, float] = {}
     try:
         io_engine = fio.lay_out(program, place, page_bytes)
-        for job in _jobs(page_bytes, seconds, seed):
+        for job in [
+            Job("read", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
+            Job("write", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
+            Job("read", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
+            Job("write", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
+        ]:
             outcome = fio.make(program, place, job, io_engine, logged=False)
             kind = f"{job.pattern}_{job.operation}"
             found[f"{kind}_bytes_per_s"] = outcome.bytes / outcome.elapsed_s
@@ -72,12 +77,3 @@ def _of_folder(folder: Path, page_bytes: int, seconds: float, seed: int) -> dict
     finally:
         (folder / _FILE).unlink(missing_ok=True)
     return found
-
-
-def _jobs(page_bytes: int, seconds: float, seed: int) -> list[Job]:
-    return [
-        Job("read", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
-        Job("write", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
-        Job("read", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
-        Job("write", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
-    ]

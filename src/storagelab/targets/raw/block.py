@@ -160,7 +160,7 @@ class _RawTarget:
             "storagelab": {"version": __version__},
         }
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
         environment = self.describe()
         time.sleep(self._config.between_runs.pause_s)
         progress(0)
@@ -271,7 +271,8 @@ def _series(outcome: Outcome, volume: str) -> TimeSeries:
     if not seconds:
         return TimeSeries()
     columns: dict[str, tuple[float | None, ...]] = {
-        **{f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * outcome.done[direction].block_bytes for rate in rates)
+        **{f"volume.{volume}.{direction}_bytes_per_s":
+           tuple(rate * outcome.done[direction].block_bytes for rate in rates)
            for direction, rates in outcome.per_s.items()},
         **{f"{direction}_latency_mean_s": means_s for direction, means_s in outcome.mean_s.items()},
     }  # fmt: skip

@@ -66,7 +66,8 @@ def check_direct(path: Path, key: str) -> None:
     facts = host.describe_volume(path)
     if facts["in_memory"]:
         raise PreflightError(
-            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O", key=key,
+            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O",
+            key=key,
             hint="name a folder on a drive",
         )  # fmt: skip
     try:

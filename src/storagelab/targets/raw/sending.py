@@ -104,13 +104,13 @@ class Traced:
     def block_bytes(self) -> int:
         return max(one.bytes for one in self._trace.requests)
 
-    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:  # noqa: ARG002 - as of drawn requests
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
         return {"engine": "a trace by storagelab", "version": __version__}
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
         pass
 
-    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:  # noqa: ARG002 - all is in the trace
+    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
         return replay(place, self._trace, self._load, tell)
 
 

@@ -150,7 +150,7 @@ class _Next:
     def describe(self) -> dict[str, object]:
         return describe(self._block.content, self._cell.config)
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002 - next in order
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
         outcome = self._block.make(progress)
         if outcome["failure"]:
             raise RunFailed(str(outcome["failure"]))

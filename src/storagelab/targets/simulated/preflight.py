@@ -29,9 +29,11 @@ _ROWS_PER_LEAF = 34
 _RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
     "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
-    "scale": "target.scale", "server.memory_bytes": "server.memory", "volume": "layout.data", "access": "workload.operation",
+    "scale": "target.scale", "server.memory_bytes": "server.memory", "volume": "layout.data",
+    "access": "workload.operation",
     "file_bytes": "layout.data_size", "data_bytes": "layout.data_size", "log_bytes": "layout.log_size",
-    **{name: f"workload.{name}" for name in ("pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")},
+    **{name: f"workload.{name}" for name in ("pattern", "block_bytes", "threads", "outstanding", "duration_s",
+    "warm_up_s")},
 }  # fmt: skip
 
 

@@ -75,7 +75,7 @@ class WatchedSqlServer:
     def by(self, _thread: int) -> str:
         return "session"
 
-    def counters(self, *, objects: bool) -> Counters:  # noqa: ARG002 - it has no others
+    def counters(self, *, objects: bool) -> Counters:
         counts: dict[CountKey, Count] = {}
         for database, name, _, _, reads, read_bytes, read_ms, writes, write_bytes, write_ms, _ in self._session.rows(
             _FILES

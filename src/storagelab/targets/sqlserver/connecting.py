@@ -37,7 +37,9 @@ def identifier(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a backslash."""
+    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a
+    backslash.
+    """
     _refuse_unwritable(value)
     return "N'" + value.replace("'", "''") + "'"
 
@@ -204,7 +206,8 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message after its number: `Msg 2627: Violation of PRIMARY KEY...`; without one, the driver's message.
+    """The server's message after its number: `Msg 2627: Violation of PRIMARY KEY...`; without one, the driver's
+    message.
 
     The driver adds its own lines to the server's, and repeats some.
     """
@@ -307,7 +310,8 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
     needs = [
         (
             facts.engine_edition not in _WITHOUT_FILES,
-            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't choose the place of data files",
+            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't "
+            "choose the place of data files",
             "use a SQL Server of your own",
         ),
         (
@@ -338,7 +342,8 @@ def check_connections(target: TargetConfig, facts: ServerFacts, session: Session
         raise PreflightError(
             f"{connections} connections that start together need a worker thread each, and the server has {threads}",
             key="workload.connections",
-            hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max worker threads on the server",
+            hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max "
+            "worker threads on the server",
         )
 
 

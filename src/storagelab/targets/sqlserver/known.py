@@ -32,8 +32,8 @@ def latch_note(major: int) -> str:
     else:
         effect = "so more files may gain little here compared with older servers"
     return (
-        f"This is SQL Server {year}. From 2019 on PFS pages are updated under a shared latch ({PFS_SOURCE}), from 2022 on "
-        f"GAM and SGAM pages, too ({GAM_SOURCE}): {effect}."
+        f"This is SQL Server {year}. From 2019 on PFS pages are updated under a shared latch ({PFS_SOURCE}), from 2022 "
+        f"on GAM and SGAM pages, too ({GAM_SOURCE}): {effect}."
     )
 
 

@@ -105,7 +105,9 @@ class Layout:
         ]
 
     def _volume_of(self, number: int) -> str | None:
-        """The volume of a data file. Their filegroup holds the one table, so a place of its own for the table is theirs."""
+        """The volume of a data file. Their filegroup holds the one table, so a place of its own for the table is
+        theirs.
+        """
         return self.config.placement.volume_of(TABLE_OBJECT) or self.config.volume_of_data_file(number - 1)
 
     @property
@@ -154,7 +156,7 @@ class Layout:
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         """Makes no folders: they exist on the server's machine."""
 
-    def make(self, own: Session, reach: Reach[Session]) -> None:  # noqa: ARG002 - nothing is filled
+    def make(self, own: Session, reach: Reach[Session]) -> None:
         """Make what is to exist when a run begins."""
         self.create(own)
         self._at_first = own.records(FILES)
@@ -254,7 +256,10 @@ class Layout:
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
     """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
-    return f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
+    return (
+        f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, "
+        f"{size}FILEGROWTH = {growth_mb}MB)"
+    )
 
 
 def in_folder(folder: str, name: str) -> str:

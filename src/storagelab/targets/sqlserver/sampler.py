@@ -326,7 +326,9 @@ def kind_of(page_id: int) -> str:
 
 
 class PageInfo(NamedTuple):
-    """The server's description of a page: its type's number, and for rows the index and the level in its tree (leaf = 0)."""
+    """The server's description of a page: its type's number, and for rows the index and the level in its tree (leaf =
+    0).
+    """
 
     page_type: int
     index_id: int | None

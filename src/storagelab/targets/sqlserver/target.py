@@ -183,7 +183,7 @@ class Reaching(Reach[Session]):
     def connect_to_own(self, application: str) -> Session:
         return Session(replace(address_of(self.config.target), database=self.site.prefix), application)
 
-    def check_settings(self, own: Session, worker: Session) -> list[Check]:  # noqa: ARG002 - they are the database's
+    def check_settings(self, own: Session, worker: Session) -> list[Check]:
         return settings(own, self.config, self.site.prefix)
 
 
@@ -244,7 +244,7 @@ class SqlServer(System[Session]):
     def time_s(self, connection: Session) -> float:
         return float(connection.value(NOW_US)) / 1e6
 
-    def page_bytes(self, connection: Session) -> int:  # noqa: ARG002 - it has no other size
+    def page_bytes(self, connection: Session) -> int:
         return 8192
 
     def write_out(self, connection: Session) -> None:
@@ -252,14 +252,14 @@ class SqlServer(System[Session]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Session, reach: Reaching, sessions: Sessions[Session], columns: Columns) -> Sampler:  # noqa: ARG002 - no drives here
+    def sampler(self, own: Session, reach: Reaching, sessions: Sessions[Session], columns: Columns) -> Sampler:
         self._counts = sampler.SessionCounts()
         return Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
             counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
-    def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:  # noqa: ARG002 - by `own`
+    def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:
         prefix, ids = self.site.prefix, sessions.ids
 
         def read() -> tuple[sampler.Waits, sampler.Waits, float, Counters]:

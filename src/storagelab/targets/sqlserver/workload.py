@@ -93,7 +93,8 @@ NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
 
 _CLOSE_GATE = """
 DECLARE @answer int;
-EXEC @answer = sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+EXEC @answer = sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session',
+    @LockTimeout = 0;
 SELECT @answer"""
 _OPEN_GATE = "EXEC sys.sp_releaseapplock @Resource = {gate}, @LockOwner = N'Session'"
 _AT_GATE = """
@@ -165,7 +166,7 @@ class Workers(ThreadedSessions[Session]):
         reason = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
         return f"a connection failed: {reason}"
 
-    def _stop(self, working: Sequence[Session]) -> None:  # noqa: ARG002 - all of them
+    def _stop(self, working: Sequence[Session]) -> None:
         self._stop_all()
 
     def _disconnect(self, connection: Session) -> None:

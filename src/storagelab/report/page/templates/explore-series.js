@@ -80,7 +80,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
   }
 
   // Marks outside of this part carry their words: "CELL, repetition N" and more.
-  const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg [aria-label]";
+  const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg :is(path, line, rect)[aria-label]";
   function runNamed(words) {
     const found = /^(.*), repetition (-?\d+)\b/.exec(words || "");
     const at = found ? data.cells.findIndex((cell) => cell.name === found[1]) : -1;
@@ -93,7 +93,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
       if (run) show(...run);
     });
     for (const text of document.querySelectorAll(".chart .caption")) {
-      const mark = [...text.closest(".chart").querySelectorAll("figure svg.wide [aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
+      const mark = [...text.closest(".chart").querySelectorAll("figure svg.wide :is(path, line, rect)[aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
       if (mark) text.append(" Click a run for its time series.");
     }
   }

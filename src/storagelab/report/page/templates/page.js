@@ -15,7 +15,7 @@
   // A line over time is one mark: the pointer's place selects the point, and the axes give its value.
   function pointOf(line, event) {
     const { endS, most, unit } = line.closest("figure").dataset;
-    const frame = line.closest(".mark-group").querySelector(".background").getAttribute("d");
+    const frame = line.closest(".mark-group").querySelector('.background:not([d="M0,0h0v0h0Z"])').getAttribute("d");
     const [, width, height] = frame.match(/h([\d.]+)v([\d.]+)/).map(Number);
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(line.getScreenCTM().inverse());
     const points = [...line.getAttribute("d").matchAll(/[ML](-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);

@@ -43,7 +43,7 @@ class Tables(PostgresTables[Pgbench]):
             *(Object((f"{name}_pkey",), "index", "public") for name in small),
         ]
 
-    def fill(self, own: Connection, clients: Clients, site: Site) -> None:  # noqa: ARG002 - its scripts make no tables
+    def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         for steps in ("t", "gvp"):  # never d: what another schema holds is not ours to drop
             command = pgbench.initialise(
                 str(programs.find("pgbench", clients.beside)), self.load, steps, self.partitions

@@ -30,8 +30,8 @@ _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\
 
 
 class Step(NamedTuple):
-    """One file of the user: what is done with it, by which program with which options. `is_dump`: the program reads it from
-    its input, without owners and rights.
+    """One file of the user: what is done with it, by which program with which options. `is_dump`: the program reads it
+    from its input, without owners and rights.
     """
 
     what: str
