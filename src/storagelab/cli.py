@@ -85,8 +85,7 @@ AgainstOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
 DespiteSpaceOption = Annotated[
-    bool,
-    typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails."),
+    bool, typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
 ]
 SqlServerNamesOption = Annotated[
     bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
@@ -151,9 +150,7 @@ def run_(
     within: Annotated[
         str | None,
         typer.Option(
-            "--within",
-            metavar="3%",
-            help="End the race when one is surely at most this much slower than the fastest.",
+            "--within", metavar="3%", help="End the race when one is surely at most this much slower than the fastest."
         ),
     ] = None,
     budget: Annotated[
@@ -164,10 +161,7 @@ def run_(
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
-        typer.Option(
-            "--executor",
-            help="Who makes the runs: this machine, or for simulated runs a Dask cluster.",
-        ),
+        typer.Option("--executor", help="Who makes the runs: this machine, or for simulated runs a Dask cluster."),
     ] = "processes",
     scheduler: Annotated[
         str | None,
@@ -247,8 +241,7 @@ def report_(
         str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as completion-time.")
     ] = "",
     embed_data: Annotated[
-        bool,
-        typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB."),
+        bool, typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB.")
     ] = False,
     brief: Annotated[
         bool,

@@ -15,15 +15,7 @@ from storagelab.findings.between_blocks import BetweenBlocks
 from storagelab.findings.disturbed import MachineCause, cause_of, slice_share
 from storagelab.findings.model import Compared, Estimate
 from storagelab.findings.stats import Fit
-from storagelab.findings.times import (
-    blocks_judged,
-    compared_of,
-    log_times,
-    measured,
-    provenance_of,
-    timed,
-    usable_runs,
-)
+from storagelab.findings.times import blocks_judged, compared_of, log_times, measured, provenance_of, timed, usable_runs
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Run, preparation_of
 from storagelab.model.plan import Experiment, Plan

@@ -100,11 +100,7 @@ def _across(pairs: Sequence[tuple[int, int]], blocks: Sequence[int]) -> bool:
 
 
 def _pairs(
-    at: Mapping[_Key, int],
-    factor: str,
-    level: JsonValue,
-    baseline: JsonValue,
-    among: Sequence[Mapping[str, JsonValue]],
+    at: Mapping[_Key, int], factor: str, level: JsonValue, baseline: JsonValue, among: Sequence[Mapping[str, JsonValue]]
 ) -> list[tuple[int, int]]:
     """Indices of cells that differ only in `factor`; excluded combinations have none."""
     found = ((at.get(key({**others, factor: level})), at.get(key({**others, factor: baseline}))) for others in among)

@@ -155,11 +155,7 @@ def _wanted(
 
 
 def _later(
-    race: _Race,
-    stretch: int,
-    number: int,
-    running: set[str],
-    ahead: Mapping[int, Sequence[Group]],
+    race: _Race, stretch: int, number: int, running: set[str], ahead: Mapping[int, Sequence[Group]]
 ) -> Iterator[PlannedRun]:
     """As many runs as there may be after this round."""
     for later, runs in race.rounds[stretch].items():

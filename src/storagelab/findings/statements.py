@@ -109,10 +109,7 @@ def _at(
     judging = None if raced is None else raced.judging
     return Statements(
         judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),
-        effects=(
-            *main_effects(*given, compared, alpha["effects"]),
-            *effects_at(*given, compared, alpha["effects-at"]),
-        ),
+        effects=(*main_effects(*given, compared, alpha["effects"]), *effects_at(*given, compared, alpha["effects-at"])),
         dependences=tuple(interactions.dependences(*given, blocks, alpha["dependences"])),
         speed_ups=tuple(interactions.speed_ups(*given, blocks, alpha["speed-ups"])),
     )

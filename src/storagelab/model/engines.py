@@ -55,7 +55,7 @@ ENGINES = {
 }
 
 ON_PATHS = {
-    "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0),
+    "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0)
 }
 """The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
 ones.

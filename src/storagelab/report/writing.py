@@ -62,13 +62,7 @@ PLAIN = How()
 
 
 def render(
-    format_: str,
-    experiment: Experiment,
-    plan: Plan,
-    runs: Sequence[Run],
-    findings: Findings,
-    *,
-    how: How = PLAIN,
+    format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> str:
     """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
     shown = findings if how.sql_server_names else own_names_only(findings)
@@ -92,13 +86,7 @@ def render(
 
 
 def write_report(
-    folder: Path,
-    experiment: Experiment,
-    plan: Plan,
-    runs: Sequence[Run],
-    findings: Findings,
-    *,
-    how: How = PLAIN,
+    folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> Path:
     """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE

@@ -16,14 +16,7 @@ from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.measurement import (
-    HELD_BACK,
-    THROTTLED,
-    Check,
-    TimeSeries,
-    Turns,
-    held_back,
-)
+from storagelab.model.measurement import HELD_BACK, THROTTLED, Check, TimeSeries, Turns, held_back
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 from storagelab.targets.watching import Standstill

@@ -207,8 +207,5 @@ def _row(one: Planned, figure: Published, runs: dict[str, list[Measurement]]) ->
 
 def _said(one: Planned, asked: Asked) -> Simulations:
     return Simulations(
-        spec=one.article.spec,
-        runs=len(one.plan.runs),
-        repetitions=one.experiment.repetitions,
-        scale=asked.scale,
+        spec=one.article.spec, runs=len(one.plan.runs), repetitions=one.experiment.repetitions, scale=asked.scale
     )

@@ -30,12 +30,7 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.terminal import print_paper
-from storagelab.report.words.campaigns import (
-    campaigns_paper,
-    gate_of_campaigns_sentence,
-    gate_sentence,
-    manifest_table,
-)
+from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, gate_sentence, manifest_table
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored

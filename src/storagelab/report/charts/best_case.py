@@ -14,7 +14,7 @@ from storagelab.report.charts.completion_time import time_axis
 from storagelab.report.charts.speed_ups import speed_up_text
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
@@ -138,14 +138,4 @@ def _table(data: Figure, _findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-CHART = Chart(
-    name="best-case",
-    part="completion-time",
-    place=1,
-    title=_title,
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=rows_in_words,
-)
+CHART = Chart("best-case", "completion-time", _title, _rows, _draw, _caption, _table, place=1)

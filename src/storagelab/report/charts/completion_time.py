@@ -101,13 +101,4 @@ def _words(data: Figure, _findings: Findings) -> str:
     return f"Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
 
 
-CHART = Chart(
-    name="completion-time",
-    part="completion-time",
-    title=lambda _findings: "Completion time",
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=_words,
-)
+CHART = Chart("completion-time", "completion-time", "Completion time", _rows, _draw, _caption, _table, words=_words)

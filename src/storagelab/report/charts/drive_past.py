@@ -11,7 +11,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, arrange, choose, must_show, short_names
-from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, readable_domain
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
@@ -131,13 +131,5 @@ def _table(data: Figure, _findings: Findings) -> Table:
 
 
 CHART = Chart(
-    name="drive-past",
-    part="drives",
-    place=1,
-    title=lambda _findings: "What was written to the drive before each run",
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=rows_in_words,
+    "drive-past", "drives", "What was written to the drive before each run", _rows, _draw, _caption, _table, place=1
 )

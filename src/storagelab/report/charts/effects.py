@@ -80,11 +80,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     if form is NARROW:
         axis["labelExpr"] = in_lines(lines)
     y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
-    kinds = {
-        FASTER: palette.FASTER,
-        SLOWER: palette.SLOWER,
-        UNDECIDED: palette.NEUTRAL,
-    }
+    kinds = {FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL}
     if any(row["judged"] == UNTESTED for row in data.rows):
         kinds[UNTESTED] = palette.MUTED
     legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
@@ -151,7 +147,7 @@ def _effect_row(effect: Effect) -> list[str]:
 CHART = Chart(
     name="effects",
     part="effects",
-    title=lambda _findings: "What each factor does",
+    title="What each factor does",
     rows=_rows,
     draw=_draw,
     caption=_caption,

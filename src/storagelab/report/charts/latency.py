@@ -9,7 +9,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.charts.throughput import of_set_time
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose, in_order, must_show
-from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import dodged_rows, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
@@ -91,14 +91,4 @@ def _table(data: Figure, _findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-CHART = Chart(
-    name="latency",
-    part="completion-time",
-    place=4,
-    title=lambda _findings: "Latency",
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=rows_in_words,
-)
+CHART = Chart("latency", "completion-time", "Latency", _rows, _draw, _caption, _table, place=4)

@@ -330,7 +330,7 @@ def _chart(quantity: Quantity) -> Chart:
     return Chart(
         name=quantity.name,
         part="over-time",
-        title=lambda _findings: quantity.title,
+        title=quantity.title,
         rows=partial(_rows, quantity=quantity),
         draw=partial(_draw, unit=quantity.unit),
         caption=partial(_caption, quantity=quantity),

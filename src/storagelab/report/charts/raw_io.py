@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells
 from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
@@ -29,14 +29,13 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
         name=name,
         part="completion-time",
         place=2,
-        title=lambda _findings: title,
+        title=title,
         rows=lambda findings, _runs: figure_of_cells(findings, cells(findings), row),
         draw=lambda data, sheet: means_with_intervals(
             data, sheet, _FIELDS, unit, axis=_axis(data), note="; mean with 95 % interval"
         ),
         caption=lambda data, _findings: f"Mean with its 95 % interval. {_axis(data).says}".strip(),
         table=_table,
-        words=rows_in_words,
     )
 
 

@@ -7,7 +7,7 @@ import math
 from storagelab.findings.model import Effect, Findings
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose
-from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.table import Heading, Table, bare
@@ -153,7 +153,6 @@ def _chart(place: int) -> Chart:
         draw=_draw,
         caption=lambda data, findings: _caption(data, findings, factor(findings)),
         table=_table,
-        words=rows_in_words,
     )
 
 

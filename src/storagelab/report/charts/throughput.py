@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells
 from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
@@ -47,12 +47,11 @@ CHART = Chart(
     name="throughput",
     part="completion-time",
     place=5,
-    title=lambda _findings: "Throughput",
+    title="Throughput",
     rows=lambda findings, _runs: figure_of_cells(findings, of_set_time(findings), _row),
     draw=lambda data, sheet: means_with_intervals(
         data, sheet, _FIELDS, UNIT, axis=_axis(data), note="; mean with 95 % interval"
     ),
     caption=_caption,
     table=_table,
-    words=rows_in_words,
 )

@@ -10,7 +10,7 @@ from storagelab.report.charts.latency import by_load
 from storagelab.report.charts.throughput import UNIT, of_set_time
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, choose, in_order, must_show
-from storagelab.report.drawing.chart import Chart, Figure, Row, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, only
 from storagelab.report.drawing.vega import Form, Sheet, Spec, finished
 from storagelab.report.words import compared
@@ -158,14 +158,4 @@ def _table(data: Figure, _findings: Findings) -> Table:
     )
 
 
-CHART = Chart(
-    name="throughput-latency",
-    part="completion-time",
-    place=3,
-    title=_title,
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=rows_in_words,
-)
+CHART = Chart("throughput-latency", "completion-time", _title, _rows, _draw, _caption, _table, place=3)

@@ -171,13 +171,5 @@ def _words(data: Figure, _findings: Findings) -> str:
 
 
 CHART = Chart(
-    name="waits",
-    part="waits",
-    title=lambda _findings: "Where the sessions' time goes",
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=_words,
-    is_headed=False,
+    "waits", "waits", "Where the sessions' time goes", _rows, _draw, _caption, _table, words=_words, is_headed=False
 )

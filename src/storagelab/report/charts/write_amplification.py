@@ -10,7 +10,7 @@ from functools import partial
 from storagelab.findings.model import CellSummary, DriveState, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, rows_in_words
+from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.table import Heading, Table, bare
@@ -90,13 +90,4 @@ def _table(data: Figure, _findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-CHART = Chart(
-    name="write-amplification",
-    part="drives",
-    title=lambda _findings: "What the drive wrote",
-    rows=_rows,
-    draw=_draw,
-    caption=_caption,
-    table=_table,
-    words=rows_in_words,
-)
+CHART = Chart("write-amplification", "drives", "What the drive wrote", _rows, _draw, _caption, _table)

@@ -49,6 +49,18 @@ class Figure:
         return f"{are} not drawn; the report's table has every cell." if left else ""
 
 
+def rows_in_words(data: Figure, _findings: Findings) -> str:
+    """A chart's marks in words: all if there are few, else the extremes."""
+    if len(data.rows) <= MAX_ROWS_IN_WORDS:
+        return "; ".join(str(row["tip"]) for row in data.rows) + "."
+    low, high = (pick(data.rows, key=_value) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+def _value(row: Row) -> float:
+    return float(row.get("speed_up") or row.get("mean") or row.get("mean_s") or 0)
+
+
 @dataclass(frozen=True)
 class Chart:
     """One chart, for any experiment.
@@ -61,12 +73,12 @@ class Chart:
 
     name: str
     part: Part
-    title: Callable[[Findings], str]
+    title: str | Callable[[Findings], str]
     rows: Callable[[Findings, Sequence[Run]], Figure]
     draw: Callable[[Figure, Sheet], Spec]
     caption: Callable[[Figure, Findings], str]
     table: Callable[[Figure, Findings], Table]
-    words: Callable[[Figure, Findings], str]
+    words: Callable[[Figure, Findings], str] = rows_in_words
     place: int = 0
     is_headed: bool = True
     ends: Callable[[Figure], tuple[float, Sequence[float]]] | None = None
@@ -92,7 +104,8 @@ class Drawn:
 
     @property
     def title(self) -> str:
-        return self.chart.title(self.findings)
+        title = self.chart.title
+        return title if isinstance(title, str) else title(self.findings)
 
     @property
     def where(self) -> str:
@@ -147,15 +160,3 @@ def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Calla
 
 def place_of(cell: CellSummary, places: Arrangement) -> Row:
     return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
-
-
-def rows_in_words(data: Figure, _findings: Findings) -> str:
-    """A chart's marks in words: all if there are few, else the extremes."""
-    if len(data.rows) <= MAX_ROWS_IN_WORDS:
-        return "; ".join(str(row["tip"]) for row in data.rows) + "."
-    low, high = (pick(data.rows, key=_value) for pick in (min, max))
-    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
-
-
-def _value(row: Row) -> float:
-    return float(row.get("speed_up") or row.get("mean") or row.get("mean_s") or 0)

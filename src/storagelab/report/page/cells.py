@@ -15,13 +15,7 @@ from storagelab.report.text.tables import IN_SQL_SERVER, NINE_COLUMNS, are_liken
 from storagelab.report.words import compared
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.table import Heading
-from storagelab.report.words.waiting import (
-    audit_sentences,
-    method_text,
-    no_waits_sentence,
-    wait_footnotes,
-    waits_title,
-)
+from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, wait_footnotes, waits_title
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 from storagelab.words.numbers import quantity_text

@@ -41,11 +41,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     waits, waited = _waits(findings, cells)
     counters, counted = _counters([by_cell[cell.cell_id] for cell in cells])
     factors = [
-        {
-            "name": factor.name,
-            "text": title_of(factor),
-            "levels": list(map(value_text, levels_in_order(factor))),
-        }
+        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels_in_order(factor)))}
         for factor in findings.factors
     ]
     facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])

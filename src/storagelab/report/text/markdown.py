@@ -153,7 +153,7 @@ def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str
     burn_in = sum(run.burn_in for run in runs)
     lines = [
         f"- {len(plan.cells)} cells x {experiment.repetitions} repetitions, {order}; {len(runs)} runs stored"
-        + (f", {burn_in} of them of the burn-in, which is not judged" if burn_in else ""),
+        + (f", {burn_in} of them of the burn-in, which is not judged" if burn_in else "")
     ]
     measured = [run.measurement for run in runs if run.measurement is not None]
     if measured:

@@ -366,7 +366,7 @@ def _why_none(findings: Findings) -> list[str]:
     return [
         f"No {layout} can be chosen: each ran in "
         f"{'its own place of each round' if findings.order == 'as-listed' else 'a stretch of its own'}, where a "
-        f"{'disturbance' if findings.order == 'as-listed' else 'drift'} looks like a gain.",
+        f"{'disturbance' if findings.order == 'as-listed' else 'drift'} looks like a gain."
     ]
 
 

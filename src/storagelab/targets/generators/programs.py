@@ -116,12 +116,7 @@ def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
 
 
 def by_pgbench(
-    clients: Clients,
-    program: Path,
-    load: Pgbench | Sql,
-    scripts: Sequence[Source],
-    seed: int,
-    scale: int | None = None,
+    clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int, scale: int | None = None
 ) -> Program:
     """pgbench with these scripts, on its own tables of this scale."""
     return Program(

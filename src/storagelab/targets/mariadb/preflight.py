@@ -9,14 +9,7 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.targets import (
-    Preflight,
-    Site,
-    attaching,
-    checking,
-    places,
-    templates,
-)
+from storagelab.targets import Preflight, Site, attaching, checking, places, templates
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.mariadb import connecting, redo_log, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
@@ -27,12 +20,7 @@ from storagelab.targets.mariadb.settings import bytes_of, private_settings
 from storagelab.targets.objects import share_on
 from storagelab.targets.parts import tables_of
 from storagelab.targets.steps import by_server
-from storagelab.targets.volumes import (
-    check_between_runs,
-    check_folder_for_server,
-    check_place_names,
-    volume_needs,
-)
+from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_place_names, volume_needs
 
 # What a row takes on disk, measured on 10.11 and rounded up; includes half-full pages.
 _RANDOM_ROW_BYTES = 300

@@ -13,14 +13,7 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import (
-    Preflight,
-    Site,
-    attaching,
-    checking,
-    places,
-    templates,
-)
+from storagelab.targets import Preflight, Site, attaching, checking, places, templates
 from storagelab.targets.attaching import quoting
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.objects import share_on

@@ -134,7 +134,7 @@ _CHECKPOINTER = {
 }
 _IO = {
     16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
-    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t",
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
 }
 _EVERY_VERSION = (
     "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",

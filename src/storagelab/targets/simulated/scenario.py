@@ -248,10 +248,7 @@ def _replay(config: Config, folder: Shelf) -> dict[str, object]:
         "volume": config.data_volumes[0],
         "outstanding": load.outstanding,
         "duration_s": max(trace.seconds, 0.001),
-        "replay": {
-            "pace": load.pace,
-            "requests": trace.asked,
-        },
+        "replay": {"pace": load.pace, "requests": trace.asked},
         "file_bytes": config.layout.data_size_bytes,
     }
 

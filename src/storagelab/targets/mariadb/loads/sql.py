@@ -11,11 +11,7 @@ from storagelab.spec.given_files import begin_of
 from storagelab.targets import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import (
-    Clients,
-    own_transactions,
-    own_transactions_by_sysbench,
-)
+from storagelab.targets.generators.programs import Clients, own_transactions, own_transactions_by_sysbench
 from storagelab.targets.generators.restoring import changed, failure, newer_words, version_in
 from storagelab.targets.mariadb import reaching as programs
 from storagelab.targets.mariadb.connecting import Connection
