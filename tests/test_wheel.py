@@ -60,10 +60,10 @@ def test_a_wheel_on_a_bare_system_runs_the_demo(bare):
     assert (bare / "home" / "me" / "results" / "quickstart" / "report.html").is_file()
 
 
-NAME = "storagelab-0.2.0-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+NAME = "storagelab-0.3.0-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
 METADATA = """Metadata-Version: 2.1
 Name: storagelab
-Version: 0.2.0
+Version: 0.3.0
 Requires-Python: >=3.11
 Requires-Dist: pydantic>=2.12,<3
 """
@@ -83,9 +83,9 @@ OF_GLIBC = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_
 def test_the_page_of_installation_has_what_pip_says_where_the_wheel_does_not_fit(tmp_path, machine, says):
     """The wheel is empty but for its name and what it needs: pip reads no more before it refuses."""
     with zipfile.ZipFile(tmp_path / NAME, "w") as wheel:
-        wheel.writestr("storagelab-0.2.0.dist-info/METADATA", METADATA)
-        wheel.writestr("storagelab-0.2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
-        wheel.writestr("storagelab-0.2.0.dist-info/RECORD", "")
+        wheel.writestr("storagelab-0.3.0.dist-info/METADATA", METADATA)
+        wheel.writestr("storagelab-0.3.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        wheel.writestr("storagelab-0.3.0.dist-info/RECORD", "")
     download = [
         "download",
         "--no-index",

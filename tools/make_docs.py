@@ -2,6 +2,7 @@
 
     python tools/make_docs.py            writes the tables into docs/ and builds the site in build/docs
     python tools/make_docs.py --tables   only writes the tables
+    python tools/make_docs.py --samples FOLDER   only writes the sample reports
 
 A page marks the place of a table with two comments, `<!-- generated: WHAT -->` and `<!-- end -->`. The text between
 them comes from the models, the command line or the engines' vocabularies, so it can't differ from the code.
@@ -10,10 +11,12 @@ them comes from the models, the command line or the engines' vocabularies, so it
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -438,15 +441,31 @@ def build(site: Path) -> int:
     return subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
 
 
+def write_samples(to: Path) -> None:
+    """Write the report of each campaign that is stored in docs/samples, as docs/samples.md links to it."""
+    for stored in sorted((DOCS / "samples").glob("*.sqlite.gz")):
+        name = stored.name.removesuffix(".sqlite.gz")
+        with tempfile.TemporaryDirectory() as results:
+            (Path(results) / name).mkdir()
+            (Path(results) / name / "experiment.sqlite").write_bytes(gzip.decompress(stored.read_bytes()))
+            command = [sys.executable, "-m", "storagelab", "report", name, "--results", results]
+            subprocess.run([*command, "--output", str(to / f"{name}.html")], check=True, stdout=subprocess.DEVNULL)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tables", action="store_true", help="only write the tables")
+    parser.add_argument("--samples", metavar="FOLDER", type=Path, help="only write the sample reports into this folder")
     options = parser.parse_args()
+    if options.samples:
+        write_samples(options.samples)
+        return 0
     for page in write_tables():
         print(f"written: {page.relative_to(ROOT)}")
     if options.tables:
         return 0
     failed = build(SITE)
+    write_samples(SITE / "samples")
     if not failed:
         print(f"open {(SITE / 'index.html').relative_to(ROOT)}")
     return failed
