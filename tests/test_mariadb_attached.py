@@ -25,7 +25,7 @@ from real_servers import (
 )
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import TargetConfig
+from storagelab.model.config import Config, TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
@@ -73,6 +73,13 @@ def login(elsewhere):
 
 def mariadb(scratch, **changes):
     return small(scratch, engine="mariadb", **changes)
+
+
+def generated(scratch, dsn: str) -> Config:
+    return Config.model_validate({
+        "target": {"engine": "mariadb", "dsn": dsn}, "volumes": {}, "layout": {}, "measure": {"waits": False},
+        "workload": {"kind": "sysbench", "connections": 2, "duration_s": 1.0, "table_size": 100},
+    })  # fmt: skip
 
 
 def refused(config, scratch) -> PreflightError:
@@ -233,6 +240,14 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
                 assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
         error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
         assert "certificate verify failed" in error.problem
+        # sysbench can't encrypt without a certificate of its own, so its load is refused before anything is made.
+        for dsn, words in (
+            (plain, "error 1045: Access denied for user 'far'"),
+            (plain + "?ssl=required", "error 2026: "),
+        ):
+            error = refused(generated(scratch, dsn), scratch)
+            assert error.problem.startswith(f"the load can't begin: sysbench can't log in: {words}")
+            assert "certificate" in error.hint
 
 
 def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(elsewhere, scratch):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
@@ -77,6 +77,22 @@ def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], see
     words = partial(sysbench.words, script=load.script)
     script = sysbench.on_tables(clients.options["sysbench"], load)
     return _sysbench(clients, load, script, inputs_of_sysbench(scripts), words, seed)
+
+
+def ask_by_sysbench(clients: Clients, statement: str) -> str:
+    """The server's answer to a session of sysbench. Raises RunFailed with its words if it can't log in."""
+    output = clients.in_folder(*sysbench.asking(clients.options["sysbench"], statement))
+    if sysbench.failed(output):
+        raise RunFailed(f"sysbench can't log in: {sysbench.words(output.stdout + output.stderr, sysbench.ASKING)}")
+    return sysbench.answer(output.stdout)
+
+
+def log_in_by_pgbench(clients: Clients, program: Path) -> None:
+    """Raises RunFailed with pgbench's words if it can't log in."""
+    command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
+    output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
+    if output.returncode != 0:
+        raise RunFailed(f"pgbench can't log in: {pgbench.words(output.stderr, ())}")
 
 
 def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
@@ -22,7 +22,7 @@ from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
 from storagelab.targets.mariadb.settings import private_settings, setting_name, settings_text
-from storagelab.targets.parts import Reach
+from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.programs import environment
 from storagelab.targets.steps import Counters
 
@@ -179,6 +179,20 @@ def _for_client(address: Address, database: str) -> list[str]:
     ]  # fmt: skip
 
 
+WHERE = "SELECT DATABASE()"
+"""Asks where names without a schema lead."""
+
+
+def place_of_client(clients: Clients) -> str:
+    """The database in which the client works; "" for none. Raises RunFailed with its words if it can't log in."""
+    command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
+    output = clients.run(command)
+    if output.returncode != 0:
+        raise RunFailed(f"the client mariadb can't log in: {output.stderr.strip()}")
+    found = output.stdout.strip()
+    return "" if found == "NULL" else found
+
+
 def _for_sysbench(address: Address, database: str) -> list[str]:
     """The options by which sysbench gets to the server. The password is in the environment."""
     place = (
@@ -238,11 +252,8 @@ class Reaching(Reach[Connection]):
     def connect(self) -> Connection:
         return connect_to(self.address)
 
-    def _options(self) -> dict[str, list[str]]:
-        return {
-            "sysbench": _for_sysbench(self.address, self.site.prefix),
-            "mariadb": _for_client(self.address, self.site.prefix),
-        }
+    def _options(self, database: str) -> dict[str, list[str]]:
+        return {"sysbench": _for_sysbench(self.address, database), "mariadb": _for_client(self.address, database)}
 
     def _environment(self) -> dict[str, str]:
         """The environment of client programs. Only it holds a password, and only this user may read it."""
@@ -267,7 +278,7 @@ class PrivateReach(Reaching):
     def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
         socket = Path(self.address.unix_socket or "")
         return programs.of_private(
-            self._environment(), self._options(), self._server.programs.server.parent, socket.parent
+            self._environment(), self._options(self.site.prefix), self._server.programs.server.parent, socket.parent
         )
 
     def folder(self, own: Connection) -> Path:  # noqa: ARG002 - storagelab made it
@@ -309,7 +320,16 @@ class AttachedReach(Reaching):
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:  # noqa: ARG002 - tables need none here
-        return Clients(self._environment(), options=self._options())
+        clients = self._clients(self.site.prefix)
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, self.site.prefix)
+        return clients
+
+    def _clients(self, database: str) -> Clients:
+        return Clients(self._environment(), options=self._options(database))
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in, or is led to a database."""
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(self._clients(""), "")
 
     def folder(self, own: Connection) -> Path:
         return connecting.data_folder(own) or Path()

@@ -9,6 +9,7 @@ from functools import partial
 
 import psycopg
 
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
@@ -28,6 +29,7 @@ from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import checkpoints, connecting
 from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.reaching import AttachedReach
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text
 from storagelab.targets.steps import by_server
@@ -49,6 +51,10 @@ _LOG_OF_DATA = 1.5
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
+_LIKE_US = (
+    "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
+    "where they look for them"
+)
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
     "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -136,6 +142,9 @@ def _check_on_server(
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
     connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
+    if config.generated:
+        with quoting(config.target, RunFailed, str, "the load can't begin", _LIKE_US):
+            AttachedReach(config, site, facts).check_login()
     if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)

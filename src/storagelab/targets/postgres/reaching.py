@@ -22,7 +22,7 @@ from storagelab.model.measurement import Check
 from storagelab.targets import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients
-from storagelab.targets.parts import Reach
+from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import VARIABLES, Connection, ServerFacts
 from storagelab.targets.postgres.server import Server
@@ -337,9 +337,18 @@ class AttachedReach(Reaching):
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
+        clients, home = self._clients(settings), settings["search_path"]
+        connecting.refuse_elsewhere(clients.environment, self.config.target, home)
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, home)
+        return clients
+
+    def _clients(self, settings: Mapping[str, str]) -> Clients:
         environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
-        connecting.refuse_elsewhere(environment, self.config.target, settings["search_path"])
         return Clients(environment, options=_options(environment))
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in."""
+        list(tables_of(self.config)(self.config, self.site.prefix, None).places(self._clients({})))
 
     @property
     def may_write_out(self) -> bool:
