@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -128,11 +129,31 @@ def test_neither_dsn_nor_password_stands_in_what_is_stored(login, elsewhere, scr
 def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(elsewhere, scratch, monkeypatch):
     monkeypatch.setattr(connecting, "_pid_on_this_machine", lambda *_, **__: None)
     config = mariadb(scratch, dsn=elsewhere.socket_dsn)
-    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
+    assert check(plan_of(config), site_at(scratch)).server.endswith("(nothing tells): no resource/signal split")
     measured = measure(config, site_at(scratch))
     assert measured.waits.cpu_s is None
     assert measured.waits.no_split_reason == "the server's threads can't be seen from here"
     assert measured.environment["host"] == {}
+
+
+@pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
+def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, monkeypatch, line):
+    """It runs without performance_schema, as it does by default."""
+    if line == "loopback as another user":
+        monkeypatch.setattr(os, "readlink", barred)
+    elif line == "pid file":  # another process has opened the socket, as systemd does
+        monkeypatch.setattr(connecting, "holds_other_end", lambda *_: False)
+    with running(scratch / "plain", "--performance-schema=OFF") as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
+        dsn = server.dsn("far", "x") if line.startswith("loopback") else server.socket_dsn
+        config = mariadb(scratch, dsn=dsn, waits=False)
+        assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
+        with connect(config.target) as connection:
+            assert connecting.read_facts(connection).pid == server.pid
+
+
+def barred(*_):
+    raise PermissionError
 
 
 # --- refused by name -------------------------------------------------------------------------------------------------

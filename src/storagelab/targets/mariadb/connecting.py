@@ -23,7 +23,16 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen, Scalar
-from storagelab.targets.attaching import dsn_of, enough_connections, key_of, owner_of, process_age_s, require
+from storagelab.targets.attaching import (
+    dsn_of,
+    enough_connections,
+    holds_other_end,
+    is_near,
+    key_of,
+    owner_of,
+    process_age_s,
+    require,
+)
 from storagelab.targets.hiding import hidden
 from storagelab.targets.mariadb.settings import OLDEST, setting_name, settings_text
 
@@ -316,22 +325,47 @@ def _times_waits(connection: Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is on this machine: its name, its age and one of its threads must match."""
-    thread = None
+    """The server's process, if it is on this machine: its name and age must match, and one of its threads; or, if the
+    server doesn't tell that, the other end of this connection, or its pid file.
+    """
+    line, threads = line_of(connection), Rows()
     if watching:
-        try:
-            found = ask(
+        with contextlib.suppress(pymysql.MySQLError):
+            threads = ask(
                 connection, "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_id = connection_id()"
             )
-            thread = found[0][0] if found else None
-        except pymysql.MySQLError:
-            return None
-    for process in Path("/proc").glob("[0-9]*"):
-        age_s = process_age_s(process, _NAMES)
-        has_thread = thread is not None and (process / "task" / str(thread)).exists()
-        if age_s is not None and has_thread and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S:
-            return int(process.name)
-    return None
+    named = [(process, process_age_s(process, _NAMES)) for process in Path("/proc").glob("[0-9]*")]
+    fitting = [one for one, age_s in named if age_s is not None and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S]
+    if threads:
+        found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]
+    else:  # in another PID namespace, such as a container's, files have other names, too
+        fitting = [one for one in fitting if not _NESTED.search(_status(one))]
+        found = [one for one in fitting if holds_other_end(one, line)]
+        found = found or [one for one in fitting if is_near(line) and one.name == _in_pid_file(connection)]
+    return int(found[0].name) if len(found) == 1 else None
+
+
+def line_of(connection: Connection) -> socket.socket:
+    return connection._sock  # type: ignore[no-any-return] # noqa: SLF001 - PyMySQL has no other name for it
+
+
+_NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)
+
+
+def _status(process: Path) -> str:
+    try:
+        return (process / "status").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _in_pid_file(connection: Connection) -> str:
+    """The process number in the server's own file, if this user may read it."""
+    data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
+    try:
+        return (Path(str(data)) / str(name)).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def data_folder(connection: Connection) -> Path | None:

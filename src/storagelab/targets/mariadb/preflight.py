@@ -105,8 +105,8 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            where = attaching.where(connecting.line_of(connection), on_this_machine=facts.on_this_machine)
         notes += memory_notes(sharing, partial(_memory_of, facts))
-        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
 

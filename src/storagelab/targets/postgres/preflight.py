@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
+import socket
 from collections.abc import Sequence
 from functools import partial
 
@@ -107,6 +109,8 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                where = attaching.where(line, on_this_machine=facts.on_this_machine)
             connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
         if facts.set_for_load:
@@ -117,7 +121,6 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
-        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 
