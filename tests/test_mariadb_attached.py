@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -76,10 +77,11 @@ def mariadb(scratch, **changes):
     return small(scratch, engine="mariadb", **changes)
 
 
-def generated(scratch, dsn: str) -> Config:
+def generated(scratch, dsn: str, layout=None, **changes) -> Config:
+    load = {"kind": "sysbench", "connections": 2, "duration_s": 1.0, "table_size": 100, **changes}
     return Config.model_validate({
-        "target": {"engine": "mariadb", "dsn": dsn}, "volumes": {}, "layout": {}, "measure": {"waits": False},
-        "workload": {"kind": "sysbench", "connections": 2, "duration_s": 1.0, "table_size": 100},
+        "target": {"engine": "mariadb", "dsn": dsn}, "volumes": {}, "layout": layout or {}, "measure": {"waits": False},
+        "workload": {name: value for name, value in load.items() if value is not None},
     })  # fmt: skip
 
 
@@ -139,6 +141,7 @@ def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(els
 @pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
 def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, monkeypatch, line):
     """It runs without performance_schema, as it does by default."""
+    age_s = connecting.process_age_s
     if line == "loopback as another user":
         monkeypatch.setattr(os, "readlink", barred)
     elif line == "pid file":  # another process has opened the socket, as systemd does
@@ -146,6 +149,10 @@ def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratc
     with running(scratch / "plain", "--performance-schema=OFF") as server:
         server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
         dsn = server.dsn("far", "x") if line.startswith("loopback") else server.socket_dsn
+        # One of the same user that other tests started within these seconds could as well be it.
+        monkeypatch.setattr(
+            connecting, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(server.pid) else None
+        )
         config = mariadb(scratch, dsn=dsn, waits=False)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
         with connect(config.target) as connection:
@@ -154,6 +161,54 @@ def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratc
 
 def barred(*_):
     raise PermissionError
+
+
+ODD = (
+    "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=1",
+    "--completion-type=CHAIN", "--transaction-isolation=SERIALIZABLE", "--default-storage-engine=MyISAM",
+    "--default-time-zone=+05:00", "--init-connect=SET sql_safe_updates = 1, sql_select_limit = 1, sql_quote_show_create = 0, "
+    "foreign_key_checks = 0, lock_wait_timeout = 9, alter_algorithm = 'INSTANT', auto_increment_increment = 7",
+)  # fmt: skip
+
+
+def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(scratch):
+    with running(scratch / "odd", *ODD) as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'",
+                    "SET GLOBAL max_statement_time = 0.4")  # fmt: skip
+        server.said("REVOKE SUPER, CONNECTION ADMIN ON *.* FROM far@'%'")  # whom init_connect spares
+        dsn = server.dsn("far", "x")
+        inserts = mariadb(scratch, dsn=dsn)
+        (note,) = [one for one in check(plan_of(inserts), site_at(scratch)).notes if "the load keeps" in one]
+        for name in ("sql_mode", "autocommit", "completion_type", "tx_isolation", "sql_safe_updates", "time_zone"):
+            assert name in note
+        assert measure(inserts, site_at(scratch)).unverified == ()
+        # Without an index, sysbench leaves the commit of its rows to autocommit.
+        load = generated(scratch, dsn, script="oltp_read_only", options={"create_secondary": False}, duration_s=2.0)
+        with opened(load, site_at(scratch)) as target:
+            own = target.server.own
+            assert ask(own, f"SELECT count(*), max(id) FROM {DATABASE}.sbtest1") == [(100, 100)]
+            with contextlib.closing(target.server.reach.connect_worker()) as worker:
+                assert ask(worker, "SELECT @@tx_isolation") == [("SERIALIZABLE",)]
+            assert run_in(target).unverified == ()
+        (scratch / "schema.sql").write_text(
+            "CREATE TABLE orders (id int PRIMARY KEY, day date DEFAULT '0000-00-00', who varchar(9));\n"
+            "INSERT INTO orders (id, who) SELECT seq, 'o\\'brien' FROM seq_1_to_500 LIMIT 500;\n"
+        )
+        (scratch / "order.sql").write_text("SELECT count(*) FROM orders;\n")
+        layout = {"data_files": 2, "spread": ("orders",)}
+        files = {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},), "kind": "sql", "table_size": None}
+        assert measure(generated(scratch, dsn, layout, **files), site_at(scratch)).unverified == ()
+
+
+def test_a_server_that_takes_no_writes_is_refused_in_words(scratch):
+    with running(scratch / "replica", "--read-only") as server:
+        assert refused(mariadb(scratch, dsn=server.socket_dsn), scratch).problem.startswith("the server is read-only")
+
+
+def test_an_error_of_the_server_in_the_checks_is_told_in_its_words(elsewhere, scratch, monkeypatch):
+    monkeypatch.setattr(connecting, "_times_waits", lambda own: ask(own, "SELECT nope"))
+    error = refused(mariadb(scratch, dsn=elsewhere.socket_dsn), scratch)
+    assert (error.key, error.problem.partition(" in ")[0]) == ("target.dsn", "the server says: Unknown column 'nope'")
 
 
 # --- refused by name -------------------------------------------------------------------------------------------------

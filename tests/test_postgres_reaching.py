@@ -76,7 +76,7 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login
     sets = {
         "default_transaction_isolation": "serializable", "default_transaction_read_only": "on", "datestyle": "SQL, DMY",
         "statement_timeout": "1ms", "search_path": "nowhere", "client_encoding": "SQL_ASCII", "lock_timeout": "1ms",
-        "app.token": "hush",
+        "app.token": "hush", "idle_session_timeout": "1s", "transaction_timeout": "1s",
     }  # fmt: skip
     dsn = login(CREATE, CHECKPOINT, *(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
     config = small(scratch, dsn=dsn)
@@ -86,6 +86,9 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login
     with opened(config, site_at(scratch)) as target, target.server.reach.connect_worker() as worker:
         assert ask(worker, "SHOW transaction_isolation") == "serializable"
         assert ask(target.server.own, "SHOW transaction_isolation") == "read committed"
+        assert ask(target.server.own, "SHOW transaction_timeout") == "0"
+        assert target.server.reach.for_set_up["transaction_timeout"] == "0"
+        assert ask(worker, "SHOW idle_session_timeout") == "0"
 
 
 def test_a_hot_standby_is_refused_in_words_whatever_its_defaults(scratch):

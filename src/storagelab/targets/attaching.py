@@ -69,6 +69,12 @@ def where(line: socket.socket, *, on_this_machine: bool) -> str:
     return f"{'perhaps on another machine (nothing tells)' if is_near(line) else 'remote'}: no resource/signal split"
 
 
+def kept_by_load(names: Iterable[str]) -> list[str]:
+    """A note of the settings that a load's sessions have and our own don't; their values may be secrets."""
+    listed = ", ".join(dict.fromkeys(names))
+    return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
+
+
 def is_near(line: socket.socket) -> bool:
     """Whether a connection ends on this machine, though what answers there may only pass it on."""
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback

@@ -34,7 +34,7 @@ class Clients:
     """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
     that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
     `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
-    it runs as, if not this one.
+    it runs as, if not this one. `first` is the statement that sessions of a set-up begin with, if no variable sets it.
     """
 
     environment: Mapping[str, str]
@@ -42,6 +42,7 @@ class Clients:
     owner: tuple[int, int] | None = None
     in_child: InChild = lambda *_: end_with_parent
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    first: str = ""
 
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None

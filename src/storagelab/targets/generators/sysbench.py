@@ -38,6 +38,21 @@ _BIN = re.compile(r"^\s*([\d.]+) \|.*?(\d+)\s*$", re.MULTILINE)
 _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$", re.MULTILINE | re.IGNORECASE)
 
 
+BEGINNING = "storagelab-beginning.lua"
+_BEGINNING = """local made = sysbench.sql.driver
+function sysbench.sql.driver(...)
+  local driver = made(...)
+  local function connect()
+    local session = driver:connect()
+    session:query([[STATEMENT]])
+    return session
+  end
+  return setmetatable({connect = connect}, {__index = function(_, name)
+    return function(_, ...) return driver[name](driver, ...) end
+  end})
+end
+assert(loadfile(assert(package.searchpath("MODULE", package.path))))()
+"""
 _ASKING = """sysbench.cmdline.commands = {ask = {function()
   print("answer: " .. tostring(sysbench.sql.driver():connect():query_row("STATEMENT")))
 end}}
@@ -143,6 +158,15 @@ def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[st
 def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     """The command that makes sysbench's tables."""
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
+
+
+def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
+    """The same command with sessions that begin with a statement, if there is one, and the file that it needs."""
+    if not statement:
+        return list(command), {}
+    program, script, *options = command
+    text = _BEGINNING.replace("STATEMENT", statement).replace("MODULE", Path(script).stem)
+    return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
 
 
 def asking(server: Sequence[str], statement: str) -> tuple[list[str], dict[str, bytes]]:

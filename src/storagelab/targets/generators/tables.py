@@ -104,7 +104,8 @@ class SysbenchTables(GeneratedTables[C, Sysbench]):
 
     def fill(self, own: C, clients: Clients, site: Site) -> None:
         command = sysbench.initialise(clients.options["sysbench"], self.load)
-        output = clients.in_folder(command, inputs_of_sysbench(own_script(self.load, site)))
+        command, inputs = sysbench.beginning_with(clients.first, command)
+        output = clients.in_folder(command, {**inputs_of_sysbench(own_script(self.load, site)), **inputs})
         if sysbench.failed(output):
             words = sysbench.words(output.stdout + output.stderr, self.load.script)
             raise RunFailed(f"sysbench can't make its tables: {words}")

@@ -31,10 +31,11 @@ from storagelab.targets.attaching import (
     key_of,
     owner_of,
     process_age_s,
+    quoting,
     require,
 )
 from storagelab.targets.hiding import hidden
-from storagelab.targets.mariadb.settings import OLDEST, setting_name, settings_text
+from storagelab.targets.mariadb.settings import GUARDED, OLDEST, guarding, setting_name, settings_text
 
 Connection: TypeAlias = PyMySQLConnection
 Rows = list[tuple[Any, ...]]
@@ -93,18 +94,21 @@ def parse_dsn(text: str, key: str) -> Address:
     )  # fmt: skip
 
 
-def connect_to(address: Address, database: str | None = None) -> Connection:
-    """A connection that commits each statement by itself. Raises pymysql.MySQLError."""
+def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | None = True) -> Connection:
+    """A connection that begins with the statement `first`, and commits each statement by itself, unless the server is
+    to choose that (None). Raises pymysql.MySQLError.
+    """
     connection = pymysql.connect(
         user=address.user,
         password=address.password.encode(),  # text would be encoded as Latin-1
         host=address.host,
         port=address.port,
-        database=database or address.database,
+        database=address.database,
         unix_socket=address.unix_socket,
         ssl=_tls(address),
         charset="utf8mb4",
-        autocommit=True,
+        autocommit=autocommit,
+        init_command=first or None,
         connect_timeout=_CONNECT_TIMEOUT_S,
         program_name=_ANNOUNCED_AS,
         defer_connect=True,
@@ -165,9 +169,21 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
             else "check host, port, database, user and password, for example with the client mariadb",
         ) from error
     try:
-        yield connection
+        with quoting(target, pymysql.MySQLError, words_of):
+            yield connection
     finally:
         close(connection)
+
+
+def set_for_load(target: TargetConfig, own: Connection) -> list[str]:
+    """The settings that our own sessions don't share with those of a load, as the server, the login or init_connect
+    sets them.
+    """
+    names = sorted(name for name, _ in ask(own, "SHOW SESSION VARIABLES") if name in GUARDED)
+    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
+    with contextlib.closing(connect_to(address_of(target), "", autocommit=None)) as raw:
+        pairs = zip(names, ask(raw, asking)[0], ask(own, asking)[0], strict=True)
+        return [name for name, theirs, ours in pairs if theirs != ours]
 
 
 def words_of(error: BaseException) -> str:
@@ -239,6 +255,7 @@ class ServerFacts(Frozen):
     open_connections: int
     buffers_bytes: int
     direct: bool  # its data files bypass the kernel's page cache
+    read_only: bool
     performance_schema: bool
     times_waits: bool
     pid: int | None
@@ -277,10 +294,10 @@ def _like(name: str, pattern: str) -> bool:
 
 def read_facts(connection: Connection) -> ServerFacts:
     """Ask the server what it is and what this login may do."""
-    version, max_connections, watching, buffers, flushing = ask(
+    version, max_connections, watching, buffers, flushing, *barred = ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
-        "@@global.innodb_flush_method",
+        "@@global.innodb_flush_method, @@global.read_only, @@global.innodb_read_only",
     )[0]
     status = {name.lower(): int(value) for name, value in ask(
         connection, "SHOW GLOBAL STATUS WHERE variable_name IN ('Uptime', 'Threads_connected')"
@@ -292,6 +309,7 @@ def read_facts(connection: Connection) -> ServerFacts:
         max_connections=int(max_connections), open_connections=status["threads_connected"],
         buffers_bytes=int(buffers), direct=str(flushing).upper().startswith("O_DIRECT"),
         performance_schema=bool(watching), times_waits=False, pid=pid,
+        read_only=any(str(one).upper() not in ("0", "OFF") for one in barred),
         process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
     )  # fmt: skip
     return facts.model_copy(update={"times_waits": bool(watching) and _times_waits(connection)})
@@ -385,6 +403,11 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
             facts.release >= oldest,
             f"the server is {facts.name}, which is too old",
             f"storagelab measures {'MySQL' if facts.mysql else 'MariaDB'} {'.'.join(map(str, oldest))} and later",
+        ),
+        (
+            not facts.read_only,
+            "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
+            "name its primary, or a server of its own; capture also watches a replica",
         ),
         (
             not missing,

@@ -13,7 +13,7 @@ from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets import Site, places
-from storagelab.targets.attaching import dropping_leftovers, quoting
+from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.mariadb import captured, connecting, found, preflight, reaching, server, settings
@@ -187,7 +187,7 @@ class MariaDBProbe:
 
 
 def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    with connect(target) as connection, quoting(target, pymysql.MySQLError, words_of):
+    with connect(target) as connection:
         return ask(connection, statement, values)
 
 

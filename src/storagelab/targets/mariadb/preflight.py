@@ -105,6 +105,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            notes += attaching.kept_by_load(connecting.set_for_load(sharing[0].target, connection))
             where = attaching.where(connecting.line_of(connection), on_this_machine=facts.on_this_machine)
         notes += memory_notes(sharing, partial(_memory_of, facts))
         found.append(f"{facts.name}, attached, {where}")

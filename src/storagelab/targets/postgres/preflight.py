@@ -113,11 +113,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
                 where = attaching.where(line, on_this_machine=facts.on_this_machine)
             connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
-        if facts.set_for_load:
-            names = ", ".join(
-                dict.fromkeys(one.partition("=")[0] for one in facts.set_for_load)
-            )  # a value may be a secret
-            notes.append(f"the server sets for this login, and the load keeps: {names}")
+        notes += attaching.kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))

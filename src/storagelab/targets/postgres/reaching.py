@@ -255,7 +255,11 @@ class Reaching(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
-    for_set_up = connecting.FOR_SET_UP
+    major: int
+
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        return connecting.FOR_SET_UP | connecting.since(self.major)
 
     @abstractmethod
     def _connect(self, application_name: str) -> Connection: ...
@@ -282,6 +286,7 @@ class PrivateReach(Reaching):
     def __init__(self, config: Config, site: Site, server: Server, expected: Mapping[str, str]) -> None:
         super().__init__(config, site)
         self._server, self._expected = server, expected
+        self.major = int(server.programs.version.split(".")[0])
         self.kernel_view = Path("/proc/self/schedstat").exists()
 
     def _connect(self, application_name: str) -> Connection:
@@ -316,7 +321,7 @@ class AttachedReach(Reaching):
 
     def __init__(self, config: Config, site: Site, facts: ServerFacts, database: str = "") -> None:
         super().__init__(config, site)
-        self.database, self._facts = database, facts
+        self.database, self._facts, self.major = database, facts, facts.major
         self.kernel_view = facts.on_this_machine
         self._asked = {name: settings_text(value) for name, value in config.target.settings.items()}
 
@@ -332,7 +337,8 @@ class AttachedReach(Reaching):
         options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
         connection: Connection = psycopg.connect(self._conninfo, **options)
         connection.prepare_threshold = None
-        for name, value in self._asked.items():
+        # What watches a load is idle until its end.
+        for name, value in {"idle_session_timeout": "0", **self._asked}.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
