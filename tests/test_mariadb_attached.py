@@ -26,7 +26,7 @@ from real_servers import (
     small,
 )
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import connecting
@@ -198,6 +198,26 @@ def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(
         layout = {"data_files": 2, "spread": ("orders",)}
         files = {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},), "kind": "sql", "table_size": None}
         assert measure(generated(scratch, dsn, layout, **files), site_at(scratch)).unverified == ()
+
+
+def test_a_server_that_leads_clients_to_a_schema_with_tables_of_the_same_names_is_refused(scratch):
+    with running(scratch / "led") as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'",
+                    "REVOKE SUPER, CONNECTION ADMIN ON *.* FROM far@'%'", "CREATE DATABASE shop",
+                    "CREATE TABLE shop.sbtest1 (id INT PRIMARY KEY, k INT, c CHAR(120), pad CHAR(60))",
+                    "INSERT INTO shop.sbtest1 VALUES (1, 0, '', '')")  # fmt: skip
+        config = generated(scratch, server.dsn("far", "x"))
+        check(plan_of(config), site_at(scratch))
+        with opened(config, site_at(scratch)) as target:
+            server.said("SET GLOBAL init_connect = 'USE shop'")
+            with pytest.raises(RunFailed, match="sysbench would work in shop, not in storagelab's own"):
+                run_in(target)
+        error = refused(config, scratch)
+        assert error.problem.startswith("the load can't begin: sysbench would work in shop, not in storagelab's own")
+        with pytest.raises(RunFailed, match="sysbench would work in shop"):
+            measure(config, site_at(scratch))
+        assert server.said("SELECT * FROM shop.sbtest1") == [(1, 0, "", "")]
+        assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
 
 
 def test_a_server_that_takes_no_writes_is_refused_in_words(scratch):

@@ -11,10 +11,13 @@ import psycopg
 import pytest
 from real_servers import ask, connect, free_port, measure, plan_of, running, site_at, small, until
 from test_postgres_attached import CHECKPOINT, CREATE, SCHEMA, login, refused
+from test_sysbench import cell, needs_sysbench
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.targets import sweep
+from storagelab.targets.generators.programs import Clients
+from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres import reaching
 from storagelab.targets.postgres.engine import opened
@@ -70,6 +73,15 @@ def test_a_client_that_would_work_outside_our_schema_is_not_started(attached, sc
     environment = reaching.reaching(attached.conninfo, {}, private=False)
     with pytest.raises(RunFailed, match=r"would work in postgres\.public, not in postgres\.storagelab_0badcafe"):
         attaching.refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
+
+
+@needs_sysbench
+def test_so_is_sysbench_by_its_own_answer(attached, scratch):
+    config = cell(scratch, "postgres", dsn=attached.conninfo)
+    environment = reaching.reaching(attached.conninfo, {}, private=False)
+    clients = Clients(environment, options=reaching._options(environment))
+    with pytest.raises(RunFailed, match="sysbench would work in public, not in storagelab's own"):
+        tables_of(config)(config, SCHEMA, None).refuse_elsewhere(clients, SCHEMA)
 
 
 def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login, scratch):

@@ -76,8 +76,8 @@ class GeneratedTables(Places, Generic[C, L]):
         for program, found in self.places(clients):
             if found != wanted:
                 raise RunFailed(
-                    f"{program} would work in {found or 'no schema'}, not in {wanted or 'none'}: the server, or something "
-                    "before it, leads its sessions elsewhere"
+                    f"{program} would work in {found or 'no schema'}, not in storagelab's own: the server, such as by "
+                    "init_connect, or something before it leads its sessions elsewhere"
                 )
 
     @abstractmethod
