@@ -24,6 +24,7 @@ from storagelab.targets.contract import promises, suite
 from storagelab.targets.contract.promises import Outcome, judged
 from storagelab.targets.contract.suite import engine_of, target_of, verify
 from storagelab.targets.hiding import HIDDEN
+from storagelab.targets.postgres import connecting, reaching
 from storagelab.targets.postgres.loads.inserts import Tables
 from storagelab.targets.servers import Attached
 
@@ -58,7 +59,7 @@ def test_a_postgresql_keeps_every_promise(server):
     assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}
     assert told[0] == "looking at the server"
     assert told[-1] == "cleaning up"
-    assert sum(line.startswith("running ") for line in told) == 4
+    assert sum(line.startswith("running layout.data_files") for line in told) == 4
 
 
 def test_a_sql_server_on_record_keeps_every_promise_by_the_same_code(monkeypatch):
@@ -76,6 +77,22 @@ def test_a_mariadb_keeps_every_promise_by_the_same_code(scratch):
         found = tried(target_of(server.socket_dsn))
     kept = {name for name, promise in found.items() if promise.state == "pass"}
     assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}, broken(found)
+
+
+def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypatch):
+    """Nothing reads back where its names lead, and something drops what the client asks for, once the tables are made."""
+    monkeypatch.setattr(connecting, "refuse_elsewhere", lambda *_: None)
+    found = reaching.reaching
+
+    def dropping(conninfo, options, **more):
+        return {
+            name: text for name, text in found(conninfo, options, **more).items()
+            if name != "PGOPTIONS" or "statement_timeout" in options
+        }  # fmt: skip
+
+    monkeypatch.setattr(reaching, "reaching", dropping)
+    promise = suite._Suite(server, {}, lambda _: None, ROWS, Path())._beside()
+    assert (promise.state, promise.detail) == ("fail", "it changed tables that are not storagelab's")
 
 
 @pytest.mark.skipif(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from real_servers import ask, connect, left_behind, run_of, running
 from test_postgres_preflight import mounted, needs_root
 from test_sysbench import needs_sysbench
 
+from storagelab.machine import doctor
 from storagelab.model.config import Config
 from storagelab.targets.filling import Filling
 
@@ -106,3 +109,45 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
         words = 'could not write to file "pg_wal/xlogtemp.7": No space left on device'
         assert "volumes a and b, one" in str(filling.explain(words, "", config, scratch / "a" / "server"))
         assert "volume c (" in str(filling.explain("The table 't' is full", "", config, scratch / "a" / "server"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ('could not resize shared memory segment "/PostgreSQL.7" to 9 bytes: No space left on device',
+         "filled shared memory (/dev/shm: "),
+        ("[Errno 28] No space left on device: '{tmp}/storagelab-1/scripts-2'", "filled the temporary folder ({tmp}: "),
+        ("Error writing file '/proc/fd/MLx' (Errcode: 28 \"No space left on device\")",
+         "filled a folder that is no volume (/proc: "),
+        ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes a and b, one file system"),
+    ],
+)  # fmt: skip
+def test_what_was_full_is_named_whatever_it_was(scratch, words, said):
+    config = cell(scratch, "postgres", {}, "pgbench")
+    with Filling({name: scratch / name for name in "ab"}) as filling:
+        full = str(filling.explain(words.format(tmp=scratch / "tmp"), "", config, scratch / "a"))
+    assert full.startswith(f"the set-up {said.format(tmp=scratch / 'tmp')}")
+
+
+@needs_root
+def test_a_volume_without_inodes_is_not_said_to_be_full(scratch, fresh_databases):
+    with mounted(scratch / "a", "-o", "nr_inodes=300") as place:
+        os.chmod(place, 0o755)
+        config = cell(scratch, "postgres", {"log": "a"}, "pgbench")
+        assert run_of(config, scratch).reason.startswith(f"the set-up used up the inodes of volume a ({place}: ")
+        for number in range(400):
+            with contextlib.suppress(OSError):
+                (place / str(number)).touch()
+        assert doctor.place("volume a", place).detail.endswith("it has no inode left")
+
+
+@needs_root
+def test_shared_memory_that_is_full_is_named_before_a_run_and_by_the_doctor(scratch):
+    (scratch / "my.toml").write_text(
+        '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[workload]\nkind = "pgbench"\n'
+    )
+    lab = f"cd {scratch} && {sys.executable} -m storagelab"
+    small = f"mount -t tmpfs -o size=8k tmpfs /dev/shm && {lab} doctor; {lab} run my.toml"
+    said = subprocess.run(["unshare", "--mount", "sh", "-c", small], capture_output=True, text=True, check=False)
+    assert "/dev/shm is full: PostgreSQL does not start" in " ".join(said.stdout.split())
+    assert "does not start: /dev/shm is full\n  remove what others left in /dev/shm" in said.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -24,8 +26,8 @@ from real_servers import (
     small,
 )
 
-from storagelab.errors import PreflightError
-from storagelab.model.config import TargetConfig
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config, TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
@@ -75,6 +77,14 @@ def mariadb(scratch, **changes):
     return small(scratch, engine="mariadb", **changes)
 
 
+def generated(scratch, dsn: str, layout=None, **changes) -> Config:
+    load = {"kind": "sysbench", "connections": 2, "duration_s": 1.0, "table_size": 100, **changes}
+    return Config.model_validate({
+        "target": {"engine": "mariadb", "dsn": dsn}, "volumes": {}, "layout": layout or {}, "measure": {"waits": False},
+        "workload": {name: value for name, value in load.items() if value is not None},
+    })  # fmt: skip
+
+
 def refused(config, scratch) -> PreflightError:
     with pytest.raises(PreflightError) as caught:
         check(plan_of(config), site_at(scratch))
@@ -121,11 +131,104 @@ def test_neither_dsn_nor_password_stands_in_what_is_stored(login, elsewhere, scr
 def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(elsewhere, scratch, monkeypatch):
     monkeypatch.setattr(connecting, "_pid_on_this_machine", lambda *_, **__: None)
     config = mariadb(scratch, dsn=elsewhere.socket_dsn)
-    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
+    assert check(plan_of(config), site_at(scratch)).server.endswith("(nothing tells): no resource/signal split")
     measured = measure(config, site_at(scratch))
     assert measured.waits.cpu_s is None
     assert measured.waits.no_split_reason == "the server's threads can't be seen from here"
     assert measured.environment["host"] == {}
+
+
+@pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
+def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, monkeypatch, line):
+    """It runs without performance_schema, as it does by default."""
+    age_s = connecting.process_age_s
+    if line == "loopback as another user":
+        monkeypatch.setattr(os, "readlink", barred)
+    elif line == "pid file":  # another process has opened the socket, as systemd does
+        monkeypatch.setattr(connecting, "holds_other_end", lambda *_: False)
+    with running(scratch / "plain", "--performance-schema=OFF") as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
+        dsn = server.dsn("far", "x") if line.startswith("loopback") else server.socket_dsn
+        # One of the same user that other tests started within these seconds could as well be it.
+        monkeypatch.setattr(
+            connecting, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(server.pid) else None
+        )
+        config = mariadb(scratch, dsn=dsn, waits=False)
+        assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
+        with connect(config.target) as connection:
+            assert connecting.read_facts(connection).pid == server.pid
+
+
+def barred(*_):
+    raise PermissionError
+
+
+ODD = (
+    "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=1",
+    "--completion-type=CHAIN", "--transaction-isolation=SERIALIZABLE", "--default-storage-engine=MyISAM",
+    "--default-time-zone=+05:00", "--init-connect=SET sql_safe_updates = 1, sql_select_limit = 1, sql_quote_show_create = 0, "
+    "foreign_key_checks = 0, lock_wait_timeout = 9, alter_algorithm = 'INSTANT', auto_increment_increment = 7",
+)  # fmt: skip
+
+
+def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(scratch):
+    with running(scratch / "odd", *ODD) as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'",
+                    "SET GLOBAL max_statement_time = 0.4")  # fmt: skip
+        server.said("REVOKE SUPER, CONNECTION ADMIN ON *.* FROM far@'%'")  # whom init_connect spares
+        dsn = server.dsn("far", "x")
+        inserts = mariadb(scratch, dsn=dsn)
+        (note,) = [one for one in check(plan_of(inserts), site_at(scratch)).notes if "the load keeps" in one]
+        for name in ("sql_mode", "autocommit", "completion_type", "tx_isolation", "sql_safe_updates", "time_zone"):
+            assert name in note
+        assert measure(inserts, site_at(scratch)).unverified == ()
+        # Without an index, sysbench leaves the commit of its rows to autocommit.
+        load = generated(scratch, dsn, script="oltp_read_only", options={"create_secondary": False}, duration_s=2.0)
+        with opened(load, site_at(scratch)) as target:
+            own = target.server.own
+            assert ask(own, f"SELECT count(*), max(id) FROM {DATABASE}.sbtest1") == [(100, 100)]
+            with contextlib.closing(target.server.reach.connect_worker()) as worker:
+                assert ask(worker, "SELECT @@tx_isolation") == [("SERIALIZABLE",)]
+            assert run_in(target).unverified == ()
+        (scratch / "schema.sql").write_text(
+            "CREATE TABLE orders (id int PRIMARY KEY, day date DEFAULT '0000-00-00', who varchar(9));\n"
+            "INSERT INTO orders (id, who) SELECT seq, 'o\\'brien' FROM seq_1_to_500 LIMIT 500;\n"
+        )
+        (scratch / "order.sql").write_text("SELECT count(*) FROM orders;\n")
+        layout = {"data_files": 2, "spread": ("orders",)}
+        files = {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},), "kind": "sql", "table_size": None}
+        assert measure(generated(scratch, dsn, layout, **files), site_at(scratch)).unverified == ()
+
+
+def test_a_server_that_leads_clients_to_a_schema_with_tables_of_the_same_names_is_refused(scratch):
+    with running(scratch / "led") as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'",
+                    "REVOKE SUPER, CONNECTION ADMIN ON *.* FROM far@'%'", "CREATE DATABASE shop",
+                    "CREATE TABLE shop.sbtest1 (id INT PRIMARY KEY, k INT, c CHAR(120), pad CHAR(60))",
+                    "INSERT INTO shop.sbtest1 VALUES (1, 0, '', '')")  # fmt: skip
+        config = generated(scratch, server.dsn("far", "x"))
+        check(plan_of(config), site_at(scratch))
+        with opened(config, site_at(scratch)) as target:
+            server.said("SET GLOBAL init_connect = 'USE shop'")
+            with pytest.raises(RunFailed, match="sysbench would work in shop, not in storagelab's own"):
+                run_in(target)
+        error = refused(config, scratch)
+        assert error.problem.startswith("the load can't begin: sysbench would work in shop, not in storagelab's own")
+        with pytest.raises(RunFailed, match="sysbench would work in shop"):
+            measure(config, site_at(scratch))
+        assert server.said("SELECT * FROM shop.sbtest1") == [(1, 0, "", "")]
+        assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
+
+
+def test_a_server_that_takes_no_writes_is_refused_in_words(scratch):
+    with running(scratch / "replica", "--read-only") as server:
+        assert refused(mariadb(scratch, dsn=server.socket_dsn), scratch).problem.startswith("the server is read-only")
+
+
+def test_an_error_of_the_server_in_the_checks_is_told_in_its_words(elsewhere, scratch, monkeypatch):
+    monkeypatch.setattr(connecting, "_times_waits", lambda own: ask(own, "SELECT nope"))
+    error = refused(mariadb(scratch, dsn=elsewhere.socket_dsn), scratch)
+    assert (error.key, error.problem.partition(" in ")[0]) == ("target.dsn", "the server says: Unknown column 'nope'")
 
 
 # --- refused by name -------------------------------------------------------------------------------------------------
@@ -233,6 +336,14 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
                 assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
         error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
         assert "certificate verify failed" in error.problem
+        # sysbench can't encrypt without a certificate of its own, so its load is refused before anything is made.
+        for dsn, words in (
+            (plain, "error 1045: Access denied for user 'far'"),
+            (plain + "?ssl=required", "error 2026: "),
+        ):
+            error = refused(generated(scratch, dsn), scratch)
+            assert error.problem.startswith(f"the load can't begin: sysbench can't log in: {words}")
+            assert "certificate" in error.hint
 
 
 def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(elsewhere, scratch):

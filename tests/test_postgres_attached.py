@@ -128,7 +128,7 @@ def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_w
     monkeypatch.setattr(Server, "_command", lambda self: [*elsewhere, *command(self)])
     with running(scratch / "elsewhere") as server:
         config = small(scratch, dsn=server.conninfo)
-        assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
+        assert check(plan_of(config), site_at(scratch)).server.endswith("(nothing tells): no resource/signal split")
         with opened(config, site_at(scratch)) as target:
             measured = target.run(cell_of(config), 1, 1, lambda _: None)
         assert measured.rows == ROWS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -26,7 +27,7 @@ from real_servers import (
 )
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import TargetConfig
+from storagelab.model.config import Config, TargetConfig
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres.preflight import check
@@ -70,7 +71,7 @@ def test_a_server_that_is_too_old_is_refused_with_its_version(attached, scratch,
 @pytest.mark.skipif(
     not WITH_TLS, reason="no PostgreSQL here is built with TLS (Debian's is: apt-get install postgresql)"
 )
-def test_a_server_that_demands_tls_is_given_it(scratch):
+def test_a_server_that_demands_tls_is_given_it(scratch, monkeypatch):
     keys = key_and_certificate(scratch)
     port = free_port()
     settings = {"ssl": "on", "ssl_key_file": keys[0], "ssl_cert_file": keys[1], "listen_addresses": "127.0.0.1"}
@@ -89,6 +90,15 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
         error = refused(small(scratch, dsn=dsn + "?sslmode=disable"), scratch)
         assert "no pg_hba.conf entry" in error.problem
         assert "sslmode=require" in error.hint
+        # The load's own program works in another folder, where it does not find this file.
+        monkeypatch.chdir(scratch)
+        with_file = f"{dsn}?sslmode=verify-ca&sslrootcert={Path(keys[1]).name}"
+        check(plan_of(small(scratch, dsn=with_file)), site_at(scratch))
+        load = {"kind": "pgbench", "connections": 1, "duration_s": 1.0}
+        error = refused(Config.model_validate({"target": {"engine": "postgres", "dsn": with_file}, "volumes": {},
+                                               "layout": {}, "workload": load}), scratch)  # fmt: skip
+        assert error.problem.startswith("the load can't begin: pgbench can't log in: ")
+        assert "cert.pem" in error.problem
 
 
 def _answers(dsn: str) -> bool:

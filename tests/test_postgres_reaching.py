@@ -11,10 +11,13 @@ import psycopg
 import pytest
 from real_servers import ask, connect, free_port, measure, plan_of, running, site_at, small, until
 from test_postgres_attached import CHECKPOINT, CREATE, SCHEMA, login, refused
+from test_sysbench import cell, needs_sysbench
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.targets import sweep
+from storagelab.targets.generators.programs import Clients
+from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres import reaching
 from storagelab.targets.postgres.engine import opened
@@ -72,11 +75,20 @@ def test_a_client_that_would_work_outside_our_schema_is_not_started(attached, sc
         attaching.refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
 
 
+@needs_sysbench
+def test_so_is_sysbench_by_its_own_answer(attached, scratch):
+    config = cell(scratch, "postgres", dsn=attached.conninfo)
+    environment = reaching.reaching(attached.conninfo, {}, private=False)
+    clients = Clients(environment, options=reaching._options(environment))
+    with pytest.raises(RunFailed, match="sysbench would work in public, not in storagelab's own"):
+        tables_of(config)(config, SCHEMA, None).refuse_elsewhere(clients, SCHEMA)
+
+
 def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login, scratch):
     sets = {
         "default_transaction_isolation": "serializable", "default_transaction_read_only": "on", "datestyle": "SQL, DMY",
         "statement_timeout": "1ms", "search_path": "nowhere", "client_encoding": "SQL_ASCII", "lock_timeout": "1ms",
-        "app.token": "hush",
+        "app.token": "hush", "idle_session_timeout": "1s", "transaction_timeout": "1s",
     }  # fmt: skip
     dsn = login(CREATE, CHECKPOINT, *(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
     config = small(scratch, dsn=dsn)
@@ -86,6 +98,9 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login
     with opened(config, site_at(scratch)) as target, target.server.reach.connect_worker() as worker:
         assert ask(worker, "SHOW transaction_isolation") == "serializable"
         assert ask(target.server.own, "SHOW transaction_isolation") == "read committed"
+        assert ask(target.server.own, "SHOW transaction_timeout") == "0"
+        assert target.server.reach.for_set_up["transaction_timeout"] == "0"
+        assert ask(worker, "SHOW idle_session_timeout") == "0"
 
 
 def test_a_hot_standby_is_refused_in_words_whatever_its_defaults(scratch):

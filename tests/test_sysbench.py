@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_missing_sysbench_is_named_with_its_package(monkeypatch):
     with pytest.raises(PreflightError, match="not on this machine") as caught:
         sysbench.find()
     assert "package sysbench" in caught.value.hint
+
+
+@needs_sysbench
+def test_what_sysbench_says_is_fatal_is_a_failure_whatever_its_exit_code():
+    nowhere = ["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-port=1"]
+    output = subprocess.run(
+        sysbench.initialise(nowhere, Sysbench(tables=2)), capture_output=True, text=True, check=False
+    )
+    assert (output.returncode, sysbench.failed(output)) == (0, True)
+    assert sysbench.words(output.stdout + output.stderr, "").startswith("error 2002: ")
 
 
 def cell(scratch: Path, engine: str, layout: dict | None = None, dsn: str | None = None, **load) -> Config:

@@ -34,6 +34,13 @@ RESULTS = "results folder"
 ROOMY_BYTES = 4 * 2**30
 LEAST_BYTES = 1 * 2**30
 SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
+LEAST_SHARED_MEMORY_BYTES = 2**20
+"""Less than this is too little for a server to start."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, never written
+MORE_SHARED_MEMORY = (
+    f"remove what others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
+    "dynamic_shared_memory_type = 'mmap' in target.settings"
+)
 OLDEST_SQLITE = (3, 37, 0)
 """The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
@@ -92,7 +99,7 @@ def abilities(
         "open files": open_files,
         "io_uring": lambda: io_uring(io_uring_refused()),
         "processes": processes,
-        "shared memory": lambda: shared_memory(Path("/dev/shm")),  # noqa: S108 - looked at, never written
+        "shared memory": lambda: shared_memory(SHARED_MEMORY),
         "results file": lambda: sqlite(sqlite3.sqlite_version_info),
         "optional tools": optional_tools,
     }
@@ -198,11 +205,19 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
     if reason := host.why_not_writable(folder, kernel):
         mend = f"mkdir -p {path}" if not path.exists() else "fix its permissions, or name another folder"
         return _no(name, f"{found['path']} {reason}", mend)
+    if lacks_inodes(folder):
+        return _no(name, f"{detail}; it has no inode left", "remove files, or make the file system with more inodes")
     if free < LEAST_BYTES:
         return _no(name, detail, "free some space, or name a folder on another disk")
     if free < ROOMY_BYTES:
         return _partly(name, detail, "enough for small experiments; `plan` shows what an experiment needs")
     return _yes(name, detail)
+
+
+def lacks_inodes(path: Path) -> bool:
+    """Whether the file system can take no other file, whatever its free space."""
+    facts = os.statvfs(path)
+    return facts.f_files > 0 and facts.f_favail == 0
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
@@ -375,12 +390,12 @@ def shared_memory(folder: Path) -> Ability:
     if not folder.is_dir():
         return _yes("shared memory", f"no {folder} here; the server uses another way")
     free = host.free_bytes(folder)
+    if free < LEAST_SHARED_MEMORY_BYTES or lacks_inodes(folder):
+        return _no("shared memory", f"{folder} is full: PostgreSQL does not start", MORE_SHARED_MEMORY)
     if free >= SMALLEST_SHARED_MEMORY_BYTES:
         return _yes("shared memory", f"{_gib(free)} free in {folder}")
     return _partly(
-        "shared memory",
-        f"only {_gib(free)} free in {folder}: parallel queries may fail",
-        "give the container more (--shm-size=1g), or set dynamic_shared_memory_type = 'mmap' in target.settings",
+        "shared memory", f"only {_gib(free)} free in {folder}: parallel queries may fail", MORE_SHARED_MEMORY
     )
 
 

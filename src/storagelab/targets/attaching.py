@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import struct
 from collections.abc import Callable, Iterable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
+from storagelab.model.values import JsonValue
 from storagelab.targets.hiding import hidden
 
 SPARE_CONNECTIONS = 4
@@ -19,6 +23,9 @@ SPARE_CONNECTIONS = 4
 OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
 
+Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
+"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program uses;
+the load; and what reads those tables."""
 Need = tuple[bool, str, str]
 """(whether the need is met, the problem if not, the way out)"""
 
@@ -59,8 +66,53 @@ def enough_connections(connections: int, free: int, setting: str) -> Need:
     return free >= needed, problem, f"raise {setting}, or lower workload.connections"
 
 
-def where(*, on_this_machine: bool) -> str:
-    return "on this machine" if on_this_machine else "remote: no resource/signal split"
+def where(line: socket.socket, *, on_this_machine: bool) -> str:
+    """Where the server runs, for a plan. `line` is a connection to it."""
+    if on_this_machine:
+        return "on this machine"
+    return f"{'perhaps on another machine (nothing tells)' if is_near(line) else 'remote'}: no resource/signal split"
+
+
+def kept_by_load(names: Iterable[str]) -> list[str]:
+    """A note of the settings that a load's sessions have and our own don't; their values may be secrets."""
+    listed = ", ".join(dict.fromkeys(names))
+    return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
+
+
+def is_near(line: socket.socket) -> bool:
+    """Whether a connection ends on this machine, though what answers there may only pass it on."""
+    return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
+
+
+def holds_other_end(process: Path, line: socket.socket) -> bool:
+    """Whether a process, by its folder in /proc, holds the other end of a connection. If this user may not see its
+    files, the owner of that end stands for it.
+    """
+    if line.family == socket.AF_UNIX:
+        pid, *_ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        return process.name == str(pid)
+    for owner, inode in _other_ends(line):
+        try:
+            return any(os.readlink(file) == f"socket:[{inode}]" for file in (process / "fd").iterdir())
+        except OSError:
+            return str((owner_of(process) or ("?",))[0]) == owner
+    return False
+
+
+_CREDENTIALS = struct.Struct("3i")
+"""The kernel's struct ucred: pid, uid, gid."""
+
+
+def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
+    """The owner and the inode of the other end of a TCP connection, if it is on this machine."""
+    theirs, ours = (
+        "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", ip_address(address).packed)) + f":{port:04X}"
+        for address, port, *_ in (line.getpeername(), line.getsockname())
+    )
+    for table in ("tcp", "tcp6"):  # IPv4 addresses are at the end of those of IPv6
+        with contextlib.suppress(OSError):
+            rows = map(str.split, Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines())
+            yield from ((row[7], row[9]) for row in rows if row[1].endswith(theirs) and row[2].endswith(ours))
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:

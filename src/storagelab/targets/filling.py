@@ -1,4 +1,5 @@
-"""Finds the volume that was full when a set-up ran out of disk space, for a message that names it.
+"""Finds what was full when a set-up ran out of space, for a message that names it: a volume, its inodes, a quota, shared
+memory, or another file system that the server names.
 
 Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed what they had
 written, so the space is free again. So storagelab watches the free space during a set-up.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import textwrap
 import threading
 from collections.abc import Mapping
@@ -16,7 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import host
+from storagelab.machine import doctor, host
+from storagelab.machine.disks import nearest_existing
 from storagelab.model import prepared
 from storagelab.model.config import Config
 
@@ -26,8 +29,8 @@ _FULL = re.compile(
     r"No space left on device|\bis full\b|free disk space|could not extend file|Disk quota exceeded|"
     r"\b(?:error|errno|Errcode):? 28\b"
 )
-_FILE = re.compile(r'"([^"\n]+/[^"\n]+)"')
-"""Matches a file in a server's message."""
+_FILE = re.compile(r"""(?:"(?=[^"\n]+/)|'(?=\.?/))([^"'\n]+)["']""")
+"""Matches a file in a server's message; between single quotes, a name with a slash may also be a table's."""
 
 
 class Filling:
@@ -37,6 +40,7 @@ class Filling:
         self._volumes = dict(volumes)
         self._before = {name: host.free_bytes(path) for name, path in self._volumes.items()}
         self._least = dict(self._before)
+        self._no_inodes = set[str]()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="storagelab free space", daemon=True)
 
@@ -55,27 +59,51 @@ class Filling:
             for name, path in self._volumes.items():
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
+                    if doctor.lacks_inodes(path):
+                        self._no_inodes.add(name)
                 except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure in words that name the volume, if `words` or the server's log report a full disk. (A lost
-        connection or a damaged index may follow from it and hide it.) Names of files are relative to `data_folder`.
+        """The failure in words that name what was full, if `words` or the server's log report that something was. (A
+        lost connection or a damaged index may follow from it and hide it.) Names of files are relative to `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:
             return None
-        full = self._named(line, data_folder) or min(self._least, key=self._least.__getitem__, default=None)
         quoted = textwrap.shorten(line, _LONGEST_WORDS, placeholder=" ...")
-        return RunFailed(f"the set-up filled {self._described(full)}: {_way_out(config)}; it said: {quoted}")
+        what, way_out = self._what(line, data_folder, config)
+        return RunFailed(f"the set-up {what}: {way_out}; it said: {quoted}")
 
-    def _named(self, line: str, data_folder: Path | None) -> str | None:
-        """The volume of the file that the server names."""
+    def _what(self, line: str, data_folder: Path | None, config: Config) -> tuple[str, str]:
+        """What was full, and the way out."""
+        if "shared memory" in line:
+            return f"filled shared memory ({_facts(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
+        file = self._file(line, data_folder)
+        full = self._holding(file) if file is not None else None
+        if file is not None and full is None:
+            kind = (
+                "the temporary folder" if file.is_relative_to(tempfile.gettempdir()) else "a folder that is no volume"
+            )
+            return f"filled {kind} ({_facts(nearest_existing(file.parent))})", "free some there"
+        full = full or min(self._least, key=self._least.__getitem__, default=None)
+        if "quota" in line:
+            return f"used up its user's disk quota on {self._described(full)}", f"raise the quota, {_way_out(config)}"
+        if full in self._no_inodes:
+            way_out = "remove files, or name a volume whose file system was made with more inodes"
+            return f"used up the inodes of {self._described(full)}", way_out
+        return f"filled {self._described(full)}", _way_out(config)
+
+    @staticmethod
+    def _file(line: str, data_folder: Path | None) -> Path | None:
+        """The file that the server names, if its folder is known."""
         found = _FILE.search(line)
-        if found is None or data_folder is None:
+        if found is None or (data_folder is None and not found[1].startswith("/")):
             return None
-        file = (data_folder / found[1]).resolve()
-        # Take the deepest: a volume may be mounted within another volume's folder.
+        return ((data_folder or Path()) / found[1]).resolve()
+
+    def _holding(self, file: Path) -> str | None:
+        """The volume of a file; the deepest, as a volume may be mounted within another volume's folder."""
         holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
         return max(holding, key=lambda name: len(str(self._volumes[name])), default=None)
 
@@ -89,6 +117,12 @@ class Filling:
         size, free = facts.f_frsize * facts.f_blocks / 2**20, self._before[full] / 2**20
         named = f"volume {full}" if len(sharing) == 1 else f"volumes {' and '.join(sharing)}, one file system"
         return f"{named} ({path}: {size:,.0f} MiB, {free:,.0f} MiB of them free before)"
+
+
+def _facts(folder: Path) -> str:
+    facts = os.statvfs(folder)
+    free, size = (facts.f_frsize * blocks / 2**20 for blocks in (facts.f_bavail, facts.f_blocks))
+    return f"{folder}: {size:,.0f} MiB, {free:,.0f} MiB of them free now"
 
 
 def _way_out(config: Config) -> str:

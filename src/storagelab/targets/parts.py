@@ -41,8 +41,10 @@ class Reach(ABC, Generic[C]):
     @abstractmethod
     def connect(self) -> C: ...
 
-    for_set_up: ClassVar[Mapping[str, str]] = {}
-    """Settings of the client programs that make tables, whatever the server or the role sets."""
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        """Settings of the client programs that make tables, whatever the server or the role sets."""
+        return {}
 
     @abstractmethod
     def connect_worker(self) -> C:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
@@ -131,17 +132,21 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 with uninterrupted():
                     server.stop()
                     temporary.remove(place)
-        except StartFailed as error:
-            if "No space left on device" in str(error):  # the temporary folder may differ from the volumes of the runs
-                continue
+        except RunFailed as error:
+            full = "No space left on device" in str(error)
+            if full and "shared memory" in str(error):
+                problem = f"{kind.name} does not start: {doctor.SHARED_MEMORY} is full"
+                raise PreflightError(problem, key="target", hint=doctor.MORE_SHARED_MEMORY) from error
+            if full or not isinstance(error, StartFailed):
+                continue  # the temporary folder may differ from the volumes of the runs
             raise PreflightError(
                 str(error),
                 key="target.settings" if kind.settings else "target",
                 hint=f"{kind.name} was tried with {', '.join(kind.settings) or 'its default settings'}; "
                 "nothing was stored",
             ) from error
-        except (RunFailed, PreflightError, OSError):
-            continue  # a full or inaccessible temporary folder says nothing about the settings
+        except (PreflightError, OSError):
+            continue  # an inaccessible temporary folder says nothing about the settings
 
 
 def _to_try(kinds: Iterable[Kind]) -> list[Kind]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import RunFailed
-from storagelab.machine import host
+from storagelab.machine import doctor, host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Plan
@@ -236,9 +236,10 @@ def _unfinished(place: Path) -> str:
 def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
         size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
+        lacks = "is at its user's quota, too small" if error.errno == errno.EDQUOT else "lacks space"
+        lacks = "has no inode left" if error.errno == errno.ENOSPC and doctor.lacks_inodes(folder.parent) else lacks
         return (
-            f"{folder.parent} lacks space to restore the data from its template ({size:.2f} GiB; "
-            f"{free:.2f} GiB are left): "
+            f"{folder.parent} {lacks} to restore the data from its template ({size:.2f} GiB; {free:.2f} GiB are left): "
             'free some, or set between_runs.data = "rebuild"'
         )
     return f"can't restore the data from its template: {error.filename or folder}: {error.strerror}"

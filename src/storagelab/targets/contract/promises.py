@@ -27,12 +27,13 @@ WAITS = "waits are read, and none lasts longer than the connections"
 CONSERVATION = "waits and CPU time fit into connection time"
 SECRETS = "nothing to be stored contains a password"
 INTERRUPTION = "an interrupted run leaves nothing"
+BESIDE = "a load's own program touches no tables of the same names elsewhere"
 LEFT_BEHIND = "nothing is left behind"
 UNTOUCHED = "nothing else on the server appeared or vanished"
 
 ALL = (
     REACHED, FOREIGN_REFUSED, ROWS, PLACEMENT, SETTINGS, OTHER_CHECKS, TIMES, PROGRESS, WAITS, CONSERVATION, SECRETS,
-    INTERRUPTION, LEFT_BEHIND, UNTOUCHED,
+    INTERRUPTION, BESIDE, LEFT_BEHIND, UNTOUCHED,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.values import JsonValue, Scalar
 from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, open_target, preflight, sweep
+from storagelab.targets.attaching import Decoys
 from storagelab.targets.contract import promises as p
 from storagelab.targets.contract.promises import Outcome, Promise
 from storagelab.targets.engines import engine_in
@@ -49,6 +50,12 @@ class Probe(Protocol):
 
     def clear(self, target: TargetConfig, name: str) -> None:
         """Remove what `obstruct` made."""
+        ...
+
+    def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[Decoys | None]:
+        """A database of this name for as long as it is needed; None if no load has a program of its own. Raises
+        PreflightError if it can't be made.
+        """
         ...
 
 
@@ -179,6 +186,7 @@ class _Suite:
             outcomes = [self._run(cell) for cell in self.plan.cells]
             yield from p.judged(outcomes, self.password)
             yield self._interruption(before)
+            yield self._beside()
         finally:
             left = self._clean_up()
         yield left
@@ -246,6 +254,29 @@ class _Suite:
         except RunFailed as error:
             return Promise(name=p.INTERRUPTION, state="fail", detail=str(error))
         return Promise(name=p.INTERRUPTION, state="open", detail="the run ended before it could be interrupted")
+
+    def _beside(self) -> Promise:
+        self.say("putting tables of the names that a load's own program uses beside it")
+        try:
+            with self.probe.decoys(self.target, f"{self.site.prefix}_beside") as decoys:
+                if decoys is None:
+                    return Promise(name=p.BESIDE, state="pass", detail="no load has a program of its own")
+                problem = self._changed(*decoys)
+        except PreflightError as error:
+            return Promise(name=p.BESIDE, state="open", detail=str(error))
+        return Promise(name=p.BESIDE, state="fail" if problem else "pass", detail=problem)
+
+    def _changed(self, target: TargetConfig, load: dict[str, JsonValue], contents: Callable[[], object]) -> str:
+        """Why a load beside these tables breaks the promise; "" if it keeps it. Raises PreflightError."""
+        config = Config.model_validate({
+            "target": target.model_dump(exclude_unset=True), "volumes": {}, "layout": {}, "measure": {"waits": False},
+            "workload": {**load, "connections": 2, "duration_s": 1.0},
+        })  # fmt: skip
+        cell = Cell(cell_id="c01", levels={"workload.kind": load["kind"]}, config=config)
+        preflight(self.experiment, Plan(cells=(cell,), runs=()), self.site)
+        before = contents()
+        outcome = self._run(cell)
+        return outcome.reason if contents() == before else "it changed tables that are not storagelab's"
 
     def _clean_up(self) -> Promise:
         """Removes what should already be gone, and reports what it found."""

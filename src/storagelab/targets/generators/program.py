@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,9 @@ from storagelab.targets import marks, temporary
 from storagelab.targets.descriptors import read_file
 from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.unprivileged import give
+
+FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
+"""What a program says of an error that ends it, whatever its exit code."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Process:
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")
-        if self.exit_code != 0:
+        if self.exit_code != 0 or FATAL.search(self.output()):
             raise RunFailed(f"{self.program.title} failed: {self.words()}")
         return self.program.read(self.folder)
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
@@ -34,7 +34,7 @@ class Clients:
     """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
     that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
     `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
-    it runs as, if not this one.
+    it runs as, if not this one. `first` is the statement that sessions of a set-up begin with, if no variable sets it.
     """
 
     environment: Mapping[str, str]
@@ -42,6 +42,7 @@ class Clients:
     owner: tuple[int, int] | None = None
     in_child: InChild = lambda *_: end_with_parent
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    first: str = ""
 
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
@@ -77,6 +78,22 @@ def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], see
     words = partial(sysbench.words, script=load.script)
     script = sysbench.on_tables(clients.options["sysbench"], load)
     return _sysbench(clients, load, script, inputs_of_sysbench(scripts), words, seed)
+
+
+def ask_by_sysbench(clients: Clients, statement: str) -> str:
+    """The server's answer to a session of sysbench. Raises RunFailed with its words if it can't log in."""
+    output = clients.in_folder(*sysbench.asking(clients.options["sysbench"], statement))
+    if sysbench.failed(output):
+        raise RunFailed(f"sysbench can't log in: {sysbench.words(output.stdout + output.stderr, sysbench.ASKING)}")
+    return sysbench.answer(output.stdout)
+
+
+def log_in_by_pgbench(clients: Clients, program: Path) -> None:
+    """Raises RunFailed with pgbench's words if it can't log in."""
+    command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
+    output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
+    if output.returncode != 0:
+        raise RunFailed(f"pgbench can't log in: {pgbench.words(output.stderr, ())}")
 
 
 def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:

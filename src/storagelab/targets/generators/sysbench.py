@@ -13,18 +13,22 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.targets.generators.program import FATAL
 from storagelab.targets.generators.transactions import Transactions, in_lua
 from storagelab.targets.programs import version_output
 
 OWN_SCRIPT = "storagelab-script.lua"
 LOGGED = "storagelab-logged.lua"
 """The script that does what another one does, and logs its transactions."""
+ASKING = "storagelab-asking.lua"
+"""The script that asks the server something in a session like those of a run, and prints the answer."""
 TABLE = re.compile(r"sbtest\d+")
 """The names of sysbench's tables."""
 _COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
@@ -32,6 +36,27 @@ _NS_PER_MS = 1_000_000
 _SECOND = re.compile(r"^\[ (\d+)s \] thds: \d+ tps: ([\d.]+) .*lat \(ms,99%\): ([\d.]+)", re.MULTILINE)
 _BIN = re.compile(r"^\s*([\d.]+) \|.*?(\d+)\s*$", re.MULTILINE)
 _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$", re.MULTILINE | re.IGNORECASE)
+
+
+BEGINNING = "storagelab-beginning.lua"
+_BEGINNING = """local made = sysbench.sql.driver
+function sysbench.sql.driver(...)
+  local driver = made(...)
+  local function connect()
+    local session = driver:connect()
+    session:query([[STATEMENT]])
+    return session
+  end
+  return setmetatable({connect = connect}, {__index = function(_, name)
+    return function(_, ...) return driver[name](driver, ...) end
+  end})
+end
+assert(loadfile(assert(package.searchpath("MODULE", package.path))))()
+"""
+_ASKING = """sysbench.cmdline.commands = {ask = {function()
+  print("answer: " .. tostring(sysbench.sql.driver():connect():query_row("STATEMENT")))
+end}}
+"""
 
 
 class Reported(NamedTuple):
@@ -135,6 +160,31 @@ def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
+def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
+    """The same command with sessions that begin with a statement, if there is one, and the file that it needs."""
+    if not statement:
+        return list(command), {}
+    program, script, *options = command
+    text = _BEGINNING.replace("STATEMENT", statement).replace("MODULE", Path(script).stem)
+    return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
+
+
+def asking(server: Sequence[str], statement: str) -> tuple[list[str], dict[str, bytes]]:
+    """The command that asks the server for one value, and the file that it needs."""
+    return [find(), f"./{ASKING}", *server, "ask"], {ASKING: _ASKING.replace("STATEMENT", statement).encode()}
+
+
+def answer(output: str) -> str:
+    """What the server answered; "" for NULL."""
+    found = output.rpartition("answer: ")[2].strip()
+    return "" if found == "nil" else found
+
+
+def failed(output: CompletedProcess[str]) -> bool:
+    """Whether sysbench failed: its threads may end with an error that its exit code does not show."""
+    return output.returncode != 0 or FATAL.search(output.stdout + output.stderr) is not None
+
+
 def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
     """The figures of the last part of sysbench's report, and its log."""
     last = output[output.rfind("SQL statistics:") :]
@@ -160,9 +210,8 @@ def _figure(report: str, name: str) -> float:
 def words(output: str, script: str) -> str:
     """sysbench's message about a failure, in one line."""
     found = [one or other for one, other in _WORDS.findall(output)]
-    message = next(
-        (one for one in found if "query" not in one.lower() or "failed" in one.lower()), found[0] if found else ""
-    )
+    telling = (lambda one: one.startswith("error "), lambda one: "query" not in one.lower() or "failed" in one.lower())
+    message = next((one for tells in telling for one in found if tells(one)), found[0] if found else "")
     lines = [line for line in output.splitlines() if line.strip()]
     message = message or (lines[-1] if lines else "it says nothing")
     message = re.sub(r" for query '.*", "", message)  # it may hold thousands of rows

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -65,6 +66,21 @@ class GeneratedTables(Places, Generic[C, L]):
         """The generator that works on them."""
 
     @abstractmethod
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        """Each program of the load that logs in, and where its names without a schema lead; "" = nowhere. Raises
+        RunFailed with the words of one that can't log in.
+        """
+
+    def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:
+        """Raises RunFailed unless names without a schema lead to `wanted`: others may have tables of the same names."""
+        for program, found in self.places(clients):
+            if found != wanted:
+                raise RunFailed(
+                    f"{program} would work in {found or 'no schema'}, not in storagelab's own: the server, such as by "
+                    "init_connect, or something before it leads its sessions elsewhere"
+                )
+
+    @abstractmethod
     def check(self, site: Site, beside: Path | None) -> str:
         """Checks that everything needed is there (the server's own programs are in the folder `beside`), and
         describes the generator. Raises PreflightError.
@@ -88,8 +104,9 @@ class SysbenchTables(GeneratedTables[C, Sysbench]):
 
     def fill(self, own: C, clients: Clients, site: Site) -> None:
         command = sysbench.initialise(clients.options["sysbench"], self.load)
-        output = clients.in_folder(command, inputs_of_sysbench(own_script(self.load, site)))
-        if output.returncode != 0:
+        command, inputs = sysbench.beginning_with(clients.first, command)
+        output = clients.in_folder(command, {**inputs_of_sysbench(own_script(self.load, site)), **inputs})
+        if sysbench.failed(output):
             words = sysbench.words(output.stdout + output.stderr, self.load.script)
             raise RunFailed(f"sysbench can't make its tables: {words}")
         self.finish(own)

@@ -24,9 +24,19 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Frozen, Scalar
-from storagelab.targets.attaching import dsn_of, enough_connections, key_of, owner_of, process_age_s, require
+from storagelab.targets.attaching import (
+    dsn_of,
+    enough_connections,
+    holds_other_end,
+    is_near,
+    key_of,
+    owner_of,
+    process_age_s,
+    quoting,
+    require,
+)
 from storagelab.targets.hiding import hidden
-from storagelab.targets.mariadb.settings import OLDEST, setting_name, settings_text
+from storagelab.targets.mariadb.settings import GUARDED, OLDEST, guarding, setting_name, settings_text
 
 Connection: TypeAlias = PyMySQLConnection
 Rows = list[tuple[Any, ...]]
@@ -85,18 +95,21 @@ def parse_dsn(text: str, key: str) -> Address:
     )  # fmt: skip
 
 
-def connect_to(address: Address, database: str | None = None) -> Connection:
-    """A connection that commits each statement by itself. Raises pymysql.MySQLError."""
+def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | None = True) -> Connection:
+    """A connection that begins with the statement `first`, and commits each statement by itself, unless the server is
+    to choose that (None). Raises pymysql.MySQLError.
+    """
     connection = pymysql.connect(
         user=address.user,
         password=address.password.encode(),  # text would be encoded as Latin-1
         host=address.host,
         port=address.port,
-        database=database or address.database,
+        database=address.database,
         unix_socket=address.unix_socket,
         ssl=_tls(address),
         charset="utf8mb4",
-        autocommit=True,
+        autocommit=autocommit,
+        init_command=first or None,
         connect_timeout=_CONNECT_TIMEOUT_S,
         program_name=_ANNOUNCED_AS,
         defer_connect=True,
@@ -157,9 +170,21 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
             else "check host, port, database, user and password, for example with the client mariadb",
         ) from error
     try:
-        yield connection
+        with quoting(target, pymysql.MySQLError, words_of):
+            yield connection
     finally:
         close(connection)
+
+
+def set_for_load(target: TargetConfig, own: Connection) -> list[str]:
+    """The settings that our own sessions don't share with those of a load, as the server, the login or init_connect
+    sets them.
+    """
+    names = sorted(name for name, _ in ask(own, "SHOW SESSION VARIABLES") if name in GUARDED)
+    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
+    with contextlib.closing(connect_to(address_of(target), "", autocommit=None)) as raw:
+        pairs = zip(names, ask(raw, asking)[0], ask(own, asking)[0], strict=True)
+        return [name for name, theirs, ours in pairs if theirs != ours]
 
 
 def words_of(error: BaseException) -> str:
@@ -231,6 +256,7 @@ class ServerFacts(Frozen):
     open_connections: int
     buffers_bytes: int
     direct: bool  # its data files bypass the kernel's page cache
+    read_only: bool
     performance_schema: bool
     times_waits: bool
     pid: int | None
@@ -269,10 +295,10 @@ def _like(name: str, pattern: str) -> bool:
 
 def read_facts(connection: Connection) -> ServerFacts:
     """Ask the server what it is and what this login may do."""
-    version, max_connections, watching, buffers, flushing = ask(
+    version, max_connections, watching, buffers, flushing, *barred = ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
-        "@@global.innodb_flush_method",
+        "@@global.innodb_flush_method, @@global.read_only, @@global.innodb_read_only",
     )[0]
     status = {name.lower(): int(value) for name, value in ask(
         connection, "SHOW GLOBAL STATUS WHERE variable_name IN ('Uptime', 'Threads_connected')"
@@ -284,6 +310,7 @@ def read_facts(connection: Connection) -> ServerFacts:
         max_connections=int(max_connections), open_connections=status["threads_connected"],
         buffers_bytes=int(buffers), direct=str(flushing).upper().startswith("O_DIRECT"),
         performance_schema=bool(watching), times_waits=False, pid=pid,
+        read_only=any(str(one).upper() not in ("0", "OFF") for one in barred),
         process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
     )  # fmt: skip
     return facts.model_copy(update={"times_waits": bool(watching) and _times_waits(connection)})
@@ -317,22 +344,47 @@ def _times_waits(connection: Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is on this machine: its name, its age and one of its threads must match."""
-    thread = None
+    """The server's process, if it is on this machine: its name and age must match, and one of its threads; or, if the
+    server doesn't tell that, the other end of this connection, or its pid file.
+    """
+    line, threads = line_of(connection), Rows()
     if watching:
-        try:
-            found = ask(
+        with contextlib.suppress(pymysql.MySQLError):
+            threads = ask(
                 connection, "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_id = connection_id()"
             )
-            thread = found[0][0] if found else None
-        except pymysql.MySQLError:
-            return None
-    for process in Path("/proc").glob("[0-9]*"):
-        age_s = process_age_s(process, _NAMES)
-        has_thread = thread is not None and (process / "task" / str(thread)).exists()
-        if age_s is not None and has_thread and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S:
-            return int(process.name)
-    return None
+    named = [(process, process_age_s(process, _NAMES)) for process in Path("/proc").glob("[0-9]*")]
+    fitting = [one for one, age_s in named if age_s is not None and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S]
+    if threads:
+        found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]
+    else:  # in another PID namespace, such as a container's, files have other names, too
+        fitting = [one for one in fitting if not _NESTED.search(_status(one))]
+        found = [one for one in fitting if holds_other_end(one, line)]
+        found = found or [one for one in fitting if is_near(line) and one.name == _in_pid_file(connection)]
+    return int(found[0].name) if len(found) == 1 else None
+
+
+def line_of(connection: Connection) -> socket.socket:
+    return connection._sock  # type: ignore[no-any-return] # noqa: SLF001 - PyMySQL has no other name for it
+
+
+_NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)
+
+
+def _status(process: Path) -> str:
+    try:
+        return (process / "status").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _in_pid_file(connection: Connection) -> str:
+    """The process number in the server's own file, if this user may read it."""
+    data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
+    try:
+        return (Path(str(data)) / str(name)).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def data_folder(connection: Connection) -> Path | None:
@@ -352,6 +404,11 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
             facts.release >= oldest,
             f"the server is {facts.name}, which is too old",
             f"storagelab measures {'MySQL' if facts.mysql else 'MariaDB'} {'.'.join(map(str, oldest))} and later",
+        ),
+        (
+            not facts.read_only,
+            "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
+            "name its primary, or a server of its own; capture also watches a replica",
         ),
         (
             not missing,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pymysql
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
+from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, places
-from storagelab.targets.attaching import dropping_leftovers, quoting
+from storagelab.targets.attaching import Decoys, dropping_leftovers, dsn_of
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.mariadb import captured, connecting, found, preflight, reaching, server, settings
@@ -179,6 +181,21 @@ class MariaDBProbe:
     def obstruct(self, target: TargetConfig, name: str) -> None:
         _asked(target, f"CREATE DATABASE {identifier(name)}")
 
+    @contextmanager
+    def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
+        table = f"{identifier(name)}.sbtest1"
+        dsn = urlsplit(dsn_of(target, ""))._replace(path=f"/{name}").geturl()
+        rows = ", ".join(f"({number}, 0, '', '')" for number in range(1, 101))
+        _asked(target, f"CREATE DATABASE {identifier(name)}")
+        try:
+            _asked(target, f"CREATE TABLE {table} (id INT PRIMARY KEY, k INT, c CHAR(120), pad CHAR(60))")
+            _asked(target, f"INSERT INTO {table} VALUES {rows}")
+            inside = TargetConfig(engine="mariadb", dsn=dsn)
+            yield inside, {"kind": "sysbench", "table_size": 100}, lambda: _asked(target, f"SELECT * FROM {table}")
+        finally:
+            with uninterrupted():
+                _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")
+
     def clear(self, target: TargetConfig, name: str) -> None:
         # Only if it is still empty: what others put into it is not ours to drop.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
@@ -187,7 +204,7 @@ class MariaDBProbe:
 
 
 def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    with connect(target) as connection, quoting(target, pymysql.MySQLError, words_of):
+    with connect(target) as connection:
         return ask(connection, statement, values)
 
 

@@ -22,11 +22,12 @@ from storagelab.model.measurement import Check
 from storagelab.model.objects import KEY, TEMPORARY, Object
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
+from storagelab.targets.generators.programs import Clients, ask_by_sysbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.mariadb.connecting import Connection, ask, close, identifier
 from storagelab.targets.mariadb.layout import DataFile, Layout, execute, quoted
-from storagelab.targets.mariadb.reaching import Reaching
+from storagelab.targets.mariadb.reaching import WHERE, Reaching
 from storagelab.targets.mariadb.redo_log import log_room
 from storagelab.targets.objects import changed_files, check_files, refuse_misfits
 from storagelab.targets.steps import check_same
@@ -63,6 +64,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own),
             log_room=lambda: log_room(own),
         )  # fmt: skip
+
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        yield "sysbench", ask_by_sysbench(clients, WHERE)
 
     def _generator_sessions(self, own: Connection) -> list[int]:
         statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"

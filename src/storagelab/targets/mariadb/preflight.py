@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, attaching, checking, places, templates
+from storagelab.targets import (
+    Preflight,
+    Site,
+    attaching,
+    checking,
+    places,
+    templates,
+)
+from storagelab.targets.attaching import quoting
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
 from storagelab.targets.mariadb import connecting, redo_log, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.known import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
+from storagelab.targets.mariadb.reaching import AttachedReach
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import bytes_of, private_settings
 from storagelab.targets.objects import share_on
@@ -31,6 +41,10 @@ _BUFFERS, _DEFAULT_BUFFERS_BYTES = "innodb_buffer_pool_size", 128 * 2**20
 _LAST_LETTER = 0xFFFF
 """The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that can't represent its path."""
 _LETTER = "has a letter in it that MariaDB does not accept in the path of data files"
+_NO_CERTIFICATES = (
+    "sysbench 1.0 encrypts only with a certificate of its own, which it is not given: if the server demands TLS, reach "
+    "it by its socket (?unix_socket=...), or measure workload.kind = 'random-insert', which needs no sysbench"
+)
 _SEQUENTIAL_NOTE = (
     "MariaDB always leaves room for two rows on a page, so with sequential-insert every row needs one new page "
     "outside the tree instead"
@@ -86,8 +100,9 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            notes += attaching.kept_by_load(connecting.set_for_load(sharing[0].target, connection))
+            where = attaching.where(connecting.line_of(connection), on_this_machine=facts.on_this_machine)
         notes += memory_notes(sharing, partial(_memory_of, facts))
-        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
 
@@ -96,6 +111,9 @@ def _check_on_server(connection: Connection, facts: connecting.ServerFacts, conf
     connecting.check_rights(config, facts, site.prefix)
     connecting.check_session_settings(connection, facts, config.target.settings)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
+    if config.generated:
+        with quoting(config.target, RunFailed, str, "the load can't begin", _NO_CERTIFICATES):
+            AttachedReach(config, site, facts).check_login()
     for volume, path in site.volume_paths(config).items():
         check_folder_for_server(facts.process_owner, volume, path)
         connecting.check_known_folder(connection, facts, volume, path)

@@ -7,9 +7,10 @@ import re
 import shutil
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
@@ -21,8 +22,8 @@ from storagelab.targets.generators.programs import Clients, check_stays_inside, 
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import private_settings, setting_name, settings_text
-from storagelab.targets.parts import Reach
+from storagelab.targets.mariadb.settings import LOOKS_ON, guarding, private_settings, setting_name, settings_text
+from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.programs import environment
 from storagelab.targets.steps import Counters
 
@@ -179,6 +180,20 @@ def _for_client(address: Address, database: str) -> list[str]:
     ]  # fmt: skip
 
 
+WHERE = "SELECT DATABASE()"
+"""Asks where names without a schema lead."""
+
+
+def place_of_client(clients: Clients) -> str:
+    """The database in which the client works; "" for none. Raises RunFailed with its words if it can't log in."""
+    command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
+    output = clients.run(command)
+    if output.returncode != 0:
+        raise RunFailed(f"the client mariadb can't log in: {output.stderr.strip()}")
+    found = output.stdout.strip()
+    return "" if found == "NULL" else found
+
+
 def _for_sysbench(address: Address, database: str) -> list[str]:
     """The options by which sysbench gets to the server. The password is in the environment."""
     place = (
@@ -220,6 +235,10 @@ class Reaching(Reach[Connection]):
     """How to get to one server."""
 
     @property
+    def for_set_up(self) -> Mapping[str, str]:
+        return {"init_command": guarding()}
+
+    @property
     @abstractmethod
     def address(self) -> Address: ...
 
@@ -238,10 +257,12 @@ class Reaching(Reach[Connection]):
     def connect(self) -> Connection:
         return connect_to(self.address)
 
-    def _options(self) -> dict[str, list[str]]:
+    def _options(self, database: str, settings: Mapping[str, str]) -> dict[str, list[str]]:
+        # The user's own files are read with the spec's settings, such as sql_mode.
+        first = [f"--init-command={guarding(*map(setting_name, self.config.target.settings))}"] if settings else []
         return {
-            "sysbench": _for_sysbench(self.address, self.site.prefix),
-            "mariadb": _for_client(self.address, self.site.prefix),
+            "sysbench": _for_sysbench(self.address, database),
+            "mariadb": [*_for_client(self.address, database), *first],
         }
 
     def _environment(self) -> dict[str, str]:
@@ -262,13 +283,12 @@ class PrivateReach(Reaching):
         return self._server.address
 
     def connect_worker(self) -> Connection:
-        return self.connect()
+        return connect_to(self.address, "")
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        socket = Path(self.address.unix_socket or "")
-        return programs.of_private(
-            self._environment(), self._options(), self._server.programs.server.parent, socket.parent
-        )
+        socket, options = Path(self.address.unix_socket or ""), self._options(self.site.prefix, settings)
+        clients = programs.of_private(self._environment(), options, self._server.programs.server.parent, socket.parent)
+        return replace(clients, first=settings.get("init_command", ""))
 
     def folder(self, own: Connection) -> Path:
         return self._server.data_folder
@@ -304,12 +324,22 @@ class AttachedReach(Reaching):
         return address_of(self.config.target)
 
     def connect_worker(self) -> Connection:
-        connection = self.connect()
+        connection = connect_to(self.address, f"SET SESSION {LOOKS_ON}")
         connecting.set_for_session(connection, self.config.target.settings)
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        return Clients(self._environment(), options=self._options())
+        clients = self._clients(self.site.prefix, settings)
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, self.site.prefix)
+        return clients
+
+    def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
+        first = settings.get("init_command", "")
+        return Clients(self._environment(), options=self._options(database, settings), first=first)
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in, or is led to a database."""
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(self._clients("", {}), "")
 
     def folder(self, own: Connection) -> Path:
         return connecting.data_folder(own) or Path()

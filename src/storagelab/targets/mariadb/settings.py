@@ -270,3 +270,43 @@ def bytes_of(config: Config, name: str, default: int) -> int:
         return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
     except ValueError:
         return default  # the server will decide; only the estimate is coarser
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+#
+# What our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect may set
+# each of it to something else. The sessions of a load keep what is set for their login.
+
+
+LOOKS_ON = "wait_timeout = 31536000, sql_select_limit = 18446744073709551615"
+"""A session that looks on a load until its end is not ended meanwhile, and reads all that it asks for."""
+_STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
+_SESSION = {
+    "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
+    "max_join_size": "18446744073709551615", "sql_big_selects": "1",
+    "sql_auto_is_null": "0", "sql_quote_show_create": "1", "innodb_lock_wait_timeout": "50", "net_read_timeout": "30",
+    "net_write_timeout": "60", "default_storage_engine": "InnoDB", "time_zone": "'SYSTEM'",
+}  # fmt: skip
+_ON_MARIADB = {
+    "sql_mode": f"'{_STRICT.format('NO_AUTO_CREATE_USER,')}'", "tx_isolation": "'REPEATABLE-READ'", "tx_read_only": "0",
+    "max_statement_time": "0", "idle_transaction_timeout": "0", "idle_write_transaction_timeout": "0",
+    "idle_readonly_transaction_timeout": "0", "lock_wait_timeout": "86400", "alter_algorithm": "'DEFAULT'",
+    "check_constraint_checks": "1", "auto_increment_increment": "1", "auto_increment_offset": "1",
+    "explicit_defaults_for_timestamp": "1", "innodb_strict_mode": "1",
+}  # fmt: skip
+_ON_MYSQL = {
+    "sql_mode": f"'{_STRICT.format('')}'", "transaction_isolation": "'REPEATABLE-READ'", "transaction_read_only": "0",
+    "max_execution_time": "0", "lock_wait_timeout": "31536000",
+}  # fmt: skip
+GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
+
+
+def guarding(*but: str) -> str:
+    """The statement that sets all of it, `but` some, on MariaDB or on MySQL, each of which skips what is the other's."""
+
+    def listed(settings: dict[str, str]) -> str:
+        return ", ".join(f"{name} = {text}" for name, text in settings.items() if name not in but)
+
+    own = f"/*M!101100 {listed(_ON_MARIADB)}, */ /*!80000 {listed(_ON_MYSQL)}, */"
+    names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
+    return f"SET SESSION {own} {listed(_SESSION)}, {names}, {LOOKS_ON}"

@@ -40,6 +40,8 @@ FOR_SET_UP = {
 }  # fmt: skip
 """What our own sessions, and programs that make and restore tables, rely on: a server, a database or a role may set
 each of them to something else. The sessions of a load keep what is set for its role."""
+_SINCE = {17: {"transaction_timeout": "0"}}
+"""The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
 _OWN_SESSIONS = {
     "search_path": "pg_catalog", "default_tablespace": "", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
@@ -108,7 +110,15 @@ def own_session(conninfo: str, **more: Any) -> Connection:
     """
     given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
     options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
-    return psycopg.connect(conninfo, options=options, autocommit=True, **more)
+    connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
+    for name, text in since(connection.info.server_version // 10_000).items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, text])
+    return connection
+
+
+def since(major: int) -> dict[str, str]:
+    """What only later versions know of `FOR_SET_UP`."""
+    return {name: text for first, settings in _SINCE.items() if major >= first for name, text in settings.items()}
 
 
 def options_text(settings: Mapping[str, str]) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
+from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, places
-from storagelab.targets.attaching import dropping_leftovers, quoting
+from storagelab.targets.attaching import Decoys, dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
 from storagelab.targets.engines import Engine
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
@@ -172,6 +175,18 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
 
 
+_MAKE_DECOYS = """
+CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler;
+CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
+CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
+CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
+_READ_DECOYS = """
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_accounts UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_history"""
+
+
 class PostgresProbe:
     """Implements `contract.probes.Probe`. Each relation is listed with its file, which changes if the relation is
     rewritten.
@@ -188,6 +203,18 @@ class PostgresProbe:
     def clear(self, target: TargetConfig, name: str) -> None:
         # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
         self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
+        database = sql.Identifier(name)
+        inside = TargetConfig(engine="postgres", dsn=make_conninfo(connecting.conninfo(target), dbname=name))
+        self._asked(target, sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
+        try:
+            self._asked(inside, sql.SQL(_MAKE_DECOYS))
+            yield inside, {"kind": "pgbench"}, lambda: self._asked(inside, sql.SQL(_READ_DECOYS))
+        finally:
+            with uninterrupted():
+                self._asked(target, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
         with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):

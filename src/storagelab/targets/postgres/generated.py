@@ -20,13 +20,14 @@ from storagelab.model.measurement import Check
 from storagelab.model.objects import TEMPORARY, Kind, Object
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.programs import Clients, log_in_by_pgbench
 from storagelab.targets.generators.running import Generator
 from storagelab.targets.generators.tables import GeneratedTables, L
 from storagelab.targets.objects import changed_files, check_files, refuse_misfits
 from storagelab.targets.postgres.checkpoints import checkpoint_count
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout, Relation, relations_like
-from storagelab.targets.postgres.reaching import Reaching, generator_sessions
+from storagelab.targets.postgres.reaching import Reaching, find, generator_sessions
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 
@@ -88,6 +89,10 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
     def make(self, own: Connection, reach: Reaching) -> None:
         super().make(own, reach)
         refuse_misfits(self.config, map(self._object, self._relations(own)))
+
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        log_in_by_pgbench(clients, find("pgbench", clients.beside))
+        yield from ()  # `AttachedReach.clients` has asked, and pgbench prints no answer
 
     @property
     def home(self) -> str:

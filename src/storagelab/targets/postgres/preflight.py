@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
+import socket
 from collections.abc import Sequence
 from functools import partial
 
 import psycopg
 
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
@@ -21,6 +24,7 @@ from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import checkpoints, connecting
 from storagelab.targets.postgres.known import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.reaching import AttachedReach
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text
 from storagelab.targets.steps import by_server
@@ -42,6 +46,10 @@ Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
+_LIKE_US = (
+    "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
+    "where they look for them"
+)
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to "
     "have room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -94,17 +102,14 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                where = attaching.where(line, on_this_machine=facts.on_this_machine)
             connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
-        if facts.set_for_load:
-            names = ", ".join(
-                dict.fromkeys(one.partition("=")[0] for one in facts.set_for_load)
-            )  # a value may be a secret
-            notes.append(f"the server sets for this login, and the load keeps: {names}")
+        notes += attaching.kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
-        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 
@@ -129,6 +134,9 @@ def _check_on_server(
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
     connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
+    if config.generated:
+        with quoting(config.target, RunFailed, str, "the load can't begin", _LIKE_US):
+            AttachedReach(config, site, facts).check_login()
     if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)

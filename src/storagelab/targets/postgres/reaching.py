@@ -22,7 +22,7 @@ from storagelab.model.measurement import Check
 from storagelab.targets import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients
-from storagelab.targets.parts import Reach
+from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import VARIABLES, Connection, ServerFacts
 from storagelab.targets.postgres.server import Server
@@ -252,7 +252,11 @@ class Reaching(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
-    for_set_up = connecting.FOR_SET_UP
+    major: int
+
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        return connecting.FOR_SET_UP | connecting.since(self.major)
 
     @abstractmethod
     def _connect(self, application_name: str) -> Connection: ...
@@ -279,6 +283,7 @@ class PrivateReach(Reaching):
     def __init__(self, config: Config, site: Site, server: Server, expected: Mapping[str, str]) -> None:
         super().__init__(config, site)
         self._server, self._expected = server, expected
+        self.major = int(server.programs.version.split(".")[0])
         self.kernel_view = Path("/proc/self/schedstat").exists()
 
     def _connect(self, application_name: str) -> Connection:
@@ -313,7 +318,7 @@ class AttachedReach(Reaching):
 
     def __init__(self, config: Config, site: Site, facts: ServerFacts, database: str = "") -> None:
         super().__init__(config, site)
-        self.database, self._facts = database, facts
+        self.database, self._facts, self.major = database, facts, facts.major
         self.kernel_view = facts.on_this_machine
         self._asked = {name: settings_text(value) for name, value in config.target.settings.items()}
 
@@ -329,14 +334,24 @@ class AttachedReach(Reaching):
         options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
         connection: Connection = psycopg.connect(self._conninfo, **options)
         connection.prepare_threshold = None
-        for name, value in self._asked.items():
+        # What watches a load is idle until its end.
+        for name, value in {"idle_session_timeout": "0", **self._asked}.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
+        clients, home = self._clients(settings), settings["search_path"]
+        connecting.refuse_elsewhere(clients.environment, self.config.target, home)
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, home)
+        return clients
+
+    def _clients(self, settings: Mapping[str, str]) -> Clients:
         environment = reaching(self._conninfo, {**self._asked, **settings}, private=False)
-        connecting.refuse_elsewhere(environment, self.config.target, settings["search_path"])
         return Clients(environment, options=_options(environment))
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in."""
+        list(tables_of(self.config)(self.config, self.site.prefix, None).places(self._clients({})))
 
     @property
     def may_write_out(self) -> bool:

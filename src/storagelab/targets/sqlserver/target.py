@@ -322,6 +322,9 @@ class SqlServerProbe:
         with _asking(target) as session:
             return frozenset(str(name) for (name,) in session.rows(INVENTORY))
 
+    def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        return contextlib.nullcontext()
+
     def obstruct(self, target: TargetConfig, name: str) -> None:
         self._execute(target, f"CREATE DATABASE {connecting.identifier(name)}", name, there=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +40,11 @@ class Tables(MariaDBTables[Sql]):
             if output.returncode != 0:
                 raise failure(what, output, more=partial(_of_newer_server, own, file))
         self.finish(own)
+
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        yield from super().places(clients)
+        if self.load.restore or self.load.setup:
+            yield "mariadb", programs.place_of_client(clients)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         return own_transactions_by_sysbench(clients, self.load, own_transactions(self.load, site), seed)

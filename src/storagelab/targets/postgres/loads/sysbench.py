@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object
+from storagelab.targets.generators.programs import Clients, ask_by_sysbench
 from storagelab.targets.generators.tables import SysbenchTables
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.generated import PostgresTables
@@ -13,6 +16,9 @@ class Tables(SysbenchTables[Connection], PostgresTables[Sysbench]):
     """The tables of one cell."""
 
     unit_bytes = 300
+
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        yield "sysbench", ask_by_sysbench(clients, "SELECT current_schema()")
 
     @property
     def known_objects(self) -> list[Object] | None:
