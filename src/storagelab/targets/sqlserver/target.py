@@ -322,7 +322,7 @@ class SqlServerProbe:
         with _asking(target) as session:
             return frozenset(str(name) for (name,) in session.rows(INVENTORY))
 
-    def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+    def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
