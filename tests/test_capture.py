@@ -101,6 +101,9 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     assert manifest.complete
     assert manifest.sources.trace
     assert manifest.transactions > 10
+    assert manifest.unit == "transaction"
+    assert 0 < manifest.machine.busy_seconds <= manifest.machine.cpus * (manifest.seconds + 1)
+    assert manifest.machine.run_queue > 0
     assert found["public.big", "read"][1] > 2**20
     assert found["public.big_key", "read"][0] > 5
     assert found["log", "sync"][0] > 10
@@ -172,6 +175,7 @@ def test_a_capture_keeps_what_it_has_if_it_is_stopped_or_killed_or_if_its_server
     assert left.complete
     assert 1 <= left.seconds < 60
     assert "ended early" in " ".join(left.notes)
+    assert "[volumes.\"data\"]" in (tmp_path / "stopped" / "volumes.toml").read_text()
     assert "The server was idle" in " ".join(said.split())
 
 
@@ -220,7 +224,9 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
         "SELECT count_read, sum_number_of_bytes_read FROM performance_schema.file_summary_by_instance"
         " WHERE file_name LIKE '%/d/big.ibd'"
     )
-    with open_folder() as place, running_mariadb(place, "--innodb-buffer-pool-size=6M") as server:
+    # The data folder lies below that of temporary files.
+    options = "--innodb-buffer-pool-size=6M", "--tmpdir=/tmp"
+    with open_folder() as place, running_mariadb(place, *options) as server:
         server.said(
             "CREATE DATABASE d",
             "CREATE TABLE d.big (i int PRIMARY KEY, filler char(250)) ENGINE=InnoDB",
@@ -242,6 +248,30 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
     # The server was read a moment before the window and a moment after it.
     assert requests <= after[0] - before[0]
     assert size > 0.6 * (after[1] - before[1])
+
+
+@needs_mariadb
+@pytest.mark.slow
+def test_commits_and_changes_that_commit_by_themselves_count_and_are_called_units(tmp_path):
+    change, read = "UPDATE d.t SET v = v + 1", "SELECT * FROM d.t"
+    with open_folder() as place, running_mariadb(place) as server:
+        server.said("CREATE DATABASE d", "CREATE TABLE d.t (v int)", "INSERT INTO d.t VALUES (0)")
+
+        def counted(*statements):
+            watched = watched_mariadb(target_of(server.socket_dsn))
+            first = watched.counters(objects=False)
+            server.said(*statements)
+            now = watched.counters(objects=False)
+            watched.close()
+            return now.transactions - first.transactions, now.write_transactions - first.write_transactions, now.unit
+
+        mixed = "BEGIN", change, change, "COMMIT", *[change] * 4
+        assert counted(*mixed) == (5, 5, "unit")
+        assert counted(change, read, read) == (3, 1, "transaction")
+        # A program that commits now and then beside many reads does not hide them.
+        assert counted("BEGIN", read, "COMMIT", *[read] * 150)[0] > 150
+        server.said("UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = 'transaction'")
+        assert counted(*mixed, read) == (6, 5, "transaction")
 
 
 @pytest.mark.slow

@@ -9,13 +9,14 @@ import pytest
 from test_fitting import drive_of
 
 from storagelab.capture import folder
-from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
+from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Machine, Manifest, Volume
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Law, Result, planned
 from storagelab.errors import PreflightError, SpecError, StoreError
 from storagelab.predicting.demands import demands_of, grown
 from storagelab.predicting.prediction import PRESENT, Errors
 from storagelab.predicting.reckoning import predict
+from storagelab.predicting.volumes_file import skeleton
 
 LIMITS = """
 volumes.a.limit = { read_iops = 300, write_iops = 300 }
@@ -59,6 +60,10 @@ def predicted(tmp_path):
     return of
 
 
+def told(folder_):
+    return predict(folder_ / "shop", folder_ / "volumes.toml").notes
+
+
 def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
     # A transaction has 1 read of the table and 0.5 of the index that reach the device: 300 / 1.5 = 200 a second.
     found = predicted(LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n[layouts.log-apart]\nlog = "b"\n')
@@ -96,6 +101,30 @@ def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted
     assert found.times_present.value == pytest.approx((40 * 1.96 + 40.8) / 200, rel=0.05)
     assert found.limited_by == "writes of c"
     assert {one.volume: one.used_share for one in found.volumes}["c"] == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted, tmp_path):
+    asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n'
+    busy = Machine(cpus=2, busy_seconds=8.0, others_seconds=4.0, steal_seconds=0.0, run_queue=3.0)
+    calm, crowded = (predicted(asked, shop(machine=one))["apart"].times_present for one in (None, busy))
+    assert (crowded.low, crowded.high) == pytest.approx((calm.low / 1.5, calm.high * 1.5))
+    assert "others than the server took 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
+    # So it was at a load of 19: the server had a tenth of the CPUs, and each layout seemed to change nothing.
+    with pytest.raises(StoreError, match=r"the machine was busy with other work: .* 19\.0 tasks ran or waited"):
+        predicted(asked, shop(machine=busy.model_copy(update={"others_seconds": 18.0, "run_queue": 19.0})))
+
+
+def test_a_layout_that_moves_what_had_no_io_is_not_predicted(predicted):
+    idle = *shop().manifest.objects, thing("public.idle", "table")
+    found = predicted(LIMITS + '[layouts.idle]\nobjects = { "idle" = "b", "temp" = "b" }\n', shop(objects=idle))
+    assert found["idle"].cant_say == "the capture has no I/O of what it names (idle, temp)"
+
+
+def test_the_file_that_a_capture_writes_needs_figures_alone(predicted):
+    asked = skeleton(shop().manifest)
+    with pytest.raises(SpecError, match="needs either a limit or a profile"):
+        predicted(asked)
+    assert predicted(asked.replace("# limit", "limit", 1))[PRESENT].per_s.value == 200
 
 
 def test_a_cloud_disk_has_one_limit_for_reads_and_writes(predicted):

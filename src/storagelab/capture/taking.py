@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,11 +15,12 @@ from storagelab.capture.attributing import Attribution, Files, unknown_files
 from storagelab.capture.file_systems import FileSystems, OwnWrites, told
 from storagelab.capture.iolog import Iolog
 from storagelab.capture.load_changes import load_change
-from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
+from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Machine, Manifest, Sources, Volume
 from storagelab.capture.requests import TRACED, Tracer
 from storagelab.capture.tracefs import NoTracing
 from storagelab.capture.waits import Waits, log_files
 from storagelab.errors import StoragelabError
+from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.targets.captured import (
@@ -123,6 +126,7 @@ class Taking:
         self.ever: dict[str, Thing] = dict(self.things_at_start)
         self.changes: list[Change] = []
         self.working: list[int] = []
+        self.runnable: list[int] = []
         self.totals: list[float] = []
         self.attribution: Attribution | None = None
         self.iolog: Iolog | None = None
@@ -147,6 +151,7 @@ class Taking:
                 traced.run(on=on)
 
     def begin(self) -> None:
+        self.machine_before = cpu_time.read_cpu_time(None)
         self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
         self.last = self.first
         self.devices_before = self.devices.read()
@@ -174,6 +179,7 @@ class Taking:
 
     def look(self) -> None:
         """Takes what the rings hold."""
+        self.runnable.append(cpu_time.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
         requests = self.tracer.drain()
@@ -316,16 +322,26 @@ class Taking:
         if transactions is not None and writing is not None:
             writing = min(writing, transactions)
         now = self.files.things if self.files is not None else self.things_at_start
+        cpu_s = cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None
         return Manifest(
             storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
-            write_transactions=writing,
-            cpu_seconds=cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None,
+            unit=counters.unit, write_transactions=writing, cpu_seconds=cpu_s, machine=self._machine(cpu_s),
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
             changes=tuple(self.changes), notes=tuple(self.notes),
             complete=complete,
+        )  # fmt: skip
+
+    def _machine(self, server_s: float | None) -> Machine | None:
+        spent = cpu_time.difference(self.machine_before, cpu_time.read_cpu_time(None))
+        if server_s is None or not spent or not self.runnable:
+            return None
+        return Machine(
+            cpus=os.cpu_count() or 1, busy_seconds=spent["busy_s"], steal_seconds=spent["steal_s"],
+            others_seconds=max(0.0, spent["busy_s"] - spent["storagelab_s"] - server_s),
+            run_queue=statistics.fmean(self.runnable),
         )  # fmt: skip
 
     def _counted_volumes(self) -> Iterable[Volume]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from storagelab.capture.model import Capture, CapturedObject, IoRow
+from storagelab.capture.model import Capture, CapturedObject, IoRow, Manifest
 from storagelab.errors import StoreError
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
@@ -25,6 +25,7 @@ BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 """The ways that are counted by second, not by transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
+_CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 _PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
 
 
@@ -92,6 +93,8 @@ class Demands:
     """By volume, and `read`, `write` or `log`."""
     without_device: tuple[str, ...]
     """The volumes whose devices were not counted, so that all requests are taken to reach them."""
+    crowding: float = 1.0
+    """How many times as long work on CPUs may have taken because others wanted them."""
 
 
 def demands_of(capture: Capture, name: str) -> Demands:
@@ -106,6 +109,7 @@ def demands_of(capture: Capture, name: str) -> Demands:
             f"{name}: can't say: the server was idle: in {manifest.seconds:g} s it made {asked} requests{done}\n"
             "  Capture again while the load runs that you want to predict."
         )
+    crowding = _crowding(name, manifest)
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
     sessions = manifest.connections or 1.0
@@ -117,8 +121,22 @@ def demands_of(capture: Capture, name: str) -> Demands:
     elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
     return Demands(
         needs, transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
-        _log_use(capture, objects, needs, ended), shares, without,
+        _log_use(capture, objects, needs, ended), shares, without, crowding,
     )  # fmt: skip
+
+
+def _crowding(name: str, manifest: Manifest) -> float:
+    """Raises StoreError if others had so much of the CPUs that times say nothing about volumes."""
+    machine, seconds = manifest.machine, manifest.seconds
+    if machine is None:
+        return 1.0
+    crowding = machine.crowding(seconds)
+    if crowding >= _CROWDED and machine.foreign_share(seconds) >= _MOSTLY_FOREIGN:
+        raise StoreError(
+            f"{name}: can't say: the machine was busy with other work: {machine.told(seconds)}\n"
+            "  Capture again while it has none; clients of the load may run on another machine."
+        )
+    return crowding
 
 
 def _way(row: IoRow, one: CapturedObject) -> Way:

@@ -13,7 +13,7 @@ from storagelab.predicting import model, prediction, volumes_file
 from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
 from storagelab.predicting.demands import Demands, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.predicting.volumes_file import Asked, VolumeFigures
+from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
 from storagelab.provisioning import cloud_disks
 
 _SIZE_BYTES = 100 * 2**30
@@ -35,11 +35,23 @@ def predict(captured: Path, file: Path) -> Prediction:
     server = model.Server(demands, volumes, asked.server.cpus)
     errors = prediction.errors()
     found = model.predicted(server, layouts[PRESENT], layouts, errors)
+    for place, (name, layout) in enumerate(layouts.items()):
+        if why := _shows_nothing(capture, layout, asked.layouts.get(name)):
+            found[place] = model.cant_say(name, why)
     return Prediction(
         capture=str(captured), engine=capture.manifest.engine,
-        captured_per_s=demands.per_s if demands.counted else None, sessions=demands.sessions, layouts=tuple(found),
+        captured_per_s=demands.per_s if demands.counted else None, unit=capture.manifest.unit,
+        sessions=demands.sessions, layouts=tuple(found),
         notes=tuple(_notes(capture, demands, server, layouts, errors, found[0].at_most_per_s)),
     )  # fmt: skip
+
+
+def _shows_nothing(capture: Capture, layout: volumes_file.Layout, wanted: LayoutAsked | None) -> str:
+    """Why the capture says nothing of a layout; empty if it does: something that it names has I/O there."""
+    if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
+        return ""
+    names = *wanted.objects, *(("log",) if wanted.log else ())
+    return f"the capture has no I/O of what it names ({', '.join(names)})"
 
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
@@ -87,15 +99,7 @@ def _notes(
     at_most_per_s: float | None,
 ) -> Iterator[str]:
     """What was found out about the capture, and what is assumed."""
-    if not capture.manifest.complete:
-        yield "The capture was cut off: the prediction is of what it holds."
-    for change in capture.manifest.changes:
-        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
-    if not demands.counted:
-        yield "The capture counts no transactions: rates are multiples of the captured one."
-    if demands.without_device:
-        names = ", ".join(demands.without_device)
-        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    yield from _of_capture(capture, demands)
     if demands.elsewhere_s is None:
         yield (
             "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the captured rate "
@@ -120,4 +124,24 @@ def _notes(
     else:
         yield (
             f"The intervals come from {count} drawn cases on volumes limited to known rates, predicted and then measured."
+        )
+
+
+def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
+    manifest = capture.manifest
+    if not manifest.complete:
+        yield "The capture was cut off: the prediction is of what it holds."
+    for change in manifest.changes:
+        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
+    if not demands.counted:
+        yield "The capture counts no transactions: rates are multiples of the captured one."
+    if demands.without_device:
+        names = ", ".join(demands.without_device)
+        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    if manifest.machine is None:
+        yield "Whether the server's machine was busy with other work is not known."
+    elif demands.crowding > 1:
+        yield (
+            f"The machine had other work: {manifest.machine.told(manifest.seconds)}. So intervals are "
+            f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
         )

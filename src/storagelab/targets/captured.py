@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from storagelab.errors import StoragelabError
 
@@ -61,6 +61,8 @@ class Counters(NamedTuple):
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
     """Transactions that changed something, known to the moment, while `transactions` may be late; None if unknown."""
+    unit: Literal["transaction", "unit"] = "transaction"
+    """`unit`: not all transactions can be told, and `transactions` counts those that can."""
 
 
 class Watched(Protocol):
