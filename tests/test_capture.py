@@ -130,20 +130,29 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
 
 @pytest.mark.slow
 def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
-    with open_folder() as place, running(place, shared_buffers="1MB") as server, connect(server) as session:
+    timed = {"shared_buffers": "1MB", "track_io_timing": "on"}
+    with open_folder() as place, running(place, **timed) as server, connect(server) as session:
         session.execute("CREATE TABLE big AS SELECT i, repeat('x', 400) AS filler FROM generate_series(1, 40000) i")
 
         def work(ended):
+            ends = time.monotonic() + 3
             with connect(server) as own:
-                while not ended.is_set():
+                while not ended.is_set() and time.monotonic() < ends:
                     own.execute("SELECT count(*) FROM big")
+                    own.execute("UPDATE big SET i = i WHERE i < 9")
 
         with at_work(work):
-            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 3, trace=False)
+            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 7, trace=False)
         session.execute("CREATE ROLE clerk LOGIN PASSWORD 'x'")
         with pytest.raises(PreflightError, match="lacks the role pg_monitor"):
             watched_postgres(target_of(psycopg.conninfo.make_conninfo(server.conninfo, user="clerk", password="x")))
     assert sums(capture)["public.big", "read"][1] > 2**20
+    assert all(row.seconds is not None for row in capture.io if row.object == "public.big")
+    assert not any("track_io_timing" in note for note in capture.manifest.notes)
+    assert {one.id: one.kind for one in capture.manifest.objects}["log"] == "log"  # a layout can move it
+    assert capture.manifest.storage_write_bytes > 2**16
+    assert 2 <= capture.manifest.idle_seconds <= 5
+    assert any("No session worked for" in note for note in capture.manifest.notes)
     assert capture.manifest.sources.trace is None
     assert any("writes are not known by table" in note for note in capture.manifest.notes)
 
@@ -175,7 +184,7 @@ def test_a_capture_keeps_what_it_has_if_it_is_stopped_or_killed_or_if_its_server
     assert left.complete
     assert 1 <= left.seconds < 60
     assert "ended early" in " ".join(left.notes)
-    assert "[volumes.\"data\"]" in (tmp_path / "stopped" / "volumes.toml").read_text()
+    assert '[volumes."data"]' in (tmp_path / "stopped" / "volumes.toml").read_text()
     assert "The server was idle" in " ".join(said.split())
 
 

@@ -114,6 +114,38 @@ def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted
         predicted(asked, shop(machine=busy.model_copy(update={"others_seconds": 18.0, "run_queue": 19.0})))
 
 
+def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp_path):
+    own = {"storage_read_bytes": 3000 * 8192, "storage_write_bytes": 1000 * 8192}
+    alone = shop(**own)
+    others = DeviceRow(0, "a", "read", 500, 2**29), DeviceRow(0, "a", "write", 200, 2**28)
+    beside = Capture(alone.manifest, alone.io, (*alone.devices, *others))
+    asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\nlog = "b"\n'
+    found = [predicted(asked, one)["apart"] for one in (alone, beside)]
+    assert found[0].volumes[0].bytes_per_s == pytest.approx(found[1].volumes[0].bytes_per_s)
+    assert found[0].per_s.value == pytest.approx(found[1].per_s.value)
+    assert "The devices read 54 MiB/s, the server's part is 2.3 MiB/s." in " ".join(told(tmp_path))
+    predicted(asked)
+    assert "What other programs wrote at the devices is not known" in " ".join(told(tmp_path))
+
+
+def test_a_load_that_ended_in_the_window_is_not_taken_for_a_slow_one(predicted):
+    with pytest.raises(StoreError, match="no session worked for 14 of its 20 s"):
+        predicted(LIMITS, shop(seconds=20.0, interval_seconds=1.0, idle_seconds=14.0))
+
+
+def test_what_is_known_of_all_tables_together_moves_with_all_of_them_alone(predicted, tmp_path):
+    some = shop()
+    objects = *some.manifest.objects, thing("all tables", "other")
+    whole = Capture(shop(objects=objects).manifest, (*some.io, IoRow(0, "all tables", "write", "session", 500, 500 * 8192)),
+                    some.devices)  # fmt: skip
+    layouts = LIMITS + '[layouts.all]\nobjects = { "*" = "b" }\n[layouts.one]\nobjects = { "orders" = "b" }\n'
+    found = {name: one.volumes[0] for name, one in predicted(layouts, whole).items()}
+    # Its reads left the first volume in both; its writes stayed beside the log's where the index did.
+    assert found["all"].requests_per_s < found["one"].requests_per_s
+    assert "Some I/O is known of all tables together" in " ".join(told(tmp_path))
+    assert not any("track_io_timing" in one for one in told(tmp_path))
+
+
 def test_a_layout_that_moves_what_had_no_io_is_not_predicted(predicted):
     idle = *shop().manifest.objects, thing("public.idle", "table")
     found = predicted(LIMITS + '[layouts.idle]\nobjects = { "idle" = "b", "temp" = "b" }\n', shop(objects=idle))

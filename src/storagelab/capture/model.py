@@ -104,6 +104,8 @@ class Machine(Described):
         return max(1.0, self.run_queue / self.cpus, 1 / (1 - stolen))
 
 
+IDLE = 0.1
+"""A longer idle stretch than this share of the window makes its rate another than the load's."""
 _FOREIGN = 0.1
 """Others that take less of the CPUs don't matter."""
 
@@ -136,6 +138,12 @@ class Manifest(Described):
     """Those of them that changed something, and so waited for the log; none if unknown."""
     cpu_seconds: Seconds | None = None
     """The CPU time of the server in the window; none if unknown."""
+    storage_read_bytes: Amount | None = None
+    """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
+    storage_write_bytes: Amount | None = None
+    """What they wrote that devices get, likewise."""
+    idle_seconds: Seconds = 0.0
+    """The longest time in which no session worked."""
     machine: Machine | None = None
     """How busy the server's machine was; none if unknown."""
     sources: Sources = Sources()

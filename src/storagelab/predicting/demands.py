@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from storagelab.capture.model import Capture, CapturedObject, IoRow, Manifest
+from storagelab.capture.model import IDLE, Capture, CapturedObject, IoRow, Manifest
 from storagelab.errors import StoreError
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
@@ -26,6 +26,9 @@ BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
+MUCH_MORE = 1.5
+"""Devices have somewhat more bytes than a server's processes: those of file systems."""
+_LEAST_BYTES = 4096
 _PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
 
 
@@ -108,6 +111,11 @@ def demands_of(capture: Capture, name: str) -> Demands:
         raise StoreError(
             f"{name}: can't say: the server was idle: in {manifest.seconds:g} s it made {asked} requests{done}\n"
             "  Capture again while the load runs that you want to predict."
+        )
+    if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
+        raise StoreError(
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s, so its "
+            "rate is not that of the load\n  Capture again while the load runs all the time."
         )
     crowding = _crowding(name, manifest)
     ended = float(transactions) if transactions is not None else manifest.seconds
@@ -198,6 +206,7 @@ def _shares(
     for counts in capture.devices:
         key = counts.volume, counts.operation
         reached[key] = reached[key].plus(Amount(counts.requests, counts.bytes))
+    _leave_out_others(capture.manifest, reached, asked)
     own = {one.name: Amount(one.own_writes or 0, one.own_write_bytes or 0) for one in capture.manifest.volumes}
     counted = {volume for volume, operation in reached if operation != "sync"}
     shares: dict[tuple[str, str], Share] = {}
@@ -217,6 +226,32 @@ def _shares(
         shares[volume, "log"] = _share(logged, log)
         shares[volume, "write"] = _share(written.plus(logged.times(-1.0)), write)
     return shares, tuple(volume for volume in volumes if volume not in counted)
+
+
+def _leave_out_others(
+    manifest: Manifest, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
+) -> None:
+    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own bytes.
+    Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
+    """
+    own = sum(one.own_write_bytes or 0 for one in manifest.volumes)
+    for operation, ways, mine in (
+        ("read", ("read",), manifest.storage_read_bytes),
+        (
+            "write",
+            ("write", "log"),
+            None if manifest.storage_write_bytes is None else manifest.storage_write_bytes + own,
+        ),
+    ):
+        keys = [key for key in reached if key[1] == operation]
+        if mine is None or sum(reached[key].bytes for key in keys) <= MUCH_MORE * mine:
+            continue
+        of = {key: [asked[key[0], way] for way in ways if (key[0], way) in asked] for key in keys}
+        whole = sum(one.bytes for some in of.values() for one in some) or 1.0
+        for key, some in of.items():
+            bytes_ = min(reached[key].bytes, mine * sum(one.bytes for one in some) / whole)
+            most = min(sum(one.requests for one in some), bytes_ / _LEAST_BYTES)
+            reached[key] = Amount(min(reached[key].requests, most), bytes_)
 
 
 def _share(reached: Amount, asked: Amount) -> Share:

@@ -11,10 +11,12 @@ from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
 from storagelab.predicting import model, prediction, volumes_file
 from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
-from storagelab.predicting.demands import Demands, demands_of
+from storagelab.predicting.demands import MUCH_MORE, Demands, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
 from storagelab.provisioning import cloud_disks
+from storagelab.targets.captured import ALL_TABLES
+from storagelab.words import numbers
 
 _SIZE_BYTES = 100 * 2**30
 _MODEL_FAR = 1.25
@@ -101,9 +103,14 @@ def _notes(
     """What was found out about the capture, and what is assumed."""
     yield from _of_capture(capture, demands)
     if demands.elsewhere_s is None:
+        why = (
+            " (track_io_timing was off)"
+            if any("track_io_timing is off" in one for one in capture.manifest.notes)
+            else ""
+        )
         yield (
-            "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the captured rate "
-            "is taken to be time elsewhere, so a gain may be larger than predicted."
+            f"The capture has no times of reads and writes{why}: what I/O does not explain of the captured rate is taken to "
+            "be time elsewhere, so a gain may be larger than predicted."
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
@@ -138,6 +145,9 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
     if demands.without_device:
         names = ", ".join(demands.without_device)
         yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    if any(row.object == ALL_TABLES for row in capture.io):
+        yield "Some I/O is known of all tables together: it stays where it was, unless all of them move to one volume."
+    yield from _of_others(capture)
     if manifest.machine is None:
         yield "Whether the server's machine was busy with other work is not known."
     elif demands.crowding > 1:
@@ -145,3 +155,17 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
             f"The machine had other work: {manifest.machine.told(manifest.seconds)}. So intervals are "
             f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
         )
+
+
+def _of_others(capture: Capture) -> Iterator[str]:
+    """What other programs did at the devices."""
+    manifest = capture.manifest
+    for verb, operation, mine in (
+        ("read", "read", manifest.storage_read_bytes), ("wrote", "write", manifest.storage_write_bytes),
+    ):  # fmt: skip
+        all_ = sum(row.bytes for row in capture.devices if row.operation == operation)
+        if all_ and mine is None:
+            yield f"What other programs {verb} at the devices is not known: all of it counts as the server's."
+        elif mine is not None and all_ > MUCH_MORE * mine:
+            rates = [numbers.bytes_(one / manifest.seconds) for one in (all_, mine)]
+            yield f"The devices {verb} {rates[0]}/s, the server's part is {rates[1]}/s. What others {verb} is left out."

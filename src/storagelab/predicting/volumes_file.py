@@ -17,6 +17,7 @@ from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
 from storagelab.spec import given_files, keys
+from storagelab.targets.captured import ALL_TABLES
 
 _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
 
@@ -129,6 +130,9 @@ def placed(capture: Capture, asked: LayoutAsked, volumes: Collection[str], file:
     if problem := placement.problem(named.values()):
         raise SpecError(f"{problem.problem} of the capture", file=file, key=f"{key}.objects", hint=problem.hint)
     found = {one.id: _wanted(one, named.get(one.id), placement, asked) for one in capture.manifest.objects}
+    together = {found[name] for name in named}
+    if ALL_TABLES in found and len(together) == 1:
+        found[ALL_TABLES] = together.pop()
     return Layout(
         {one.id: found[one.id] or one.volume for one in capture.manifest.objects},
         frozenset(name for name, volume in found.items() if volume is not None),

@@ -24,7 +24,6 @@ from storagelab.targets.captured import (
     CountKey,
     ServerGone,
     Thing,
-    cpu_seconds_of,
 )
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import ask
@@ -217,8 +216,8 @@ class WatchedMariaDB:
                     self._kinds[thread] = _kind(name)
         return self._kinds.get(thread, "session")
 
-    def cpu_seconds(self) -> float | None:
-        return None if self._pid is None else cpu_seconds_of([self._pid])
+    def processes(self) -> list[int]:
+        return [] if self._pid is None else [self._pid]
 
     # --- counters ----------------------------------------------------------------------------------------------------
 

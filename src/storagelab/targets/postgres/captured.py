@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.targets.attaching import key_of
 from storagelab.targets.captured import (
@@ -23,7 +24,6 @@ from storagelab.targets.captured import (
     CountKey,
     ServerGone,
     Thing,
-    cpu_seconds_of,
 )
 from storagelab.targets.postgres import connecting
 
@@ -217,15 +217,11 @@ class WatchedPostgres:
             known = self._known_threads[thread] = kinds[0] if kinds else "session"
         return known
 
-    def cpu_seconds(self) -> float | None:
+    def processes(self) -> list[int]:
         if self._postmaster is None:
-            return None
-        children = Path(f"/proc/{self._postmaster}/task/{self._postmaster}/children")
-        try:
-            pids = [int(pid) for pid in children.read_text("ascii").split()]
-        except OSError:
-            return None
-        return cpu_seconds_of([self._postmaster, *pids], with_ended=self._postmaster)
+            return []
+        children = read_text(Path(f"/proc/{self._postmaster}/task/{self._postmaster}/children"))
+        return [self._postmaster, *map(int, children.split())]
 
     # --- counters ----------------------------------------------------------------------------------------------------
 
