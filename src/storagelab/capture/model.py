@@ -141,7 +141,7 @@ class Manifest(Described):
     storage_read_bytes: Amount | None = None
     """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
     storage_write_bytes: Amount | None = None
-    """What they wrote that devices get, likewise."""
+    """What they wrote that devices get, likewise. A file system with large folios counts more than is written."""
     idle_seconds: Seconds = 0.0
     """The longest time in which no session worked."""
     machine: Machine | None = None

@@ -206,7 +206,7 @@ def _shares(
     for counts in capture.devices:
         key = counts.volume, counts.operation
         reached[key] = reached[key].plus(Amount(counts.requests, counts.bytes))
-    _leave_out_others(capture.manifest, reached, asked)
+    _leave_out_others(capture, reached, asked)
     own = {one.name: Amount(one.own_writes or 0, one.own_write_bytes or 0) for one in capture.manifest.volumes}
     counted = {volume for volume, operation in reached if operation != "sync"}
     shares: dict[tuple[str, str], Share] = {}
@@ -228,24 +228,30 @@ def _shares(
     return shares, tuple(volume for volume in volumes if volume not in counted)
 
 
+def bytes_of_server(capture: Capture) -> dict[str, float | None]:
+    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what a process
+    reads. Of what it writes it tells too much, so that what was asked for counts, too; a write has at least a page.
+    """
+    manifest = capture.manifest
+    writes = [row for row in capture.io if row.operation == "write"]
+    own = sum(one.own_write_bytes or 0 for one in manifest.volumes)
+    written = sum(row.bytes + row.requests * _LEAST_BYTES for row in writes)
+    if manifest.storage_write_bytes is not None:
+        written = min(written, manifest.storage_write_bytes)
+    return {"read": manifest.storage_read_bytes, "write": written + own}
+
+
 def _leave_out_others(
-    manifest: Manifest, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
+    capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
 ) -> None:
     """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own bytes.
     Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
     """
-    own = sum(one.own_write_bytes or 0 for one in manifest.volumes)
-    for operation, ways, mine in (
-        ("read", ("read",), manifest.storage_read_bytes),
-        (
-            "write",
-            ("write", "log"),
-            None if manifest.storage_write_bytes is None else manifest.storage_write_bytes + own,
-        ),
-    ):
+    for operation, mine in bytes_of_server(capture).items():
         keys = [key for key in reached if key[1] == operation]
         if mine is None or sum(reached[key].bytes for key in keys) <= MUCH_MORE * mine:
             continue
+        ways = ("read",) if operation == "read" else ("write", "log")
         of = {key: [asked[key[0], way] for way in ways if (key[0], way) in asked] for key in keys}
         whole = sum(one.bytes for some in of.values() for one in some) or 1.0
         for key, some in of.items():

@@ -11,7 +11,7 @@ from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
 from storagelab.predicting import model, prediction, volumes_file
 from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
-from storagelab.predicting.demands import MUCH_MORE, Demands, demands_of
+from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
 from storagelab.provisioning import cloud_disks
@@ -159,13 +159,11 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
 
 def _of_others(capture: Capture) -> Iterator[str]:
     """What other programs did at the devices."""
-    manifest = capture.manifest
-    for verb, operation, mine in (
-        ("read", "read", manifest.storage_read_bytes), ("wrote", "write", manifest.storage_write_bytes),
-    ):  # fmt: skip
+    for operation, mine in bytes_of_server(capture).items():
+        verb, seconds = "read" if operation == "read" else "wrote", capture.manifest.seconds
         all_ = sum(row.bytes for row in capture.devices if row.operation == operation)
         if all_ and mine is None:
             yield f"What other programs {verb} at the devices is not known: all of it counts as the server's."
         elif mine is not None and all_ > MUCH_MORE * mine:
-            rates = [numbers.bytes_(one / manifest.seconds) for one in (all_, mine)]
-            yield f"The devices {verb} {rates[0]}/s, the server's part is {rates[1]}/s. What others {verb} is left out."
+            rates = [numbers.bytes_(one / seconds) for one in (all_, mine)]
+            yield f"The devices {verb} {rates[0]}/s, the server {rates[1]}/s of it at most. The rest is left out."
