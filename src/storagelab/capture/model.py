@@ -22,7 +22,7 @@ class Volume(Described):
     """A file system that holds files of the server."""
 
     name: str
-    """Its name in this capture: data, log, or that of a tablespace."""
+    """Its name in this capture: data, log, or that of a tablespace; with its OID if it is called so, too."""
     path: str
     """A folder of the server on it, such as its data folder."""
     device: str | None = None
@@ -41,7 +41,8 @@ class CapturedObject(Described):
     """A table, an index, or another thing of the server that has files."""
 
     id: str
-    """Its name in `io.csv`: schema.name for tables and indexes."""
+    """Its name in `io.csv`: schema.name for tables and indexes, a part in double quotes if it holds a dot, a blank, a
+    quote or #. If another one had this name in the window, its OID follows."""
     schema_: str | None = Field(default=None, alias="schema")
     """Its schema, or its database on MariaDB."""
     name: str

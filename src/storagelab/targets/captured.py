@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ ALL_TABLES = "all tables"
 """The tables and indexes together, where the server does not count them singly."""
 
 
+_PLAIN = re.compile(r'[^".\s#]+')
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -118,6 +120,11 @@ class Watched(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def label_of(schema: str, name: str) -> str:
+    """A name for a table or an index that no other has: `a."b.c"` is not `"a.b".c`."""
+    return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
 
 
 def used_by(pids: list[int]) -> dict[str, float]:

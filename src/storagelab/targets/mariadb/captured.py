@@ -24,6 +24,7 @@ from storagelab.targets.captured import (
     CountKey,
     ServerGone,
     Thing,
+    label_of,
 )
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import ask
@@ -153,8 +154,12 @@ class WatchedMariaDB:
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None
-        database, table = (_ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in (database, table))
-        return Thing(f"{database}.{_PARTITION.sub('#', table)}", database, _PARTITION.sub("#", table), "table", folder)
+        table, *partition = (
+            _ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in _PARTITION.split(table, maxsplit=1)
+        )
+        database = _ENCODED.sub(lambda found: chr(int(found[1], 16)), database)
+        label, name = ("#".join([one, *partition]) for one in (label_of(database, table), table))
+        return Thing(label, database, name, "table", folder)
 
     def thing_of(self, path: str) -> Thing | None:
         plain = path.removesuffix(" (deleted)")
