@@ -1,7 +1,9 @@
 """Captures of real servers: what they show of a load that is known, what they keep, and how they end."""
 
 import contextlib
+import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +20,8 @@ from real_servers import connect, open_folder, running, until
 from recorded_sqlserver import recorded
 
 from storagelab.capture import folder, taking
-from storagelab.capture.attributing import Attribution, Files, kernel_device
+from storagelab.capture.attributing import Attribution, File, Files, kernel_device
+from storagelab.capture.iolog import Iolog
 from storagelab.capture.requests import _FORM, READ
 from storagelab.capture.tracefs import NoTracing, open_tracefs
 from storagelab.errors import PreflightError
@@ -101,6 +104,9 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     assert manifest.complete
     assert manifest.sources.trace
     assert manifest.transactions > 10
+    assert manifest.unit == "transaction"
+    assert 0 < manifest.machine.busy_seconds <= manifest.machine.cpus * (manifest.seconds + 1)
+    assert manifest.machine.run_queue > 0
     assert found["public.big", "read"][1] > 2**20
     assert found["public.big_key", "read"][0] > 5
     assert found["log", "sync"][0] > 10
@@ -127,22 +133,64 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
 
 @pytest.mark.slow
 def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
-    with open_folder() as place, running(place, shared_buffers="1MB") as server, connect(server) as session:
+    timed = {"shared_buffers": "1MB", "track_io_timing": "on"}
+    with open_folder() as place, running(place, **timed) as server, connect(server) as session:
+        session.execute("CREATE TABLE short (i int)")
         session.execute("CREATE TABLE big AS SELECT i, repeat('x', 400) AS filler FROM generate_series(1, 40000) i")
 
         def work(ended):
+            ends = time.monotonic() + 3
             with connect(server) as own:
-                while not ended.is_set():
-                    own.execute("SELECT count(*) FROM big")
+                own.execute("SELECT count(*) FROM big")
+                while not ended.is_set() and time.monotonic() < ends:
+                    own.execute("INSERT INTO short VALUES (1)")
 
         with at_work(work):
-            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 3, trace=False)
+            capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 7, trace=False)
         session.execute("CREATE ROLE clerk LOGIN PASSWORD 'x'")
         with pytest.raises(PreflightError, match="lacks the role pg_monitor"):
             watched_postgres(target_of(psycopg.conninfo.make_conninfo(server.conninfo, user="clerk", password="x")))
     assert sums(capture)["public.big", "read"][1] > 2**20
+    assert all(row.seconds is not None for row in capture.io if row.object == "public.big")
+    assert not any("track_io_timing" in note for note in capture.manifest.notes)
+    assert {one.id: one.kind for one in capture.manifest.objects}["log"] == "log"  # a layout can move it
+    assert capture.manifest.storage_write_bytes > 2**16
+    assert 2 <= capture.manifest.idle_seconds <= 6
+    assert any("No session worked for" in note for note in capture.manifest.notes)
     assert capture.manifest.sources.trace is None
     assert any("writes are not known by table" in note for note in capture.manifest.notes)
+
+
+@pytest.mark.slow
+def test_names_that_look_alike_are_tables_folders_and_files_of_their_own():
+    with open_folder() as place, running(place) as server, connect(server) as session:
+        for name in ("data", "log"):
+            (place / f"of-{name}").mkdir()
+            shutil.chown(place / f"of-{name}", (place / "server").owner())
+            session.execute(f"CREATE TABLESPACE {name} LOCATION '{place}/of-{name}'")
+        twins = '"a.b".c', 'a."b.c"', '"таблица"', '"двойник"'
+        session.execute('CREATE SCHEMA a; CREATE SCHEMA "a.b"')
+        for name in (*twins, "t"):
+            session.execute(f"CREATE TABLE {name} (i int)")
+        watched = watched_postgres(target_of(server.conninfo))
+        folders = watched.folders()
+        assert folders["data"] == (place / "server").resolve()
+        assert len(set(folders.values())) == 4
+        named = {thing.name: thing for name, thing in watched.things().items() if not name.startswith("pg_")}
+        log = io.BytesIO()
+        iolog = Iolog(log, watched, 0)
+        for name in ("c", "b.c", "таблица", "двойник"):
+            iolog.add(np.array([(1, 1, 1, 1, 0, 8192, READ, 0)], _FORM), [File(named[name].files, named[name])])
+        session.execute("ALTER TABLE t RENAME TO old")
+        session.execute("CREATE TABLE t (i int)")
+        things = watched.things()
+        watched.close()
+    assert [line.split()[1] for line in log.getvalue().decode().splitlines() if line.endswith("add")] == [
+        "_a.b_.c", "a._b.c_", "public._", "public._#1",
+    ]  # fmt: skip
+    assert named["c"].id == '"a.b".c'
+    assert things["public.t"].name == "old"  # it is the same table
+    assert [thing.name for name, thing in things.items() if name.startswith("public.t#")] == ["t"]
 
 
 @pytest.mark.slow
@@ -172,6 +220,7 @@ def test_a_capture_keeps_what_it_has_if_it_is_stopped_or_killed_or_if_its_server
     assert left.complete
     assert 1 <= left.seconds < 60
     assert "ended early" in " ".join(left.notes)
+    assert '[volumes."data"]' in (tmp_path / "stopped" / "volumes.toml").read_text()
     assert "The server was idle" in " ".join(said.split())
 
 
@@ -220,7 +269,9 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
         "SELECT count_read, sum_number_of_bytes_read FROM performance_schema.file_summary_by_instance"
         " WHERE file_name LIKE '%/d/big.ibd'"
     )
-    with open_folder() as place, running_mariadb(place, "--innodb-buffer-pool-size=6M") as server:
+    # The data folder lies below that of temporary files.
+    options = "--innodb-buffer-pool-size=6M", "--tmpdir=/tmp"
+    with open_folder() as place, running_mariadb(place, *options) as server:
         server.said(
             "CREATE DATABASE d",
             "CREATE TABLE d.big (i int PRIMARY KEY, filler char(250)) ENGINE=InnoDB",
@@ -242,6 +293,30 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
     # The server was read a moment before the window and a moment after it.
     assert requests <= after[0] - before[0]
     assert size > 0.6 * (after[1] - before[1])
+
+
+@needs_mariadb
+@pytest.mark.slow
+def test_commits_and_changes_that_commit_by_themselves_count_and_are_called_units(tmp_path):
+    change, read = "UPDATE d.t SET v = v + 1", "SELECT * FROM d.t"
+    with open_folder() as place, running_mariadb(place) as server:
+        server.said("CREATE DATABASE d", "CREATE TABLE d.t (v int)", "INSERT INTO d.t VALUES (0)")
+
+        def counted(*statements):
+            watched = watched_mariadb(target_of(server.socket_dsn))
+            first = watched.counters(objects=False)
+            server.said(*statements)
+            now = watched.counters(objects=False)
+            watched.close()
+            return now.transactions - first.transactions, now.write_transactions - first.write_transactions, now.unit
+
+        mixed = "BEGIN", change, change, "COMMIT", *[change] * 4
+        assert counted(*mixed) == (5, 5, "unit")
+        assert counted(change, read, read) == (3, 1, "transaction")
+        # A program that commits now and then beside many reads does not hide them.
+        assert counted("BEGIN", read, "COMMIT", *[read] * 150)[0] > 150
+        server.said("UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = 'transaction'")
+        assert counted(*mixed, read) == (6, 5, "transaction")
 
 
 @pytest.mark.slow

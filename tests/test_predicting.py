@@ -9,13 +9,14 @@ import pytest
 from test_fitting import drive_of
 
 from storagelab.capture import folder
-from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
+from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Machine, Manifest, Volume
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Law, Result, planned
 from storagelab.errors import PreflightError, SpecError, StoreError
 from storagelab.predicting.demands import demands_of, grown
 from storagelab.predicting.prediction import PRESENT, Errors
 from storagelab.predicting.reckoning import predict
+from storagelab.predicting.volumes_file import skeleton
 
 LIMITS = """
 volumes.a.limit = { read_iops = 300, write_iops = 300 }
@@ -59,6 +60,10 @@ def predicted(tmp_path):
     return of
 
 
+def told(folder_):
+    return predict(folder_ / "shop", folder_ / "volumes.toml").notes
+
+
 def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
     # A transaction has 1 read of the table and 0.5 of the index that reach the device: 300 / 1.5 = 200 a second.
     found = predicted(LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n[layouts.log-apart]\nlog = "b"\n')
@@ -96,6 +101,62 @@ def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted
     assert found.times_present.value == pytest.approx((40 * 1.96 + 40.8) / 200, rel=0.05)
     assert found.limited_by == "writes of c"
     assert {one.volume: one.used_share for one in found.volumes}["c"] == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted, tmp_path):
+    asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n'
+    busy = Machine(cpus=2, busy_seconds=8.0, others_seconds=4.0, steal_seconds=0.0, run_queue=3.0)
+    calm, crowded = (predicted(asked, shop(machine=one))["apart"].times_present for one in (None, busy))
+    assert (crowded.low, crowded.high) == pytest.approx((calm.low / 1.5, calm.high * 1.5))
+    assert "others than the server took 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
+    # So it was at a load of 19: the server had a tenth of the CPUs, and each layout seemed to change nothing.
+    with pytest.raises(StoreError, match=r"the machine was busy with other work: .* 19\.0 tasks ran or waited"):
+        predicted(asked, shop(machine=busy.model_copy(update={"others_seconds": 18.0, "run_queue": 19.0})))
+
+
+def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp_path):
+    own = {"storage_read_bytes": 3000 * 8192, "storage_write_bytes": 2**40}  # large folios
+    alone = shop(**own)
+    others = DeviceRow(0, "a", "read", 500, 2**29), DeviceRow(0, "a", "write", 200, 2**28)
+    beside = Capture(alone.manifest, alone.io, (*alone.devices, *others))
+    asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\nlog = "b"\n'
+    found = [predicted(asked, one)["apart"] for one in (alone, beside)]
+    assert found[0].volumes[0].bytes_per_s == pytest.approx(found[1].volumes[0].bytes_per_s)
+    assert found[0].per_s.value == pytest.approx(found[1].per_s.value)
+    assert "The devices read 54 MiB/s, the server 2.3 MiB/s of it at most." in " ".join(told(tmp_path))
+    predicted(asked)
+    assert "What other programs read at the devices is not known" in " ".join(told(tmp_path))
+
+
+def test_a_load_that_ended_in_the_window_is_not_taken_for_a_slow_one(predicted):
+    with pytest.raises(StoreError, match="no session worked for 14 of its 20 s"):
+        predicted(LIMITS, shop(seconds=20.0, interval_seconds=1.0, idle_seconds=14.0))
+
+
+def test_what_is_known_of_all_tables_together_moves_with_all_of_them_alone(predicted, tmp_path):
+    some = shop()
+    objects = *some.manifest.objects, thing("all tables", "other")
+    whole = Capture(shop(objects=objects).manifest, (*some.io, IoRow(0, "all tables", "write", "session", 500, 500 * 8192)),
+                    some.devices)  # fmt: skip
+    layouts = LIMITS + '[layouts.all]\nobjects = { "*" = "b" }\n[layouts.one]\nobjects = { "orders" = "b" }\n'
+    found = {name: one.volumes[0] for name, one in predicted(layouts, whole).items()}
+    # Its reads left the first volume in both; its writes stayed beside the log's where the index did.
+    assert found["all"].requests_per_s < found["one"].requests_per_s
+    assert "Some I/O is known of all tables together" in " ".join(told(tmp_path))
+    assert not any("track_io_timing" in one for one in told(tmp_path))
+
+
+def test_a_layout_that_moves_what_had_no_io_is_not_predicted(predicted):
+    idle = *shop().manifest.objects, thing("public.idle", "table")
+    found = predicted(LIMITS + '[layouts.idle]\nobjects = { "idle" = "b", "temp" = "b" }\n', shop(objects=idle))
+    assert found["idle"].cant_say == "the capture has no I/O of what it names (idle, temp)"
+
+
+def test_the_file_that_a_capture_writes_needs_figures_alone(predicted):
+    asked = skeleton(shop().manifest)
+    with pytest.raises(SpecError, match="needs either a limit or a profile"):
+        predicted(asked)
+    assert predicted(asked.replace("# limit", "limit", 1))[PRESENT].per_s.value == 200
 
 
 def test_a_cloud_disk_has_one_limit_for_reads_and_writes(predicted):

@@ -14,7 +14,7 @@ import numpy as np
 from storagelab.capture.model import IoRow
 from storagelab.capture.perf import Records
 from storagelab.capture.requests import SYNC, Column
-from storagelab.targets.captured import UNKNOWN_FILES, Thing, Watched
+from storagelab.targets.captured import TEMPORARY, UNKNOWN_FILES, Thing, Watched
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
@@ -49,16 +49,19 @@ class Files:
         began, before = time.monotonic(), self.things
         self.things = self._watched.things()
         self._known = {}
-        self._folders = list(dict.fromkeys(os.path.realpath(folder) for folder in self._watched.folders().values()))
-        for folder in self._folders:
-            for entry in _files_below(folder):
-                try:
-                    facts = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                inode = kernel_device(facts.st_dev), facts.st_ino
-                self._devices.add(inode[0])
-                self._keep(inode, File(entry.path, self._watched.thing_of(entry.path)))
+        places = {name: os.path.realpath(folder) for name, folder in self._watched.folders().items()}
+        self._folders = list(dict.fromkeys(folder for name, folder in places.items() if name != TEMPORARY))
+        found = [entry for folder in self._folders for entry in _files_below(folder)]
+        # What lies in folders below that of temporary files, such as /tmp, is of other programs.
+        found += _files_below(places[TEMPORARY], deep=False) if TEMPORARY in places else ()
+        for entry in found:
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            inode = kernel_device(facts.st_dev), facts.st_ino
+            self._devices.add(inode[0])
+            self._keep(inode, File(entry.path, self._watched.thing_of(entry.path)))
         self._foreign.clear()
         self._listed_at = time.monotonic()
         self._listing_s = self._listed_at - began
@@ -135,12 +138,12 @@ def kernel_device(number: int) -> int:
     return os.major(number) << 20 | os.minor(number)
 
 
-def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
+def _files_below(folder: str, *, deep: bool = True) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _files_below(entry.path)
+                    yield from _files_below(entry.path) if deep else ()
                 elif entry.is_file(follow_symlinks=False):
                     yield entry
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import count
 from typing import BinaryIO
 
 from storagelab.capture.attributing import OPERATIONS, File
@@ -27,7 +28,8 @@ class Iolog:
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
         self._file, self._watched, self._begin_ns = file, watched, begin_ns
         self._names: dict[File, tuple[str, int]] = {}
-        self._taken: dict[str, int] = {}
+        self._given: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
         self._opened: set[str] = set()
         self._last_us = 0
         file.write(HEADER)
@@ -51,18 +53,20 @@ class Iolog:
 
     def _name(self, file: File) -> tuple[str, int]:
         """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known yet."""
-        known = self._names.get(file)
-        if known is None:
-            thing = file.thing
+        if file not in self._names:
+            thing, key, begin, form = file.thing, (file.path, ""), 0, ".{}"
             of = _NOT_IN_NAMES.sub("_", thing.id if thing else "new_file")
             if thing is not None and thing.kind in _SINGLE:
                 ending, begin = self._watched.place_in(file.path)
-                known = of + ending, begin
-            else:
-                self._taken[of] = self._taken.get(of, 0) + 1
-                known = f"{of}.{self._taken[of]}", 0
-            self._names[file] = known
-        return known
+                key, of, form = (thing.id, ending), of + ending, "#{}"
+                self._given.setdefault(key, of if of not in self._taken else "")
+            # Characters that are replaced must not make one file of two.
+            self._given[key] = self._given.get(key) or next(
+                name for n in count(1) if (name := of + form.format(n)) not in self._taken
+            )
+            self._taken.add(self._given[key])
+            self._names[file] = self._given[key], begin
+        return self._names[file]
 
     def end(self) -> None:
         """Closes the files of the log, and the log."""

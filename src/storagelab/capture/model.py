@@ -22,7 +22,7 @@ class Volume(Described):
     """A file system that holds files of the server."""
 
     name: str
-    """Its name in this capture: data, log, or that of a tablespace."""
+    """Its name in this capture: data, log, or that of a tablespace; with its OID if it is called so, too."""
     path: str
     """A folder of the server on it, such as its data folder."""
     device: str | None = None
@@ -41,7 +41,8 @@ class CapturedObject(Described):
     """A table, an index, or another thing of the server that has files."""
 
     id: str
-    """Its name in `io.csv`: schema.name for tables and indexes."""
+    """Its name in `io.csv`: schema.name for tables and indexes, a part in double quotes if it holds a dot, a blank, a
+    quote or #. If another one had this name in the window, its OID follows."""
     schema_: str | None = Field(default=None, alias="schema")
     """Its schema, or its database on MariaDB."""
     name: str
@@ -74,6 +75,42 @@ class Sources(Described):
     """Trace points of the kernel; none if it was not asked or could not be."""
 
 
+class Machine(Described):
+    """How busy the server's machine was."""
+
+    cpus: int = Field(ge=1)
+    """Its CPUs."""
+    busy_seconds: Seconds
+    """The CPU time of all programs."""
+    others_seconds: Seconds
+    """That of programs other than the server and storagelab. Clients of the load on this machine are among them."""
+    steal_seconds: Seconds
+    """The CPU time that the hypervisor gave to others."""
+    run_queue: Seconds
+    """The mean number of tasks that ran or waited for a CPU."""
+
+    def foreign_share(self, seconds: float) -> float:
+        """The share of its CPUs that others and the hypervisor took."""
+        return (self.others_seconds + self.steal_seconds) / (self.cpus * seconds)
+
+    def told(self, seconds: float) -> str:
+        taken = f"{self.foreign_share(seconds) * self.cpus:.1f} of its {self.cpus} CPUs"
+        return f"others than the server took {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
+
+    def crowding(self, seconds: float) -> float:
+        """How many times as long the server's work on CPUs may have taken because of others; 1: as long as alone."""
+        if self.foreign_share(seconds) < _FOREIGN:
+            return 1.0
+        stolen = min(0.9, self.steal_seconds / (self.cpus * seconds))
+        return max(1.0, self.run_queue / self.cpus, 1 / (1 - stolen))
+
+
+IDLE = 0.1
+"""A longer idle stretch than this share of the window makes its rate another than the load's."""
+_FOREIGN = 0.1
+"""Others that take less of the CPUs don't matter."""
+
+
 class Manifest(Described):
     """What was captured: the file `manifest.json`."""
 
@@ -94,11 +131,22 @@ class Manifest(Described):
     connections: Seconds | None = None
     """The mean number of sessions that worked at a time."""
     transactions: Amount | None = None
-    """Transactions that ended in the window; none if unknown."""
+    """Transactions that ended in the window, as the server counts them; none if unknown."""
+    unit: Literal["transaction", "unit"] = "transaction"
+    """`unit`: the server can't tell all transactions. COMMITs are counted, and statements that committed their changes
+    by themselves."""
     write_transactions: Amount | None = None
     """Those of them that changed something, and so waited for the log; none if unknown."""
     cpu_seconds: Seconds | None = None
     """The CPU time of the server in the window; none if unknown."""
+    storage_read_bytes: Amount | None = None
+    """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
+    storage_write_bytes: Amount | None = None
+    """What they wrote that devices get, likewise. A file system with large folios counts more than is written."""
+    idle_seconds: Seconds = 0.0
+    """The longest time in which no session worked."""
+    machine: Machine | None = None
+    """How busy the server's machine was; none if unknown."""
     sources: Sources = Sources()
     """Where the figures come from."""
     cost_percent: Figure | None = None

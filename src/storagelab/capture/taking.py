@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,11 +15,12 @@ from storagelab.capture.attributing import Attribution, Files, unknown_files
 from storagelab.capture.file_systems import FileSystems, OwnWrites, told
 from storagelab.capture.iolog import Iolog
 from storagelab.capture.load_changes import load_change
-from storagelab.capture.model import CapturedObject, Change, DeviceRow, IoRow, Manifest, Sources, Volume
+from storagelab.capture.model import IDLE, CapturedObject, Change, DeviceRow, IoRow, Machine, Manifest, Sources, Volume
 from storagelab.capture.requests import TRACED, Tracer
 from storagelab.capture.tracefs import NoTracing
 from storagelab.capture.waits import Waits, log_files
 from storagelab.errors import StoragelabError
+from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.targets.captured import (
@@ -33,13 +36,15 @@ from storagelab.targets.captured import (
     ServerGone,
     Thing,
     Watched,
+    used_by,
 )
 from storagelab.version import __version__
 from storagelab.words import numbers
 
 LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
-_MANIFEST_S = 10.0
+_HARDLY = 0.05
+"""A stretch is idle if so small a share of the mean transactions ended in it."""
 UNNAMED = {ALL_TABLES, LOG, TEMPORARY, OTHER_FILES}
 _DEVICE_COUNTS = (("read", "reads", "read_bytes", "read_time_s"), ("write", "writes", "write_bytes", "write_time_s"))
 
@@ -123,6 +128,8 @@ class Taking:
         self.ever: dict[str, Thing] = dict(self.things_at_start)
         self.changes: list[Change] = []
         self.working: list[int] = []
+        self.ended: list[int] = []
+        self.runnable: list[int] = []
         self.totals: list[float] = []
         self.attribution: Attribution | None = None
         self.iolog: Iolog | None = None
@@ -147,7 +154,8 @@ class Taking:
                 traced.run(on=on)
 
     def begin(self) -> None:
-        self.cpu_before, self.first = self.watched.cpu_seconds(), self._counters()
+        self.used_before, self.first = self._used(), self._counters()
+        self.used = self.used_before
         self.last = self.first
         self.devices_before = self.devices.read()
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -174,6 +182,7 @@ class Taking:
 
     def look(self) -> None:
         """Takes what the rings hold."""
+        self.runnable.append(cpu_time.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
         requests = self.tracer.drain()
@@ -202,10 +211,11 @@ class Taking:
         """Writes the rows of an interval; returns the requests per second in it."""
         counters = self._counters()
         self.working.append(counters.working)
+        self.ended.append(_since(self.last.transactions, counters.transactions) or 0)
         if self.tracer is None:
             self.rows = self._counted(second, counters)
         rows, self.rows = [self._timed(row, counters) for row in merged(self.rows)], []
-        self.last = counters
+        self.last, self.used = counters, self._used()
         now = self.devices.read()
         devices = list(_device_rows(second, self.volumes, difference(self.devices_before, now)))
         self.devices_before = now
@@ -241,7 +251,10 @@ class Taking:
             if requests > 0:
                 seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
                 rows.append(IoRow(second, name, operation, by, requests, max(0, size), None, seconds))  # type: ignore[arg-type]
-                self.ever.setdefault(name, Thing(name, None, name, "other", Path(self.volumes[0].path)))
+                if name not in self.ever:
+                    kind = name if name in (LOG, TEMPORARY) else "other"
+                    place = self.watched.folders().get(kind, Path(self.volumes[0].path))
+                    self.ever[name] = Thing(name, None, name, kind, place)
         # The rows, without the reads of all tables together that those of single tables count already
         named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
         found = []
@@ -257,7 +270,7 @@ class Taking:
 
     def _timed(self, row: IoRow, now: Counters) -> IoRow:
         """The row with its time, by the mean time of such a request that the server counted in this interval."""
-        if row.seconds is not None or self.tracer is None:
+        if row.seconds is not None:
             return row
         thing = self.ever.get(row.object)
         key: CountKey = (LOG if thing and thing.kind == "log" else "data", row.operation, row.by)
@@ -294,6 +307,8 @@ class Taking:
             self.changes.append(Change(second=begin, what=what))
         if not sum(self.totals):
             self.notes.append("The server was idle: no session read or wrote a table or the log.")
+        elif (idle_s := self._idle_s()) > IDLE * seconds:
+            self.notes.append(f"No session worked for {numbers.duration(idle_s)} of the window.")
         if self.tracer is not None:
             self._note_losses(self.tracer)
         self.notes += [told(name, own, self.written.get(name, 0)) for name, own in self.own_writes.items()
@@ -310,7 +325,7 @@ class Taking:
             )
 
     def manifest(self, seconds: float, *, complete: bool) -> Manifest:
-        counters, cpu = self.last, self.watched.cpu_seconds()
+        counters, used = self.last, cpu_time.difference(self.used_before, self.used)
         transactions = _since(self.first.transactions, counters.transactions)
         writing = _since(self.first.write_transactions, counters.write_transactions)
         if transactions is not None and writing is not None:
@@ -320,12 +335,34 @@ class Taking:
             storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
-            write_transactions=writing,
-            cpu_seconds=cpu - self.cpu_before if cpu is not None and self.cpu_before is not None else None,
+            unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"), machine=self._machine(used),
+            storage_read_bytes=_whole(used.get("read_bytes")), storage_write_bytes=_whole(used.get("write_bytes")),
+            idle_seconds=self._idle_s(),
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
             changes=tuple(self.changes), notes=tuple(self.notes),
             complete=complete,
+        )  # fmt: skip
+
+    def _idle_s(self) -> float:
+        """The longest stretch in which no session worked when looked at, and hardly a transaction ended."""
+        few = _HARDLY * statistics.fmean(self.ended or [0])
+        longest = stretch = 0
+        for working, ended in zip(self.working, self.ended, strict=True):
+            stretch = 0 if working or ended > few else stretch + 1
+            longest = max(longest, stretch)
+        return longest * self.wanted.interval_s
+
+    def _used(self) -> dict[str, float]:
+        """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
+        return {**cpu_time.read_cpu_time(None), **used_by(self.watched.processes())}
+
+    def _machine(self, used: dict[str, float]) -> Machine | None:
+        if "others_s" not in used or not self.runnable:
+            return None
+        return Machine(
+            cpus=os.cpu_count() or 1, busy_seconds=used["busy_s"], others_seconds=used["others_s"],
+            steal_seconds=used["steal_s"], run_queue=statistics.fmean(self.runnable),
         )  # fmt: skip
 
     def _counted_volumes(self) -> Iterable[Volume]:
@@ -408,6 +445,10 @@ def merged(rows: Iterable[IoRow]) -> list[IoRow]:
 
 def _since(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else max(0, now - before)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else max(0, int(value))
 
 
 _Number = TypeVar("_Number", int, float)

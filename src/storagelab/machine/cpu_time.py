@@ -38,6 +38,12 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
     return seconds
 
 
+def run_queue(proc: Path = _PROC) -> int:
+    """The tasks that run or wait for a CPU at this moment, without this one."""
+    words = read_text(proc / "stat").partition("procs_running ")[2].split()
+    return int(words[0]) - 1 if words else 0
+
+
 def _family_s(parent_pid: int, proc: Path) -> float:
     """CPU seconds of a process and its living children."""
     ticks = 0

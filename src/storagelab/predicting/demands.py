@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from storagelab.capture.model import Capture, CapturedObject, IoRow
+from storagelab.capture.model import IDLE, Capture, CapturedObject, IoRow, Manifest
 from storagelab.errors import StoreError
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
@@ -25,6 +25,10 @@ BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 """The ways that are counted by second, not by transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
+_CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
+MUCH_MORE = 1.5
+"""Devices have somewhat more bytes than a server's processes: those of file systems."""
+_LEAST_BYTES = 4096
 _PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
 
 
@@ -92,6 +96,8 @@ class Demands:
     """By volume, and `read`, `write` or `log`."""
     without_device: tuple[str, ...]
     """The volumes whose devices were not counted, so that all requests are taken to reach them."""
+    crowding: float = 1.0
+    """How many times as long work on CPUs may have taken because others wanted them."""
 
 
 def demands_of(capture: Capture, name: str) -> Demands:
@@ -106,6 +112,12 @@ def demands_of(capture: Capture, name: str) -> Demands:
             f"{name}: can't say: the server was idle: in {manifest.seconds:g} s it made {asked} requests{done}\n"
             "  Capture again while the load runs that you want to predict."
         )
+    if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
+        raise StoreError(
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s, so its "
+            "rate is not that of the load\n  Capture again while the load runs all the time."
+        )
+    crowding = _crowding(name, manifest)
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
     sessions = manifest.connections or 1.0
@@ -117,8 +129,22 @@ def demands_of(capture: Capture, name: str) -> Demands:
     elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
     return Demands(
         needs, transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
-        _log_use(capture, objects, needs, ended), shares, without,
+        _log_use(capture, objects, needs, ended), shares, without, crowding,
     )  # fmt: skip
+
+
+def _crowding(name: str, manifest: Manifest) -> float:
+    """Raises StoreError if others had so much of the CPUs that times say nothing about volumes."""
+    machine, seconds = manifest.machine, manifest.seconds
+    if machine is None:
+        return 1.0
+    crowding = machine.crowding(seconds)
+    if crowding >= _CROWDED and machine.foreign_share(seconds) >= _MOSTLY_FOREIGN:
+        raise StoreError(
+            f"{name}: can't say: the machine was busy with other work: {machine.told(seconds)}\n"
+            "  Capture again while it has none; clients of the load may run on another machine."
+        )
+    return crowding
 
 
 def _way(row: IoRow, one: CapturedObject) -> Way:
@@ -181,6 +207,7 @@ def _shares(
     for counts in capture.devices:
         key = counts.volume, counts.operation
         reached[key] = reached[key].plus(Amount(counts.requests, counts.bytes))
+    _leave_out_others(capture, reached, asked)
     own = {one.name: Amount(one.own_writes or 0, one.own_write_bytes or 0) for one in capture.manifest.volumes}
     counted = {volume for volume, operation in reached if operation != "sync"}
     shares: dict[tuple[str, str], Share] = {}
@@ -200,6 +227,38 @@ def _shares(
         shares[volume, "log"] = _share(logged, log)
         shares[volume, "write"] = _share(written.plus(logged.times(-1.0)), write)
     return shares, tuple(volume for volume in volumes if volume not in counted)
+
+
+def bytes_of_server(capture: Capture) -> dict[str, float | None]:
+    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what a process
+    reads. Of what it writes it tells too much, so that what was asked for counts, too; a write has at least a page.
+    """
+    manifest = capture.manifest
+    writes = [row for row in capture.io if row.operation == "write"]
+    own = sum(one.own_write_bytes or 0 for one in manifest.volumes)
+    written = sum(row.bytes + row.requests * _LEAST_BYTES for row in writes)
+    if manifest.storage_write_bytes is not None:
+        written = min(written, manifest.storage_write_bytes)
+    return {"read": manifest.storage_read_bytes, "write": written + own}
+
+
+def _leave_out_others(
+    capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
+) -> None:
+    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own bytes.
+    Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
+    """
+    for operation, mine in bytes_of_server(capture).items():
+        keys = [key for key in reached if key[1] == operation]
+        if mine is None or sum(reached[key].bytes for key in keys) <= MUCH_MORE * mine:
+            continue
+        ways = ("read",) if operation == "read" else ("write", "log")
+        of = {key: [asked[key[0], way] for way in ways if (key[0], way) in asked] for key in keys}
+        whole = sum(one.bytes for some in of.values() for one in some) or 1.0
+        for key, some in of.items():
+            bytes_ = min(reached[key].bytes, mine * sum(one.bytes for one in some) / whole)
+            most = min(sum(one.requests for one in some), bytes_ / _LEAST_BYTES)
+            reached[key] = Amount(min(reached[key].requests, most), bytes_)
 
 
 def _share(reached: Amount, asked: Amount) -> Share:

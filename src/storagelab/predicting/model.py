@@ -133,7 +133,7 @@ def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], er
     try:
         base = server.expected(present)
     except OutsideMeasured as error:
-        return [_cant_say(name, str(error)) for name in layouts]
+        return [cant_say(name, str(error)) for name in layouts]
     return [
         _predicted(name, server, layout, base, errors, captured=layout is present) for name, layout in layouts.items()
     ]
@@ -171,7 +171,7 @@ def _with(server: Server, elsewhere_s: float) -> Server:
     return replace(server, demands=replace(server.demands, elsewhere_s=elsewhere_s))
 
 
-def _cant_say(name: str, why: str) -> LayoutPrediction:
+def cant_say(name: str, why: str) -> LayoutPrediction:
     return LayoutPrediction(
         name=name, per_s=None, latency_s=None, times_present=None, at_most_per_s=None, limited_by="", volumes=(),
         cant_say=why,
@@ -184,7 +184,7 @@ def _predicted(
     try:
         found = server.expected(layout)
     except OutsideMeasured as error:
-        return _cant_say(name, str(error))
+        return cant_say(name, str(error))
     demands = server.demands
     times = found.per_s / base.per_s
     per_s = demands.per_s * times
@@ -192,7 +192,7 @@ def _predicted(
     rate, ratio = (
         (Estimate(value=per_s), Estimate(value=1.0))
         if captured
-        else (errors.around(per_s, of_drives), errors.around(times, of_drives))
+        else tuple(errors.around(one, of_drives, demands.crowding) for one in (per_s, times))
     )
     latency = rate.inverse
     latency_s = latency.model_copy(

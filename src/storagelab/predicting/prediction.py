@@ -60,6 +60,8 @@ class Prediction(Described):
     capture: str
     engine: str
     captured_per_s: float | None
+    unit: Literal["transaction", "unit"] = "transaction"
+    """What is counted: units if the server could not tell all transactions."""
     sessions: float
     layouts: tuple[LayoutPrediction, ...]
     notes: tuple[str, ...]
@@ -122,14 +124,14 @@ class Errors:
         confidence = self.confidence
         return None if confidence is None else sorted(self.logs)[self._place(confidence) - 1]
 
-    def around(self, value: float, of_drives: float = 0.0) -> Estimate:
-        """The value with its interval. `of_drives`: a drive's own error, which the drawn cases' volumes did not
-        have.
+    def around(self, value: float, of_drives: float = 0.0, crowding: float = 1.0) -> Estimate:
+        """The value with its interval. `of_drives`: a drive's own error, which the drawn cases' volumes did not have;
+        `crowding`: how much slower other work made the captured machine, which theirs did not have either.
         """
         half = self.half_width
         if half is None or self.confidence is None:
             return Estimate(value=value)
-        wide = math.exp(math.hypot(half, math.log1p(of_drives)))
+        wide = math.exp(math.hypot(half, math.log1p(of_drives))) * crowding
         return Estimate(value=value, low=value / wide, high=value * wide, confidence=self.confidence)
 
     def _place(self, confidence: float) -> int:

@@ -11,10 +11,12 @@ from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
 from storagelab.predicting import model, prediction, volumes_file
 from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
-from storagelab.predicting.demands import Demands, demands_of
+from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.predicting.volumes_file import Asked, VolumeFigures
+from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
 from storagelab.provisioning import cloud_disks
+from storagelab.targets.captured import ALL_TABLES
+from storagelab.words import numbers
 
 _SIZE_BYTES = 100 * 2**30
 _MODEL_FAR = 1.25
@@ -35,11 +37,23 @@ def predict(captured: Path, file: Path) -> Prediction:
     server = model.Server(demands, volumes, asked.server.cpus)
     errors = prediction.errors()
     found = model.predicted(server, layouts[PRESENT], layouts, errors)
+    for place, (name, layout) in enumerate(layouts.items()):
+        if why := _shows_nothing(capture, layout, asked.layouts.get(name)):
+            found[place] = model.cant_say(name, why)
     return Prediction(
         capture=str(captured), engine=capture.manifest.engine,
-        captured_per_s=demands.per_s if demands.counted else None, sessions=demands.sessions, layouts=tuple(found),
+        captured_per_s=demands.per_s if demands.counted else None, unit=capture.manifest.unit,
+        sessions=demands.sessions, layouts=tuple(found),
         notes=tuple(_notes(capture, demands, server, layouts, errors, found[0].at_most_per_s)),
     )  # fmt: skip
+
+
+def _shows_nothing(capture: Capture, layout: volumes_file.Layout, wanted: LayoutAsked | None) -> str:
+    """Why the capture says nothing of a layout; empty if it does: something that it names has I/O there."""
+    if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
+        return ""
+    names = *wanted.objects, *(("log",) if wanted.log else ())
+    return f"the capture has no I/O of what it names ({', '.join(names)})"
 
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
@@ -87,19 +101,16 @@ def _notes(
     at_most_per_s: float | None,
 ) -> Iterator[str]:
     """What was found out about the capture, and what is assumed."""
-    if not capture.manifest.complete:
-        yield "The capture was cut off: the prediction is of what it holds."
-    for change in capture.manifest.changes:
-        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
-    if not demands.counted:
-        yield "The capture counts no transactions: rates are multiples of the captured one."
-    if demands.without_device:
-        names = ", ".join(demands.without_device)
-        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    yield from _of_capture(capture, demands)
     if demands.elsewhere_s is None:
+        why = (
+            " (track_io_timing was off)"
+            if any("track_io_timing is off" in one for one in capture.manifest.notes)
+            else ""
+        )
         yield (
-            "The capture has no times of requests (track_io_timing was off): what I/O does not explain of the "
-            "captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
+            f"The capture has no times of reads and writes{why}: what I/O does not explain of the captured rate is taken to "
+            "be time elsewhere, so a gain may be larger than predicted."
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
@@ -122,3 +133,38 @@ def _notes(
             f"The intervals come from {count} drawn cases on volumes limited to known rates, "
             "predicted and then measured."
         )
+
+
+def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
+    manifest = capture.manifest
+    if not manifest.complete:
+        yield "The capture was cut off: the prediction is of what it holds."
+    for change in manifest.changes:
+        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
+    if not demands.counted:
+        yield "The capture counts no transactions: rates are multiples of the captured one."
+    if demands.without_device:
+        names = ", ".join(demands.without_device)
+        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+    if any(row.object == ALL_TABLES for row in capture.io):
+        yield "Some I/O is known of all tables together: it stays where it was, unless all of them move to one volume."
+    yield from _of_others(capture)
+    if manifest.machine is None:
+        yield "Whether the server's machine was busy with other work is not known."
+    elif demands.crowding > 1:
+        yield (
+            f"The machine had other work: {manifest.machine.told(manifest.seconds)}. So intervals are "
+            f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
+        )
+
+
+def _of_others(capture: Capture) -> Iterator[str]:
+    """What other programs did at the devices."""
+    for operation, mine in bytes_of_server(capture).items():
+        verb, seconds = "read" if operation == "read" else "wrote", capture.manifest.seconds
+        all_ = sum(row.bytes for row in capture.devices if row.operation == operation)
+        if all_ and mine is None:
+            yield f"What other programs {verb} at the devices is not known: all of it counts as the server's."
+        elif mine is not None and all_ > MUCH_MORE * mine:
+            rates = [numbers.bytes_(one / seconds) for one in (all_, mine)]
+            yield f"The devices {verb} {rates[0]}/s, the server {rates[1]}/s of it at most. The rest is left out."

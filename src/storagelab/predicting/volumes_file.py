@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storagelab.capture.model import Capture, CapturedObject
+from storagelab.capture.model import Capture, CapturedObject, Manifest
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices
 from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
 from storagelab.spec import given_files, keys
+from storagelab.targets.captured import ALL_TABLES
 
 _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
 
@@ -80,6 +82,22 @@ def load(file: Path) -> Asked:
     return asked
 
 
+def skeleton(manifest: Manifest) -> str:
+    """A file for this capture, in which the figures are to be filled in."""
+    lines = ["# What each volume can take, and the layouts to predict. Give each volume a limit or a profile."]
+    for one in manifest.volumes:
+        name, path = (json.dumps(text, ensure_ascii=False) for text in (one.name, one.path))
+        lines += [
+            f"\n[volumes.{name}]  # the capture's, at {path}",
+            '# limit = { read_iops = 3000, write_iops = 3000 }  # or a cloud disk: limit = { like = "gp3" }',
+            '# profile = "drive.toml"  # of a measured drive: storagelab drives fit',
+        ]
+    lines += ["\n# [volumes.new]", '# limit = { like = "gp3" }', "# [layouts.log-on-new]", '# log = "new"']
+    if manifest.machine is not None:
+        lines.append(f"\n[server]\ncpus = {manifest.machine.cpus}")
+    return "\n".join(lines) + "\n"
+
+
 # --- where a layout puts the captured objects -------------------------------------------------------------------------
 
 
@@ -88,6 +106,8 @@ class Layout:
     """The volume of each captured object, by its id."""
 
     places: Mapping[str, str]
+    named: frozenset[str] = frozenset()
+    """The objects that were asked for by name, pattern or word."""
 
     def volume_of(self, one: CapturedObject) -> str:
         return self.places[one.id]
@@ -109,17 +129,22 @@ def placed(capture: Capture, asked: LayoutAsked, volumes: Collection[str], file:
     named = {one.id: _object(one) for one in capture.manifest.objects if one.kind in ("table", "index", "toast")}
     if problem := placement.problem(named.values()):
         raise SpecError(f"{problem.problem} of the capture", file=file, key=f"{key}.objects", hint=problem.hint)
-    return Layout({one.id: _volume(one, named.get(one.id), placement, asked) for one in capture.manifest.objects})
+    found = {one.id: _wanted(one, named.get(one.id), placement, asked) for one in capture.manifest.objects}
+    together = {found[name] for name in named}
+    if ALL_TABLES in found and len(together) == 1:
+        found[ALL_TABLES] = together.pop()
+    return Layout(
+        {one.id: found[one.id] or one.volume for one in capture.manifest.objects},
+        frozenset(name for name, volume in found.items() if volume is not None),
+    )
 
 
-def _volume(one: CapturedObject, named: Object | None, placement: Placement, asked: LayoutAsked) -> str:
+def _wanted(one: CapturedObject, named: Object | None, placement: Placement, asked: LayoutAsked) -> str | None:
     if one.kind == "log":
-        wanted = asked.log
-    elif one.kind == "temporary":
-        wanted = placement.words.get(TEMPORARY)
-    else:
-        wanted = None if named is None else placement.volume_of(named)
-    return wanted or one.volume
+        return asked.log
+    if one.kind == "temporary":
+        return placement.words.get(TEMPORARY)
+    return None if named is None else placement.volume_of(named)
 
 
 def _object(one: CapturedObject) -> Object:

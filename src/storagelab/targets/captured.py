@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from storagelab.errors import StoragelabError
+from storagelab.machine.disks import read_text
+from storagelab.machine.processes import stat_fields
 
 OTHER_FILES = "other files"
 SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys", "performance_schema")
@@ -18,6 +21,10 @@ UNKNOWN_FILES = "unknown files"
 """Files that were gone before they could be named."""
 ALL_TABLES = "all tables"
 """The tables and indexes together, where the server does not count them singly."""
+
+
+_PLAIN = re.compile(r'[^".\s#]+')
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerGone(StoragelabError):
@@ -61,6 +68,8 @@ class Counters(NamedTuple):
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
     """Transactions that changed something, known to the moment, while `transactions` may be late; None if unknown."""
+    unit: Literal["transaction", "unit"] = "transaction"
+    """`unit`: not all transactions can be told, and `transactions` counts those that can."""
 
 
 class Watched(Protocol):
@@ -106,22 +115,29 @@ class Watched(Protocol):
         """Its counters now; without those of single objects if they are not wanted."""
         ...
 
-    def cpu_seconds(self) -> float | None:
-        """The CPU time of the server so far."""
+    def processes(self) -> list[int]:
+        """Its processes, the one that began the others first; none if they can't be seen."""
         ...
 
     def close(self) -> None: ...
 
 
-def cpu_seconds_of(pids: list[int], *, with_ended: int | None = None) -> float | None:
-    """The CPU time of processes, and of the ended children of one; None if none can be seen."""
-    ticks, seen = 0, False
+def label_of(schema: str, name: str) -> str:
+    """A name for a table or an index that no other has: `a."b.c"` is not `"a.b".c`."""
+    return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
+
+
+def used_by(pids: list[int]) -> dict[str, float]:
+    """What processes used so far, with the ended children of the first: `server_s` of CPUs, and `read_bytes` and
+    `write_bytes` of storage, as the kernel counts them by process; nothing that can't be seen.
+    """
+    found: dict[str, float] = {}
     for pid in pids:
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
-        except OSError:
-            continue
-        fields = text.rpartition(")")[2].split()
-        ticks += sum(int(field) for field in fields[11 : 15 if pid == with_ended else 13])
-        seen = True
-    return ticks / os.sysconf("SC_CLK_TCK") if seen else None
+        if fields := stat_fields(Path(f"/proc/{pid}")):
+            ticks = sum(int(field) for field in fields[11 : 15 if pid == pids[0] else 13])
+            found["server_s"] = found.get("server_s", 0.0) + ticks / _TICKS_PER_S
+        for line in read_text(Path(f"/proc/{pid}/io")).splitlines():
+            name, _, amount = line.partition(": ")
+            if name in ("read_bytes", "write_bytes"):
+                found[name] = found.get(name, 0.0) + int(amount)
+    return found

@@ -16,6 +16,7 @@ from storagelab.capture.cost import cost_percent
 from storagelab.capture.model import Capture
 from storagelab.errors import SpecError
 from storagelab.model.engines import ENGINES
+from storagelab.predicting.volumes_file import skeleton
 from storagelab.report import writing
 from storagelab.report.page.captured import capture_page
 from storagelab.report.text.markdown import markdown_of
@@ -27,6 +28,7 @@ from storagelab.targets.engines import engine_in
 from storagelab.words import numbers
 
 _TOLD_EVERY_S = 30.0
+VOLUMES_FILE = "volumes.toml"
 
 
 def capture(target: str, length: str, output: Path, *, requests: bool, trace: bool, turns: int) -> None:
@@ -51,8 +53,13 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
     if cost is not None:
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
+    volumes = output / VOLUMES_FILE
+    writing.write(volumes, skeleton(manifest), within=output)
     print_capture(screen.out(), folder.read(output), output.resolve().name)
-    screen.say(f"capture: {output}\nto see who does what, where and when: storagelab report {output}")
+    screen.say(
+        f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
+        f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}"
+    )
 
 
 def _seconds(length: str) -> float:

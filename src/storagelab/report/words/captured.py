@@ -87,8 +87,17 @@ def _notes(capture: Capture) -> Iterator[str]:
     if not manifest.complete:
         yield f"The capture was cut off after {numbers.duration(manifest.seconds)}; what it had is here."
     if manifest.connections is not None:
-        done = "" if manifest.transactions is None else f", {numbers.count(manifest.transactions)} transactions"
+        done = (
+            "" if manifest.transactions is None else f", {numbers.count(manifest.transactions)} {manifest.unit}s ended"
+        )
         yield f"{numbers.significant(manifest.connections, 2)} sessions worked at a time on average{done}."
+    if manifest.unit == "unit":
+        yield (
+            "Units are COMMITs, and changes that committed by themselves; reads that did so are missing. "
+            "With the instrument `transaction` of performance_schema enabled, all transactions are counted."
+        )
+    if manifest.machine is not None and manifest.machine.crowding(manifest.seconds) > 1:
+        yield f"The machine had other work: {manifest.machine.told(manifest.seconds)}."
     yield from (f"After {numbers.duration(change.second)}: {change.what}" for change in manifest.changes)
     yield from manifest.notes
     if manifest.cost_percent is None:

@@ -53,7 +53,7 @@ def _interval(one: Estimate, times: float = 1.0) -> str:
 
 
 def _layouts(found: Prediction) -> Table:
-    unit = "transactions/s" if found.captured_per_s is not None else "times the captured rate"
+    unit = f"{found.unit}s/s, by the server" if found.captured_per_s is not None else "times the captured rate"
     headings = [Heading("layout", "text"), Heading(unit, "text"), Heading("mean ms", "text"),
                 Heading("times present", "text"), Heading("at most", "number", "what no queue can exceed"),
                 Heading("limited by", "prose")]  # fmt: skip

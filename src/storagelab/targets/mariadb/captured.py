@@ -6,8 +6,9 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pymysql
 
@@ -23,7 +24,7 @@ from storagelab.targets.captured import (
     CountKey,
     ServerGone,
     Thing,
-    cpu_seconds_of,
+    label_of,
 )
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import ask
@@ -40,6 +41,8 @@ _CHANGING = (
     "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
+_STATEMENTS_OF_ONE = 100
+"""Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """How the names of threads begin that serve no session."""
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
@@ -90,7 +93,16 @@ class WatchedMariaDB:
         self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
         self._kinds: dict[int, str] = {}
         self._commits: tuple[int, ...] = ()
+        self._counts_transactions = self._instrumented()
         self.things()
+
+    def _instrumented(self) -> bool:
+        """Whether performance_schema counts transactions. MySQL does so by default, MariaDB does not."""
+        with contextlib.suppress(pymysql.MySQLError):
+            return bool(self._counts_files and self._rows(
+                "SELECT 1 FROM performance_schema.setup_instruments WHERE name = 'transaction' AND enabled = 'YES'"
+            ))  # fmt: skip
+        return False
 
     def _rows(self, statement: str) -> list[Any]:
         try:
@@ -143,20 +155,27 @@ class WatchedMariaDB:
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None
-        database, table = (_ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in (database, table))
-        return Thing(f"{database}.{_PARTITION.sub('#', table)}", database, _PARTITION.sub("#", table), "table", folder)
+        table, *partition = (
+            _ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in _PARTITION.split(table, maxsplit=1)
+        )
+        database = _ENCODED.sub(lambda found: chr(int(found[1], 16)), database)
+        label, name = ("#".join([one, *partition]) for one in (label_of(database, table), table))
+        return Thing(label, database, name, "table", folder)
 
     def thing_of(self, path: str) -> Thing | None:
         plain = path.removesuffix(" (deleted)")
         place = Path(plain)
         if not place.is_absolute():
             place = self._data / place
-        known = [folder for folder in self.folders_known if place.is_relative_to(folder)]
+        known = [folder for folder in self._is_temporary if place.is_relative_to(folder)]
         if not known:
             return None
+        deepest = max(known, key=lambda folder: len(folder.parts))
         if _LOG_FILES.fullmatch(place.name):
             return Thing(LOG, None, "redo log", "log", self._log)
-        if place.name.startswith(("ibtmp", "#sql", "temp_")) or known[-1] == self._temporary:
+        if self._is_temporary[deepest] and place.parent != deepest:
+            return None
+        if place.name.startswith(("ibtmp", "#sql", "temp_")) or self._is_temporary[deepest]:
             return Thing(TEMPORARY, None, "temporary tables and files", "temporary", place.parent)
         if re.fullmatch(r".*-bin\.\d+", place.name):
             return Thing("binary log", None, "binary log", "log", place.parent)
@@ -170,15 +189,13 @@ class WatchedMariaDB:
             return Thing("system tablespace", None, "system tablespace, undo and double writes", "other", place.parent)
         return Thing(OTHER_FILES, None, "other files of the server", "other", place.parent)
 
-    @property
-    def folders_known(self) -> tuple[Path, ...]:
-        """The server's folders as the kernel names them, the temporary one last."""
-        if not hasattr(self, "_known"):
-            self._known = tuple(Path(os.path.realpath(folder)) for folder in self.folders().values())
-            self._known = tuple(
-                sorted(self._known, key=lambda folder: folder == Path(os.path.realpath(self._temporary)))
-            )
-        return self._known
+    @cached_property
+    def _is_temporary(self) -> dict[Path, bool]:
+        """The server's folders, as it and as the kernel name them, and whether each holds temporary files alone."""
+        found = {}
+        for name, folder in sorted(self.folders().items(), key=lambda one: one[0] != "temporary"):
+            found[folder] = found[Path(os.path.realpath(folder))] = name == "temporary"
+        return found
 
     def place_in(self, _path: str) -> tuple[str, int]:
         return "", 0
@@ -205,15 +222,15 @@ class WatchedMariaDB:
                     self._kinds[thread] = _kind(name)
         return self._kinds.get(thread, "session")
 
-    def cpu_seconds(self) -> float | None:
-        return None if self._pid is None else cpu_seconds_of([self._pid])
+    def processes(self) -> list[int]:
+        return [] if self._pid is None else [self._pid]
 
     # --- counters ----------------------------------------------------------------------------------------------------
 
     def counters(self, *, objects: bool) -> Counters:
         status = {str(name).lower(): int(value) for name, value in self._rows(
             "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_commit', 'Handler_commit', 'Innodb_os_log_written',"
-            f" {', '.join(map(repr, _CHANGING))})"
+            f" 'Innodb_max_trx_id', {', '.join(map(repr, _CHANGING))})"
         )}  # fmt: skip
         recent = "" if self._mysql else " OR time_ms < 100"
         working = self._rows(
@@ -230,17 +247,28 @@ class WatchedMariaDB:
                     (known.requests or 0) + (count.requests or 0), known.bytes + count.bytes,
                     (known.seconds or 0.0) + (count.seconds or 0.0),
                 )  # fmt: skip
-        changed = sum(status.get(name.lower(), 0) for name in _CHANGING)
-        return Counters(counts, self._transactions(status), int(working), self._times(), changed)
+        # A transaction that changes something takes two numbers.
+        changed = status["innodb_max_trx_id"] // 2 if "innodb_max_trx_id" in status else sum(
+            status.get(name.lower(), 0) for name in _CHANGING
+        )  # fmt: skip
+        ended, unit = self._ended(status, changed)
+        return Counters(counts, ended, int(working), self._times(), changed, unit)
 
-    def _transactions(self, status: Mapping[str, int]) -> int:
-        """Transactions since the first look: those that sessions ended by COMMIT; if none did, all that ended by
-        themselves. The server counts each statement of a transaction among the latter, too.
+    def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
+        """What ended since the first look. Without COMMITs, each statement was a transaction. With them, the server counts
+        statements that committed by themselves together with those of transactions: only their changes can be told.
         """
-        now = tuple(status.get(name, 0) for name in ("com_commit", "handler_commit"))
+        if self._counts_transactions:
+            rows = self._rows(
+                "SELECT SUM(count_star) FROM performance_schema.events_transactions_summary_global_by_event_name"
+            )
+            return int(rows[0][0] or 0), "transaction"
+        now = status.get("com_commit", 0), status.get("handler_commit", 0), changed
         self._commits = self._commits or now
-        by_commit, by_themselves = (count - before for count, before in zip(now, self._commits, strict=True))
-        return by_commit or by_themselves
+        commits, handled, changes = (count - before for count, before in zip(now, self._commits, strict=True))
+        if not commits:
+            return handled, "transaction"
+        return (handled if handled > _STATEMENTS_OF_ONE * commits else max(commits, changes)), "unit"
 
     def _times(self) -> dict[CountKey, tuple[int, float]]:
         """The time of reads by sessions. Of a write, the server knows only when it was sent off."""

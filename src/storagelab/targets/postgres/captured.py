@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.targets.attaching import key_of
 from storagelab.targets.captured import (
@@ -23,24 +24,26 @@ from storagelab.targets.captured import (
     CountKey,
     ServerGone,
     Thing,
-    cpu_seconds_of,
+    label_of,
 )
 from storagelab.targets.postgres import connecting
 
 _ROLE = "pg_monitor"
 _OBJECTS = """
-    SELECT n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
-           (SELECT s.nspname || '.' || o.relname FROM pg_class o JOIN pg_namespace s ON s.oid = o.relnamespace
+    SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
+           (SELECT o.oid::int8 FROM pg_class o
             WHERE n.nspname = 'pg_toast' AND o.reltoastrelid = coalesce(x.indrelid, c.oid)),
            (SELECT sum(pg_relation_size(c.oid, fork)) FROM unnest(ARRAY['main', 'fsm', 'vm']) fork)::int8,
            c.relpersistence = 't'
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index x ON x.indexrelid = c.oid
     WHERE c.relkind IN ('r', 'i', 'm', 't', 'S') AND pg_relation_filenode(c.oid) IS NOT NULL
+    ORDER BY n.nspname = 'pg_toast'
 """
 _FILE = re.compile(r"(?P<node>t?[0-9]+(?:_[0-9]+)?)(?P<fork>_fsm|_vm|_init)?(?:\.(?P<part>[0-9]+))?")
 _PART_BYTES = 1 << 30
 """PostgreSQL cuts files into parts of this size."""
 _TABLESPACE = re.compile(r"pg_tblspc/[0-9]+/[^/]+/")
+_OWN_FOLDERS = ("data", LOG, TEMPORARY)
 _KINDS = {"r": "table", "m": "table", "S": "other", "i": "index", "t": "toast"}
 _BY = {
     "checkpointer": "checkpoint", "background writer": "background", "walwriter": "log", "walsender": "background",
@@ -88,6 +91,9 @@ class WatchedPostgres:
                 "that autovacuum asked for."
             )
         self.views = tuple(self._views())
+        self._labels: dict[int, str] = {}
+        """By the OID of a table or index: a renamed one keeps it, and one that takes its name gets another."""
+        self._owners: dict[str, int] = {}
         self._by_path: dict[str, Thing] = {}
         self._leads: list[tuple[str, str]] = []
         self._databases: dict[str, str] = {}
@@ -120,7 +126,9 @@ class WatchedPostgres:
     def folders(self) -> Mapping[str, Path]:
         names = {str(oid): str(name) for name, oid in self._rows("SELECT spcname, oid::int8 FROM pg_tablespace")}
         spaces = {
-            names[entry.name]: self._at(f"pg_tblspc/{entry.name}") for entry in self._spaces() if entry.name in names
+            f"{name}-{oid}" if name in _OWN_FOLDERS else name: self._at(f"pg_tblspc/{oid}")
+            for oid in (entry.name for entry in self._spaces())
+            if (name := names.get(oid)) is not None
         }
         return {"data": self._at(""), "log": self._at("pg_wal"), **dict(sorted(spaces.items()))}
 
@@ -142,18 +150,18 @@ class WatchedPostgres:
         }
         found: dict[str, Thing] = {}
         self._by_path, self._leads = {}, self._links()
-        for schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
+        for oid, schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
             if path is None:  # dropped at this moment
                 continue
             folder = self._folder_of(path)
             if temporary:
                 thing = Thing(TEMPORARY, None, "temporary tables and files", "temporary", folder)
             elif schema == "pg_toast":
-                if owner is None:
+                if owner not in self._labels:
                     continue
-                thing = Thing(f"{owner} toast", schema, name, "toast", folder, size, path)
+                thing = Thing(f"{self._labels[owner]} toast", schema, name, "toast", folder, size, path)
             else:
-                thing = Thing(f"{schema}.{name}", schema, name, _KINDS[kind], folder, size, path)
+                thing = Thing(self._label(oid, schema, name), schema, name, _KINDS[kind], folder, size, path)
             self._by_path[path] = thing
             known = found.get(thing.id)  # a toast table and its index are one object
             merged = (
@@ -161,6 +169,12 @@ class WatchedPostgres:
             )
             found[thing.id] = merged
         return found
+
+    def _label(self, oid: int, schema: str, name: str) -> str:
+        if oid not in self._labels:
+            label = label_of(schema, name)
+            self._labels[oid] = label if self._owners.setdefault(label, oid) == oid else f"{label}#{oid}"
+        return self._labels[oid]
 
     def _folder_of(self, inside: str) -> Path:
         return self._at("/".join(inside.split("/")[:2]) if inside.startswith("pg_tblspc/") else "")
@@ -218,15 +232,11 @@ class WatchedPostgres:
             known = self._known_threads[thread] = kinds[0] if kinds else "session"
         return known
 
-    def cpu_seconds(self) -> float | None:
+    def processes(self) -> list[int]:
         if self._postmaster is None:
-            return None
-        children = Path(f"/proc/{self._postmaster}/task/{self._postmaster}/children")
-        try:
-            pids = [int(pid) for pid in children.read_text("ascii").split()]
-        except OSError:
-            return None
-        return cpu_seconds_of([self._postmaster, *pids], with_ended=self._postmaster)
+            return []
+        children = read_text(Path(f"/proc/{self._postmaster}/task/{self._postmaster}/children"))
+        return [self._postmaster, *map(int, children.split())]
 
     # --- counters ----------------------------------------------------------------------------------------------------
 
@@ -257,17 +267,20 @@ class WatchedPostgres:
         """
         rows = self._rows(
             """
-            SELECT schemaname || '.' || relname, coalesce(heap_blks_read, 0) FROM pg_statio_all_tables
-            UNION ALL SELECT schemaname || '.' || indexrelname, coalesce(idx_blks_read, 0) FROM pg_statio_all_indexes
-            WHERE schemaname <> 'pg_toast'
-            UNION ALL SELECT schemaname || '.' || relname || ' toast',
+            SELECT relid::int8, schemaname, relname, '', coalesce(heap_blks_read, 0) FROM pg_statio_all_tables
+            UNION ALL SELECT indexrelid::int8, schemaname, indexrelname, '', coalesce(idx_blks_read, 0)
+                      FROM pg_statio_all_indexes
+            UNION ALL SELECT relid::int8, schemaname, relname, ' toast',
                              coalesce(toast_blks_read, 0) + coalesce(tidx_blks_read, 0) FROM pg_statio_all_tables
             """
         )
         block = int(self._rows("SELECT current_setting('block_size')::int")[0][0])
-        for name, blocks in rows:
-            if blocks and not name.startswith("pg_toast."):
-                yield (name, "read", "session"), Count(int(blocks), int(blocks) * block)
+        for oid, schema, name, part, blocks in rows:
+            if blocks and schema != "pg_toast":
+                yield (
+                    (self._label(oid, schema, name) + part, "read", "session"),
+                    Count(int(blocks), int(blocks) * block),
+                )
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
         """What the server counts by kind of process, of the data files together and of the log."""

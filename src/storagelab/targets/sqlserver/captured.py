@@ -86,8 +86,8 @@ class WatchedSqlServer:
         commits = self._session.value(_COMMITS)
         return Counters(counts, None if commits is None else int(commits), int(self._session.value(_WORKING)))
 
-    def cpu_seconds(self) -> float | None:
-        return None
+    def processes(self) -> list[int]:
+        return []
 
     def close(self) -> None:
         self._session.close()
