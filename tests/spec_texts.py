@@ -27,6 +27,7 @@ def refusal(text: str) -> SpecError:
     error = caught.value
     message = str(error)
     assert message.startswith("lab/files.toml: ")
+    assert not any(ord(char) < 32 and char != "\n" for char in message)
     assert error.__cause__ is None
     for jargon in ("pydantic", "http", "validation", "Input should", "type=", "NoneType", "dict"):
         assert jargon not in message

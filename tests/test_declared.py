@@ -43,32 +43,6 @@ def test_every_kind_has_a_ready_made_profile_whose_figures_are_those_that_its_co
         assert all(one.meaning for one in figures_of(profile.kind))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("[writes.slc_bytes]", "[writes.slc]", "writes.slc_bytes: is missing"),
-        (
-            "[reads.dies]\nvalue = 32",
-            "[reads.dies]\nvalue = 0",
-            "reads.dies must be a whole number from 1 to 65536, not 0",
-        ),
-        ("[reads.dies]", "[reads.dies]\nspeed = 1", "reads.dies.speed: is not a figure"),
-        (
-            "[reads.dies]",
-            '[extra.dies]\nvalue = 1\nlabel = "assumed"\nsource = "x"\n[reads.dies]',
-            "extra.dies: is not a",
-        ),
-    ],
-)
-def test_what_is_wrong_in_such_a_profile_is_named_by_its_place(tmp_path, old, new, words):
-    text = text_of("nvme3-970-evo-plus-1tb")
-    assert old in text
-    (tmp_path / "mine.toml").write_text(text.replace(old, new, 1))
-    with pytest.raises(PreflightError) as caught:
-        profiles.load("mine.toml", tmp_path)
-    assert words in str(caught.value)
-
-
 @pytest.mark.parametrize(("key", "words"), [("trim = true", "is for flash drives"), ('order = "fifo"', "is for disks")])
 def test_a_choice_that_such_a_drive_has_not_is_refused(key, words, tmp_path):
     experiment = small((FLASH, f'profile = "cloud-gp2-500"\n{key}'), ONE_FORMAT, folder=tmp_path)
