@@ -8,8 +8,6 @@ and reports can be tested without a server; every environment says so.
     runs = make_runs(experiment, plan, elapsed=lambda levels, repetition: 10.0)
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import random
@@ -45,9 +43,7 @@ KNOWN_EVENTS: dict[str, tuple[str, Category, bool]] = {
 EXTEND_SHARE = {1: 0.25, 2: 0.20, 4: 0.12, 8: 0.03, 16: 0.02}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Experiment and plan
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Experiment and plan ---------------------------------------------------------------------------------------------
 
 
 def make_experiment(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object) -> Experiment:
@@ -115,9 +111,7 @@ def _config(experiment: Experiment, levels: Sequence[Level]) -> Config:
     return Config.model_validate(tables)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Runs
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Runs ------------------------------------------------------------------------------------------------------------
 
 
 def ten_seconds(levels: Levels, repetition: int) -> float:

@@ -5,8 +5,6 @@
 makes one cell per entry, the first key's cells in the order given; the best is the one with the smallest mean.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

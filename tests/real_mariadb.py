@@ -1,7 +1,5 @@
 """Real MariaDB servers for tests: servers that already run, and a few queries."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ with opened(config, site_at(scratch)) as target: ...
 assert left_behind(scratch) == []
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

@@ -3,9 +3,8 @@
 Device numbers are larger than any that a kernel assigns, so they never collide with those of the machine under test.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
+from typing import Self
 
 from storagelab.machine.disks import Kernel
 
@@ -41,7 +40,7 @@ class RecordedMachine:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def mounts(self, *lines: str) -> RecordedMachine:
+    def mounts(self, *lines: str) -> Self:
         self.write("proc/self/mountinfo", "".join(f"{line}\n" for line in lines))
         return self
 

@@ -7,8 +7,6 @@ Microsoft documents the views; figures are made up unless a source is named.
     with recorded() as running:   running.dsn(), running.server.batches, running.server.refuse[REGEX] = ServerError(...)
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

@@ -1,7 +1,5 @@
 """Small specs as templates, and a helper for refusals; shared by the tests of specs and of factors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernel's accounts of sessions, which here are processes of the test's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,21 +1,11 @@
 """Whole experiments: what is concluded, how surely, and what is not. All samples are fabricated."""
 
-from __future__ import annotations
-
 import math
 import random
 import time
 
 import pytest
-from builders import (
-    make_experiment,
-    make_measurement,
-    make_plan,
-    make_run,
-    make_runs,
-    runs_in_order,
-    ten_seconds,
-)
+from builders import make_experiment, make_measurement, make_plan, make_run, make_runs, runs_in_order, ten_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,9 +30,7 @@ def noisy(factor_of):
     return lambda levels, repetition: ten_seconds(levels, repetition) * factor_of(levels)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Verdicts
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Verdicts --------------------------------------------------------------------------------------------------------
 
 
 def test_one_cell_that_is_faster_than_all_others_wins():
@@ -130,9 +118,7 @@ def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
     assert sum(cell.runs_failed for cell in findings.cells) == len(lost)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Cells that do different work
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Cells that do different work ------------------------------------------------------------------------------------
 
 
 def test_a_cell_that_inserts_more_rows_is_not_slower_for_that():
@@ -163,9 +149,7 @@ def test_cells_with_the_same_rows_are_compared_by_their_times():
     assert analysed({"layout.data_files": [1, 2]}).compared == "elapsed"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Blocks
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
 def in_blocks(elapsed, provenance="measured", factors=None, repetitions=5) -> Findings:
@@ -238,9 +222,7 @@ def test_a_drift_between_blocks_makes_no_false_verdict():
     assert wrong <= 13
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Runs
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Runs ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_latest_usable_attempt_counts_and_failed_runs_are_only_counted():
@@ -278,9 +260,7 @@ def test_runs_of_a_cell_that_is_not_in_the_plan_are_not_used():
     assert analyse(experiment, plan, [*runs, stranger]).cells == analyse(experiment, plan, runs).cells
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Effects
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Effects ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_level():
@@ -357,9 +337,7 @@ def test_true_and_1_are_different_levels():
     assert effect.ratio.value == pytest.approx(1 / 1.5, rel=0.05)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Waits
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Waits -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_story_of_the_extension_lock_can_be_read_while_times_stay_within_noise():
@@ -433,9 +411,7 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
     assert findings.cell("cell-001").available_s is None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Size
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Size ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -460,9 +436,7 @@ def test_the_time_of_an_analysis_grows_no_faster_than_its_cells():
     assert took_s("xyz") < 2.5 * 10 * min(took_s("xy") for _ in range(3))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Several engines
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Several engines -------------------------------------------------------------------------------------------------
 
 
 def test_waits_of_different_engines_are_compared_by_what_is_waited_for():

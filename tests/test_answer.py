@@ -1,7 +1,5 @@
 """The answer: the right layouts, described by their pattern, in at most eight rows of 80 columns for any experiment."""
 
-from __future__ import annotations
-
 import io
 import random
 import re
@@ -63,9 +61,7 @@ def four_and_eight_are_best(levels):
 TWO = {FILES: [1, 2, 4, 8], FORMAT: ["on", "off"]}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What to use
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What to use -----------------------------------------------------------------------------------------------------
 
 
 def test_the_tied_layouts_are_told_by_the_factor_that_matters_and_the_one_that_does_not():
@@ -120,10 +116,7 @@ def test_levels_that_share_the_first_part_of_their_label_are_told_by_that_part()
         Level(value=f"{driver}, {size} MB", sets={"target.settings.x": driver, "target.settings.segment": size})
         for driver, size in drivers
     )
-    factors = (
-        Factor(name="driver", levels=levels),
-        *make_experiment({FILES: [1, 4]}).factors,
-    )
+    factors = (Factor(name="driver", levels=levels), *make_experiment({FILES: [1, 4]}).factors)
     findings = analysed(factors, noisy(lambda at: 10.0 if at["driver"][0] == "2" else 15.0))
     assert texts(findings)[0] == "Use driver 2.2; files and segment make no visible difference there."
 
@@ -213,9 +206,7 @@ def test_tied_layouts_outside_of_the_pattern_are_counted():
     assert lines[2] == sure
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Loads
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Loads -----------------------------------------------------------------------------------------------------------
 
 
 def test_one_layout_that_will_do_under_every_load_is_one_choice():
@@ -239,9 +230,7 @@ def test_one_layout_under_many_loads_leaves_nothing_to_choose():
     assert "so there is none to choose" in lines[0]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What keeps it from answering
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What keeps it from answering ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -313,9 +302,7 @@ def test_runs_that_are_missing_are_made_before_anything_else():
     assert texts(findings)[-1] == "Next: make the 3 runs that are missing: storagelab run SPEC."
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is gained, and why
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What is gained, and why -----------------------------------------------------------------------------------------
 
 
 def test_what_a_factor_gains_is_told_against_the_first_level_with_its_error():
@@ -347,9 +334,7 @@ def test_one_layout_alone_has_its_time():
     assert re.fullmatch(r"It took 9\.96 s \(95 % CI 9\.81 to 10\.11 s\)\.", lines[2])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Any experiment
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Any experiment --------------------------------------------------------------------------------------------------
 
 LONG = "a label of one hundred characters that somebody wrote to be precise about everything, as is prudent"
 WORD = "x" * 100
@@ -455,9 +440,7 @@ def test_what_a_pattern_means_is_tied(drawn):
             assert all(repr(levels[good.factor]) in map(repr, good.levels) for good in choice.pattern.needed)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Real ones
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Real ones -------------------------------------------------------------------------------------------------------
 
 GOLDEN = Path(__file__).parent / "golden" / "answers"
 

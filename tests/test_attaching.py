@@ -1,7 +1,5 @@
 """Requirements for servers that already run, for every engine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The chart of the best case: at each level of the axis the fastest of all, beside the first that the spec lists."""
 
-from __future__ import annotations
-
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse

@@ -1,7 +1,5 @@
 """Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't tell."""
 
-from __future__ import annotations
-
 import math
 import random
 from types import SimpleNamespace
@@ -152,9 +150,7 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
     assert environment_differences(found, tuple(runs)) == [("server.version", "18.4", "19.0")]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Drawn: campaigns in which nothing differs, and ones that are slower by a known amount
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Drawn: campaigns in which nothing differs, and ones that are slower by a known amount ---------------------------
 
 
 def count(times, said):

@@ -1,7 +1,5 @@
 """What a run leaves behind: it is found, told with its size, and taken out of the times where that can be done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The wording of cautions: each says what, how much, and what to do about it."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,20 +1,10 @@
 """Each caution is raised when there is a reason for it, with the figures that its wording needs, and not otherwise."""
 
-from __future__ import annotations
-
 import copy
 import random
 
 import pytest
-from builders import (
-    make_environment,
-    make_experiment,
-    make_measurement,
-    make_plan,
-    make_run,
-    make_runs,
-    ten_seconds,
-)
+from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs, ten_seconds
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Caution
@@ -326,12 +316,7 @@ def disturbed(runs, share, every=1):
 def test_a_machine_that_others_use_meanwhile_is_a_caution():
     caution = only(cautions_of(change=lambda runs: disturbed(runs, 0.3)))
     assert caution.kind == "busy-machine"
-    assert caution.figures == {
-        "others_share": pytest.approx(0.3),
-        "limit": 0.1,
-        "runs": 20,
-        "checked": 20,
-    }
+    assert caution.figures == {"others_share": pytest.approx(0.3), "limit": 0.1, "runs": 20, "checked": 20}
 
 
 def test_others_never_take_more_than_all_of_the_machine():

@@ -1,7 +1,5 @@
 """Charts: what they draw, what they say, and that they can be drawn at all."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -1,7 +1,5 @@
 """The elapsed times of a server whose clock is set during a run, or that is stopped for a while, are not believed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

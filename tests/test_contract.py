@@ -1,7 +1,5 @@
 """The contract suite on real PostgreSQL servers and a recorded SQL Server: what it must pass, and what it must fail."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

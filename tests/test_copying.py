@@ -1,7 +1,5 @@
 """Copies of folders: the same content, links and rights, whether or not the file system can share blocks."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Where CPU time goes, on this very machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

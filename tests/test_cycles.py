@@ -1,7 +1,5 @@
 """Checkpoint cycles: how long a run counts so that it holds whole ones, and what reports say of parts of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drives of other kinds than flash and disk, from a spec to its report's figures: an SLC cache and I/O credits."""
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The same spec and seed give the same bytes: debug or release build, one process or two, in one go or with a rest."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The kernel's disk counters, on this machine's real disk and on recorded ones; and volumes that share a device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -183,9 +181,7 @@ def test_a_counter_that_was_reset_or_that_one_side_lacks_is_left_out():
     assert difference(before, after) == {"volume.a.writes": 3.0}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Volumes that share a device
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Volumes that share a device -------------------------------------------------------------------------------------
 
 
 def findings_on(volumes: dict[str, dict[str, object]], factor: str = "layout.log") -> Findings:

@@ -1,7 +1,5 @@
 """From a folder down to its disks, on this machine and on recorded other machines."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

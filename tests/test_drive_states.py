@@ -1,7 +1,5 @@
 """Drive states: means per cell, and trends along the order of runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

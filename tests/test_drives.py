@@ -2,8 +2,6 @@
 unasked. `test_preparing` makes such volumes, in a guest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

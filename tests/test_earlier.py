@@ -1,7 +1,5 @@
 """Runs that earlier versions stored, read as those of today."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

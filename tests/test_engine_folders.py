@@ -1,7 +1,5 @@
 """The engines' folders are parallel: a module has the same name, and answers to the same names, in each of them."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Work in other processes: whichever of them dies, and whenever, the others continue, and Ctrl-C ends them all."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

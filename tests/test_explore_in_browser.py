@@ -1,7 +1,5 @@
 """The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files, accessibility."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the page's block knows of each cell: complete, short, and free of what must not leave."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

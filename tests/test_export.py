@@ -1,7 +1,5 @@
 """The machine's view: schema 1, uncut, without NaN, without secrets, fast."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -187,16 +185,12 @@ def test_nan_and_infinity_never_appear():
 
 
 def test_what_json_does_not_know_becomes_text():
-    assert plain(
-        {
-            "path": Path("a/b"),
-            1: {
-                2,
-            },
-            "none": None,
-            "yes": True,
-        }
-    ) == {"path": "a/b", "1": [2], "none": None, "yes": True}
+    assert plain({"path": Path("a/b"), 1: {2}, "none": None, "yes": True}) == {
+        "path": "a/b",
+        "1": [2],
+        "none": None,
+        "yes": True,
+    }
 
 
 SECRET = "s3cr3t!x"

@@ -1,7 +1,5 @@
 """Of settings that differ in numbers alone, the least and the most stand for all."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

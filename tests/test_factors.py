@@ -1,7 +1,5 @@
 """What may be varied; `test_spec` has what may not."""
 
-from __future__ import annotations
-
 import pytest
 from spec_texts import factor, planned
 
@@ -18,8 +16,7 @@ def test_all_that_the_connections_do_is_the_load(name):
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["between_runs.pause_s", "between_runs.format_drives", "measure.sample_hz", "workload.connections"],
+    "path", ["between_runs.pause_s", "between_runs.format_drives", "measure.sample_hz", "workload.connections"]
 )
 def test_what_layouts_are_tried_under_is_a_condition_and_nothing_to_choose(path):
     factor = Factor(name=path, levels=(Level(value=1, sets={path: 1}),))

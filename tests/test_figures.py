@@ -1,7 +1,5 @@
 """The arithmetic of the bench: comparisons are measured side by side, and the order alternates."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.figures import paired_ratios, ratio_figure, rounds

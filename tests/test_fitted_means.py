@@ -1,7 +1,5 @@
 """Reports show the means by which cells are compared, free of odd runs and burn-in."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -88,10 +86,7 @@ def test_runs_of_a_burn_in_are_not_judged():
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
     first = runs[0].model_copy(
-        update={
-            "repetition": 0,
-            "measurement": runs[0].measurement.model_copy(update={"elapsed_s": 500.0}),
-        }
+        update={"repetition": 0, "measurement": runs[0].measurement.model_copy(update={"elapsed_s": 500.0})}
     )
     assert first.burn_in
     assert analyse(experiment, plan, [first, *runs]).cells == analyse(experiment, plan, runs).cells

@@ -1,7 +1,5 @@
 """The fit of a drive: on a simulated drive whose truth is known, and the profile that keeps it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """storagelab's own folders on the user's volumes: only what it made is ever removed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

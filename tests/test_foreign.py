@@ -1,7 +1,5 @@
 """Anything that does not belong in a spec is refused by its place, before it has any effect."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Files that others wrote: what has no end is not read, and what is damaged is refused in words."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The glossary: terms that every report shows are explained, on the report's page and in the docs."""
 
-from __future__ import annotations
-
 from html import unescape
 from pathlib import Path
 from typing import get_args

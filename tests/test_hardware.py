@@ -1,7 +1,5 @@
 """Arrays, caches, links and raw I/O as a spec declares them: what reaches the core, and what is refused on the way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files too."""
 
-from __future__ import annotations
-
 import importlib.util
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """The descriptions of this machine and of recorded others, and what may be done to a volume."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

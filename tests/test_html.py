@@ -1,7 +1,5 @@
 """The page as text: its content and order, and that no user text can become markup."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -366,10 +364,7 @@ def test_any_text_comes_back_from_a_template_as_it_went_in(words):
     parsed = Elements(element)
     (attributes,) = parsed.named("p")
     plain = words.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�")
-    assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (
-        plain,
-        masked(plain),
-    )
+    assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (plain, masked(plain))
     assert len(parsed.tags) == 1
     assert set(attributes) == {"title"}
 

@@ -1,7 +1,5 @@
 """The page in a real browser: nothing breaks, nothing asks the network, everybody can read it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """How one factor's best level and effect depend on another: found where it is, and not found where it is not."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Volumes that the runs of a block share: made once, prepared again for the next block, and prepared by hand."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """A finding is one file: of the experiment, or of each cell. Files of the test's own are found everywhere."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Percentiles of a cell: from the merged histogram of its runs, with intervals that hold what they promise."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

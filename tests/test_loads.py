@@ -1,7 +1,5 @@
 """The wording for loads: the headline names layouts, once if one is best under every load, otherwise load by load."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

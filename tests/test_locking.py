@@ -1,7 +1,5 @@
 """Two campaigns never measure on one volume at once; the lock leaves nothing behind and ends with its process."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

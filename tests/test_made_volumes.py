@@ -1,7 +1,5 @@
 """Volumes that are made before each run: drives from files, file systems, limits, commands; and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

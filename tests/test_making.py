@@ -1,7 +1,5 @@
 """Each run that is not stored is made, judged and appended. The target here measures nothing, so it is fast."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

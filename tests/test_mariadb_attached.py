@@ -1,7 +1,5 @@
 """A MariaDB that already runs: measured through a DSN, refused by name where it can't be, and left as it was found."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from urllib.parse import quote

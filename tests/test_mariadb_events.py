@@ -1,7 +1,5 @@
 """What MariaDB's instruments mean, and which of them make up the sum."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED

@@ -1,7 +1,5 @@
 """MariaDB faults: the run fails with the engine's own message, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -127,10 +125,7 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     removed = sweep(plan_of(config), site_at(scratch))
     process.wait()
     folder = scratch / "a" / "storagelab-tested-0badcafe"
-    assert removed == [
-        f"stopped the server left running in {folder}",
-        f"removed {folder}, left behind by a killed run",
-    ]
+    assert removed == [f"stopped the server left running in {folder}", f"removed {folder}, left behind by a killed run"]
     own = temporary.path("socket").parent  # of this process, which lives: nobody else's to sweep
     assert [place for place in left_behind(scratch) if place != str(own)] == []
 

@@ -1,7 +1,5 @@
 """What preflight says about a plan with MariaDB before anything is touched."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

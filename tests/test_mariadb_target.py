@@ -1,7 +1,5 @@
 """MariaDB as a target: one cell set up, loaded, measured, read back, removed."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a run leaves behind, and what earlier versions left behind."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path

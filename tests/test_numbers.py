@@ -1,7 +1,5 @@
 """Numbers as text: units, honest digits, and nothing where nothing is known."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

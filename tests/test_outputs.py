@@ -1,7 +1,5 @@
 """Files are written whole, and devices, pipes and links stay what they are."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

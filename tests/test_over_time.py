@@ -1,7 +1,5 @@
 """Time series as charts draw them: every repetition, one panel per cell, whatever the target could observe."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

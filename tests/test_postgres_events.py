@@ -1,7 +1,5 @@
 """The map of wait events: every event of the servers at hand lands where a DBA would look for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

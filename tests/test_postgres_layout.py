@@ -1,7 +1,5 @@
 """The articles' table on N data files: where its files really lie, and whose it is."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

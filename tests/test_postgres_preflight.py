@@ -1,7 +1,5 @@
 """A plan that can't run here is refused before anything is touched, by the key to fix."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

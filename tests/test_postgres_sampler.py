@@ -1,7 +1,5 @@
 """The sampler on a real server: what it sees of a load, and what it does when things break under it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A private server: made, started, stopped and removed; reachable through its socket only, and never left running."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

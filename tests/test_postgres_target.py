@@ -1,7 +1,5 @@
 """PostgreSQL as a target, on every server at hand: one cell set up, loaded, measured, read back, removed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,19 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from real_servers import (
-    ROWS,
-    ask,
-    cell_of,
-    connect,
-    got,
-    left_behind,
-    measure,
-    run_of,
-    server_folders,
-    site_at,
-    small,
-)
+from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table

@@ -1,7 +1,5 @@
 """Waiting tasks: moments decoded into things a person knows, and never too many of them."""
 
-from __future__ import annotations
-
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT
 from storagelab.targets.postgres.sampler import LockWait, lock_wait, waiting_tasks

@@ -1,7 +1,5 @@
 """How small a difference can be told is computed; drawn experiments agree with it."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """How the kernel sees a task: told against processes whose behaviour is known."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

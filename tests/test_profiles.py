@@ -1,7 +1,5 @@
 """Profiles of drives: every figure with its label and its source."""
 
-from __future__ import annotations
-
 import io
 import json
 from importlib import resources

@@ -1,7 +1,5 @@
 """Programs run to their end, or end together with everything that they started, and see few of the caller's variables."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A race from the command line, in simulated worlds whose drives remember and on a real server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a look at a race decides, and that all looks of all races together keep their error."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

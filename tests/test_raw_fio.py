@@ -1,7 +1,5 @@
 """fio as storagelab runs it: its figures, its histograms, and what happens when it can't."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Raw I/O on simulated drives: from a spec to requests a second, without a database."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

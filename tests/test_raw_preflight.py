@@ -1,7 +1,5 @@
 """What raw I/O on real drives refuses before anything is touched: one message each, with the key and the way out."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

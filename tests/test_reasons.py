@@ -1,7 +1,5 @@
 """Each rule speaks where its mechanism was changed, and is silent where nothing was, or where the evidence is thin."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -96,9 +94,7 @@ def test_where_nothing_differs_no_rule_speaks(tmp_path):
             assert text.endswith("So there is nothing to explain.")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Fabricated cases
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Fabricated cases ------------------------------------------------------------------------------------------------
 
 
 def step(name, change_s, *, sure=True, category="other", part=None, before_s=20.0):

@@ -1,7 +1,5 @@
 """The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their parsers."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

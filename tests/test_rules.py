@@ -1,7 +1,5 @@
 """What must hold within a cell: the way to its server, its volumes and its load."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Output to the terminal: everything is escaped, and what the terminal can't show stops nothing."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Findings in words: every sentence agrees with the figures, and nothing is called equal."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """When throughput has settled: drawn series whose settling times are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The border between Rust and Python: `storagelab._sim`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

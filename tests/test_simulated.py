@@ -1,7 +1,5 @@
 """The simulated target: what is refused before anything runs, and what a run hands over."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

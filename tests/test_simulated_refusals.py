@@ -1,7 +1,5 @@
 """Worlds that can't be, as a person meets them: `storagelab plan` refuses by the spec's key before anything is touched."""
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import resources

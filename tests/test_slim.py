@@ -1,7 +1,5 @@
 """Drawings made small: they look the same and say the same."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """What a spec may say, and how each thing that it may not say is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -241,9 +239,7 @@ def test_the_order_of_factors_and_of_volumes_matters_since_cells_and_data_files_
     lines = ['"layout.data_files" = [1, 2]', '"layout.log" = ["a", "b"]']
     one, other = factor("\n".join(lines)), factor("\n".join(lines[::-1]))
     assert sha256(one) != sha256(other)
-    assert changes(one, other) == [
-        "order of factors: layout.data_files, layout.log -> layout.log, layout.data_files",
-    ]
+    assert changes(one, other) == ["order of factors: layout.data_files, layout.log -> layout.log, layout.data_files"]
     swapped = '[volumes.b]\npath = "./b"\n[volumes.a]\npath = "./a"\n'
     assert changes(MINIMAL, TARGET + swapped) == ["order of volumes: a, b -> b, a"]
 

@@ -1,7 +1,5 @@
 """Charts of speed-ups."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_experiment, make_plan, make_runs
 

@@ -1,7 +1,5 @@
 """A connection's seconds add up to the elapsed time, in each run and in the mean."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_experiment, make_plan, make_runs
 from simulated_specs import run_once

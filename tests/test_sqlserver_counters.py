@@ -1,17 +1,9 @@
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.model.waits import CountedWaits, conservation, normalise
 from storagelab.targets.sqlserver.events import event_of
-from storagelab.targets.sqlserver.sampler import (
-    WaitCount,
-    counted_waits,
-    server_waits_group,
-    summed,
-    waits_between,
-)
+from storagelab.targets.sqlserver.sampler import WaitCount, counted_waits, server_waits_group, summed, waits_between
 from storagelab.targets.steps import difference
 
 COUNTS = st.dictionaries(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fabricated_findings import make_findings
 
 from storagelab.findings.model import CellSummary

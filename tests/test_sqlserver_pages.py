@@ -1,7 +1,5 @@
 """Pages as published: numbers of pages from documents and recorded waits, each with its source."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

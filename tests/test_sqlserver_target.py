@@ -1,7 +1,5 @@
 """The whole adapter over a real TDS connection: against answers on record, and against a server if one is given."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

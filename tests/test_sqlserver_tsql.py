@@ -1,7 +1,5 @@
 """Whatever a user can write stays what it is: read back by Microsoft's own parser."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

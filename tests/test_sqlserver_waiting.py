@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from storagelab.model.measurement import Page
 from storagelab.targets.sqlserver.sampler import Decoder, Moment, PageInfo, Task, pages_to_ask, task_of
 

@@ -1,7 +1,5 @@
 """Steady state by the storage industry's rule, in made-up rates, and on a simulated drive that ages."""
 
-from __future__ import annotations
-
 import pytest
 from raw_io_specs import parsed, runs_of
 

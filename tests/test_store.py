@@ -1,7 +1,5 @@
 """The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

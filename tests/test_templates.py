@@ -1,7 +1,5 @@
 """Templates: which cells share one, how it is kept and copied, and that none outlives its campaign."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A temporary folder belongs to its process, and is swept only once that process is gone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Long series made short: nothing is left out, and no peak is lost."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

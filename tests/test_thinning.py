@@ -1,7 +1,5 @@
 """The stored time series of a simulated run: short, but enough to see what happened."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

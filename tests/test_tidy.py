@@ -1,7 +1,5 @@
 """Checks that no linter does: files stay small, tests are named after what they test, nothing is left open."""
 
-from __future__ import annotations
-
 import os
 import re
 import site

@@ -1,7 +1,5 @@
 """Traces: what they say, and what is wrong with those that can't be sent."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

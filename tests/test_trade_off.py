@@ -1,7 +1,5 @@
 """The charts of speed against price and against capacity, with the layouts that no other one beats in both."""
 
-from __future__ import annotations
-
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse

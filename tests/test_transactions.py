@@ -1,7 +1,5 @@
 """The transactions of a run: what counts, their histogram, and their series."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

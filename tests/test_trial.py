@@ -1,7 +1,5 @@
 """A server that would not start is detected before anything is stored."""
 
-from __future__ import annotations
-
 import pytest
 from real_servers import left_behind, site_at, small
 

@@ -1,7 +1,5 @@
 """Layouts that stall: which answer the typical run gives, which the mean, and what is said of both."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Sizes and durations as people write them."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

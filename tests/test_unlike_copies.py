@@ -1,7 +1,5 @@
 """Layouts whose data is copied in different ways: what their runs say of it is compared."""
 
-from __future__ import annotations
-
 from builders import make_environment, make_experiment, make_plan, make_run, make_runs
 
 from storagelab.findings.analysis import analyse

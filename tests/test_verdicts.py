@@ -1,7 +1,5 @@
 """A verdict for each load: layouts are compared under the same load, and no load is ever fastest."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -181,9 +179,7 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
         assert judged.loads[0].verdict == "best-set"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What was not tested
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What was not tested ---------------------------------------------------------------------------------------------
 
 
 def verdict_on(log_s, blocks=None) -> JudgedByLoad:
@@ -311,9 +307,7 @@ def test_beside_the_nominally_fastest_stands_how_much_slower_it_may_be():
     assert f"each {bound}best (95 %)" in answer_lines(findings)[2].text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# At most so much slower, and the same within a margin
-# ---------------------------------------------------------------------------------------------------------------------
+# --- At most so much slower, and the same within a margin ------------------------------------------------------------
 
 DRAWN = 400
 ALLOWED = 0.05 + 2 * math.sqrt(0.05 * 0.95 / DRAWN)

@@ -1,7 +1,5 @@
 """Waits of several engines joined by what is waited for; their own names are kept beside."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.findings.wait_classes import in_classes, native_names

@@ -1,7 +1,5 @@
 """The thread that watches a run: at the start, at its pace, and at the end; its failures never break the run."""
 
-from __future__ import annotations
-
 import threading
 
 from storagelab.targets.sampler import Looks, Watch

@@ -1,7 +1,5 @@
 """Pace, series and moments of a watcher: it minds its own cost, and its rates add up to what was counted."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

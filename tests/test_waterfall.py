@@ -1,7 +1,5 @@
 """The chart of the waterfall: each bar begins where the one before it ends, and the last one at the second time."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What-if answers as sentences: each figure in them comes out of the findings, and nothing is said without a finding."""
 
-from __future__ import annotations
-
 from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
 from storagelab.findings.kinds.drive_trends import DriveTrend

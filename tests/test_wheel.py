@@ -1,7 +1,5 @@
 """The wheel, as a newcomer installs it: on a bare root file system with Python alone, without compiler and checkout."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

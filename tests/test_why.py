@@ -1,7 +1,5 @@
 """Waterfalls add up exactly, average over matched cells, and say which steps are sure."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The chart of what drives wrote."""
 
-from __future__ import annotations
-
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse

@@ -1,7 +1,5 @@
 """One report in many forms, written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Specs whose workload's kind is a factor: they may have the keys of every kind, each cell only those of its own."""
 
-from __future__ import annotations
-
 from spec_texts import factor, planned
 
 KINDS = """kind = [

@@ -3,14 +3,12 @@
 parser = TsqlParser();  parser.parse("SELECT 1")  -> Parsed(errors=[], statements=[{"kind": "SelectStatement", ...}])
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -34,7 +32,7 @@ class Parsed(NamedTuple):
 class TsqlParser:
     """A context manager; the parser runs in a process of its own."""
 
-    def __enter__(self) -> TsqlParser:
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [sys.executable, str(WHERE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
