@@ -3,9 +3,7 @@
 FABRICATED: no figure that comes out of this file was ever measured. They have the shape of real ones, so that analysis
 and reports can be tested without a server; every environment says so.
 
-    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8]}, repetitions=5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, repetition: 10.0)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 2, 4, 8]}, elapsed=lambda levels, repetition: 10.0)
 """
 
 import copy
@@ -14,6 +12,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, TimeSeries, WaitingTask
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
@@ -157,6 +157,28 @@ def make_runs(
         measurement = None if reason else make_measurement(cell.config, elapsed_s, shares, environment)
         runs.append(make_run(planned, cell, measurement, reason))
     return tuple(runs)
+
+
+def make_planned(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object
+) -> tuple[Experiment, Plan]:
+    experiment = make_experiment(factors, repetitions, **fields)
+    return experiment, make_plan(experiment)
+
+
+RUNS = {"elapsed", "waits", "environment", "failed"}
+"""The names by which `make_runs` is told what runs there are; others are fields of an experiment."""
+
+
+def make_campaign(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object
+) -> tuple[Experiment, Plan, tuple[Run, ...]]:
+    experiment, plan = make_planned(factors, repetitions, **{name: more[name] for name in more.keys() - RUNS})
+    return experiment, plan, make_runs(experiment, plan, **{name: more[name] for name in more.keys() & RUNS})
+
+
+def analysed(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object) -> Findings:
+    return analyse(*make_campaign(factors, repetitions, **more))
 
 
 def runs_in_order(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_experiment, make_plan, make_planned, make_runs
 from fabricated_findings import FILES, LOG, make_findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -296,8 +296,7 @@ def test_ties_say_how_many_repetitions_would_tell_them_apart_and_a_sure_answer_s
 
 
 def test_runs_that_are_missing_are_made_before_anything_else():
-    experiment = make_experiment({FILES: [1, 4]}, 5)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 4]}, 5)
     findings = analyse(experiment, plan, make_runs(experiment, plan)[:7])
     assert texts(findings)[-1] == "Next: make the 3 runs that are missing: storagelab run SPEC."
 

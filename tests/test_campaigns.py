@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import make_environment, make_experiment, make_plan, make_runs
+from builders import make_environment, make_experiment, make_plan, make_planned, make_runs
 
 from bench import campaigns as drawn
 from storagelab.findings.analysis import analyse
@@ -19,8 +19,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, **fields):
     """A campaign of 10 s a run, scattered by 1 %; `odd` = levels of the cell that takes half as long again."""
-    experiment = make_experiment(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
 
     def elapsed(levels, repetition):
         noise = random.Random(f"{name}{sorted(levels.items())}{repetition}").gauss(0, 0.01)

@@ -4,7 +4,16 @@ import copy
 import random
 
 import pytest
-from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs, ten_seconds
+from builders import (
+    make_environment,
+    make_experiment,
+    make_measurement,
+    make_plan,
+    make_planned,
+    make_run,
+    make_runs,
+    ten_seconds,
+)
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Caution
@@ -21,8 +30,7 @@ def cautions_of(
     factors=FILES, repetitions=5, order="randomised", change=lambda runs: runs, **how
 ) -> tuple[Caution, ...]:
     """The cautions of an experiment; `change` is applied to its runs first."""
-    experiment = make_experiment(factors, repetitions, order=order)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions, order=order)
     return analyse(experiment, plan, change(make_runs(experiment, plan, **how))).cautions
 
 
@@ -234,8 +242,7 @@ def test_a_far_run_is_told_in_seconds_where_time_per_row_is_compared():
 
 @pytest.mark.parametrize("made", [6, 8, 10])
 def test_a_drift_of_the_first_runs_is_not_drawn_out_over_ten_thousand_repetitions(made):
-    experiment = make_experiment({"layout.data_files": [1, 2]}, 10_000)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2]}, 10_000)
     first = plan.model_copy(update={"runs": plan.runs[:made]})
     runs = make_runs(experiment, first, elapsed=lambda levels, repetition: 10 * 1.2**repetition, waits=None)
     (drift,) = [caution for caution in analyse(experiment, plan, runs).cautions if caution.kind == "drift"]
@@ -462,8 +469,7 @@ def files_on_drives(drive, factors=FILES, provenance="simulated") -> tuple[Cauti
 
 
 def test_what_weighs_more_comes_first():
-    experiment = make_experiment(FILES, repetitions=2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(FILES, repetitions=2)
     one = {"path": "./volumes/a", "device": "sda", "virtual": False}
     runs = make_runs(experiment, plan, environment=environment(volumes={"a": one, "b": one}))
     severities = [caution.severity for caution in analyse(experiment, plan, runs).cautions]
@@ -471,8 +477,7 @@ def test_what_weighs_more_comes_first():
 
 
 def test_a_cell_that_ran_once_among_others_is_named():
-    experiment = make_experiment(FILES)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(FILES)
     cells = {cell.cell_id: cell for cell in plan.cells}
     runs = [
         make_run(planned, cells[planned.cell_id], make_measurement(cells[planned.cell_id].config, 10.0, None))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from builders import make_experiment, make_plan, make_run, make_runs, ten_seconds
+from builders import make_campaign, make_experiment, make_plan, make_planned, make_run, make_runs, ten_seconds
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -39,8 +39,7 @@ def story(
     factors: dict[str, Sequence[JsonValue]], repetitions: int = 5, **given: object
 ) -> tuple[Findings, tuple[Run, ...]]:
     """FABRICATED: the findings and runs of an experiment over `factors`."""
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions)
     runs = make_runs(experiment, plan, **given)  # type: ignore[arg-type]
     return analyse(experiment, plan, runs), runs
 
@@ -75,9 +74,7 @@ CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", wor
 def test_a_new_chart_is_one_file(tmp_path, monkeypatch):
     (tmp_path / "moons.py").write_text(MOONS)
     monkeypatch.setattr(charts_folder, "__path__", [*charts_folder.__path__, str(tmp_path)])
-    experiment = make_experiment(FOUR, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign(FOUR, 2)
     findings = analyse(experiment, plan, runs)
     assert list(wide_specs(findings, runs))[:2] == ["completion-time", "moons"]
     for format_ in ("html", "md"):
@@ -339,8 +336,7 @@ def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
 
 
 def test_counted_waits_are_drawn_like_sampled_ones():
-    experiment = make_experiment({FILES: [1, 2]}, repetitions=2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2]}, repetitions=2)
     counted = CountedWaits(
         connections=16, elapsed_s=10.0, busy_s=160.0, cpu_s=20.0,
         rows=(CountedWait(wait_type="WRITELOG", category="commit", wait_ns=10**11, signal_ns=10**9, wait_count=9),),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import make_environment, make_experiment, make_plan, make_runs
+from builders import analysed, make_environment, make_experiment, make_plan, make_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machine import RecordedMachine, stat
@@ -185,10 +185,9 @@ def test_a_counter_that_was_reset_or_that_one_side_lacks_is_left_out():
 
 
 def findings_on(volumes: dict[str, dict[str, object]], factor: str = "layout.log") -> Findings:
-    experiment = make_experiment({factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]})
-    plan = make_plan(experiment)
-    return analyse(
-        experiment, plan, make_runs(experiment, plan, environment={**make_environment(), "volumes": volumes})
+    return analysed(
+        {factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]},
+        environment={**make_environment(), "volumes": volumes},
     )
 
 

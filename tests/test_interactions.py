@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_planned, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Dependence, Findings
@@ -25,8 +25,7 @@ def findings_of(
     spread: float = 0.01, keep: Callable[[Run], bool] = lambda run: True, blocks_by: str = "",
 ) -> Findings:  # fmt: skip
     """FABRICATED: times of 10 s, longer by the factor `1 + slower(levels)`, that scatter by `spread`."""
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions)
     if blocks_by:
         plan = in_blocks(plan, blocks_by)
 

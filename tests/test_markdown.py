@@ -5,7 +5,7 @@ import io
 import re
 
 import pytest
-from builders import make_experiment, make_measurement, make_plan, make_run, make_runs
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check
@@ -18,8 +18,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 
 def the_runs(factors=None, **fields):
-    experiment = make_experiment(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
     lost = plan.runs[3]
     return (
         experiment,

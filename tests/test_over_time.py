@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_planned, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -22,8 +22,7 @@ def story(
     factors: dict[str, Sequence[JsonValue]], repetitions: int = 5, **given: object
 ) -> tuple[Findings, tuple[Run, ...]]:
     """FABRICATED: the findings and runs of an experiment over `factors`."""
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions)
     runs = make_runs(experiment, plan, **given)  # type: ignore[arg-type]
     return analyse(experiment, plan, runs), runs
 

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
@@ -15,9 +15,7 @@ NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
 
 def drawings() -> tuple[str, str]:
     """FABRICATED: the same chart wide and narrow; one level looks like attributes."""
-    experiment = make_experiment({"layout.data_files": [1, 2, 4], "layout.log": ["a", NASTY]}, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 2, 4], "layout.log": ["a", NASTY]}, 2)
     specs = drawn_charts(analyse(experiment, plan, runs), runs)["completion-time"].specs()
     return to_svg(specs["wide"]), to_svg(specs["narrow"])
 

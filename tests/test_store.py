@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from builders import make_experiment, make_plan, make_run, make_runs
+from builders import make_experiment, make_plan, make_planned, make_run, make_runs
 
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Measurement
@@ -314,8 +314,7 @@ def test_runs_of_a_burn_in_are_stored_like_any_other(tmp_path):
 
 
 def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
-    experiment = make_experiment({"layout.data_files": [1]}, repetitions=2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1]}, repetitions=2)
     first, second = make_runs(experiment, plan)
     with Store.writing(tmp_path / "x", experiment) as store:
         store.append(first)
@@ -327,8 +326,7 @@ def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
 
 
 def test_a_run_of_a_version_that_stored_no_verdict_on_durability_gets_it_when_it_is_read(tmp_path):
-    experiment = make_experiment({"layout.data_files": [1]}, repetitions=1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1]}, repetitions=1)
     (run,) = make_runs(experiment, plan)
     older = run.measurement.model_dump_json(exclude={"durability"})
     with Store.writing(tmp_path / "x", experiment) as store:

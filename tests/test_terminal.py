@@ -5,7 +5,7 @@ import itertools
 import re
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_experiment, make_plan
 from fabricated_findings import FILES, LOG, extension_trend, make_effect, make_findings
 from rich.console import Console
 
@@ -239,9 +239,10 @@ def test_waits_without_a_split_have_empty_columns_and_a_reason():
 
 
 def test_real_runs_through_real_analysis_read_well_to_the_end():
-    experiment = make_experiment({FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]})
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, failed=lambda planned: "the disk is full" if planned.sequence == 3 else "")
+    experiment, plan, runs = make_campaign(
+        {FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]},
+        failed=lambda planned: "the disk is full" if planned.sequence == 3 else "",
+    )
     text = shown(print_findings, analyse(experiment, plan, runs))
     assert text.startswith(
         "Use any of the 10 layouts: none can be told apart from the fastest.\nMEASURED, 49 of 50 runs"
