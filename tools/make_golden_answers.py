@@ -77,6 +77,7 @@ def reword() -> None:
     import test_profiles
     import test_sentences
     import test_spec
+    import test_terminal
     import test_what_if
     from fabricated_findings import golden, said_in
 
@@ -89,6 +90,7 @@ def reword() -> None:
 
     alike = {name: lambda found=found: found for name, found in test_sentences.SITUATIONS.items()}
     golden("sentences").write_text(said_in(alike), "utf-8")
+    golden("screens").write_text(test_terminal.screens(), "utf-8")
     golden("loads").write_text(said_in(test_loads.SITUATIONS), "utf-8")
     golden("what-if").write_text(said_in(test_what_if.SITUATIONS, test_what_if.what_if_sentences), "utf-8")
 
