@@ -73,6 +73,7 @@ def reword() -> None:
 
     said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
     write_cases(tried.GOLDEN, said)
+    import test_cautions
     import test_loads
     import test_numbers
     import test_profiles
@@ -84,6 +85,7 @@ def reword() -> None:
 
     write_cases(golden("refusals", "json"), [{**case, "says": test_spec.said_of(case)} for case in test_spec.REFUSED])
     write_cases(golden("numbers", "json"), [{**case, "says": test_numbers.said_of(case)} for case in test_numbers.SAID])
+    write_cases(golden("raised", "json"), test_cautions.raised())
     with tempfile.TemporaryDirectory() as folder:
         wrong = [{**case, "says": test_profiles.said_of(case, Path(folder))} for case in test_profiles.WRONG]
     write_cases(golden("refused-profiles", "json"), wrong)
