@@ -73,6 +73,7 @@ def reword() -> None:
 
     said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
     write_cases(tried.GOLDEN, said)
+    import test_answer
     import test_cautions
     import test_loads
     import test_numbers
@@ -94,6 +95,7 @@ def reword() -> None:
 
     alike = {name: lambda found=found: found for name, found in test_sentences.SITUATIONS.items()}
     golden("sentences").write_text(said_in(alike), "utf-8")
+    golden("answers").write_text(said_in(test_answer.SITUATIONS, test_answer.texts), "utf-8")
     golden("screens").write_text(test_terminal.screens(), "utf-8")
     golden("loads").write_text(said_in(test_loads.SITUATIONS), "utf-8")
     golden("what-if").write_text(said_in(test_what_if.SITUATIONS, test_what_if.what_if_sentences), "utf-8")
