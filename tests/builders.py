@@ -28,17 +28,14 @@ WaitsOf = Callable[[Levels, int], Mapping[str, float]]
 CPU_SHARE = 0.10
 QUEUE_SHARE = 0.08
 KNOWN_EVENTS: dict[str, tuple[str, Category, bool]] = {
-    "Lock:extend": ("PAGELATCH_* on PFS/GAM/SGAM", "allocation", False),
-    "IO:WALSync": ("WRITELOG", "commit", True),
-    "LWLock:WALWrite": ("WRITELOG", "commit", False),
-    "LWLock:WALInsert": ("LOGBUFFER", "log-buffer", False),
+    "Lock:extend": ("PAGELATCH_* on PFS/GAM/SGAM", "allocation", False), "IO:WALSync": ("WRITELOG", "commit", True),
+    "LWLock:WALWrite": ("WRITELOG", "commit", False), "LWLock:WALInsert": ("LOGBUFFER", "log-buffer", False),
     "IO:DataFileRead": ("PAGEIOLATCH_*", "data-read", True),
     "IO:DataFileWrite": ("(lazy writer's work)", "data-write", True),
     "IO:DataFileExtend": ("PREEMPTIVE_OS_WRITEFILEGATHER", "file-growth", True),
-    "LWLock:BufferContent": ("PAGELATCH_*", "page-latch", False),
-    "LWLock:BufferMapping": ("LATCH_EX", "latch", False),
+    "LWLock:BufferContent": ("PAGELATCH_*", "page-latch", False), "LWLock:BufferMapping": ("LATCH_EX", "latch", False),
     "Lock:transactionid": ("LCK_M_*", "lock", False),
-}
+}  # fmt: skip
 """wait type -> (analogue, category, in_io), for the fabricated samples."""
 EXTEND_SHARE = {1: 0.25, 2: 0.20, 4: 0.12, 8: 0.03, 16: 0.02}
 
@@ -125,13 +122,9 @@ def extension_story(levels: Levels, repetition: int) -> Mapping[str, float]:
     extend = EXTEND_SHARE.get(files if isinstance(files, int) else 1, 0.01)
     rest = 1 - CPU_SHARE - QUEUE_SHARE - extend
     return {
-        "Lock:extend": extend,
-        "LWLock:WALWrite": 0.45 * rest,
-        "LWLock:WALInsert": 0.25 * rest,
-        "IO:WALSync": 0.15 * rest,
-        "IO:DataFileWrite": 0.10 * rest,
-        "LWLock:BufferContent": 0.05 * rest,
-    }
+        "Lock:extend": extend, "LWLock:WALWrite": 0.45 * rest, "LWLock:WALInsert": 0.25 * rest,
+        "IO:WALSync": 0.15 * rest, "IO:DataFileWrite": 0.10 * rest, "LWLock:BufferContent": 0.05 * rest,
+    }  # fmt: skip
 
 
 def make_runs(
@@ -179,6 +172,14 @@ def make_campaign(
 
 def analysed(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object) -> Findings:
     return analyse(*make_campaign(factors, repetitions, **more))
+
+
+def story(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object
+) -> tuple[Findings, tuple[Run, ...]]:
+    """The findings and the runs of an experiment."""
+    experiment, plan, runs = make_campaign(factors, repetitions, **more)
+    return analyse(experiment, plan, runs), runs
 
 
 def runs_in_order(

@@ -312,7 +312,6 @@ class _Noise:
     def _environment(self, config: Config, planned: PlannedRun) -> dict[str, object]:
         environment = make_environment()
         host = environment["host"]
-        assert isinstance(host, dict)
         if self.shape.hosts > 1 and not config.simulated:
             host["name"] = f"host-{planned.repetition % self.shape.hosts}"
         if self._rng.random() < 0.3:

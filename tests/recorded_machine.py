@@ -9,15 +9,10 @@ from typing import Self
 from storagelab.machine.disks import Kernel
 
 QUEUE = {
-    "scheduler": "[none] mq-deadline kyber",
-    "write_cache": "write through",
-    "rotational": "0",
-    "logical_block_size": "512",
-    "physical_block_size": "4096",
-    "nr_requests": "1023",
-    "read_ahead_kb": "128",
+    "scheduler": "[none] mq-deadline kyber", "write_cache": "write through", "rotational": "0",
+    "logical_block_size": "512", "physical_block_size": "4096", "nr_requests": "1023", "read_ahead_kb": "128",
     "discard_max_bytes": "2199023255040",
-}
+}  # fmt: skip
 
 
 def stat(reads: int = 0, sectors_read: int = 0, writes: int = 0, sectors_written: int = 0) -> str:

@@ -210,12 +210,9 @@ def _type_of(values: list[Any]) -> type:
 
 
 _TYPE_TEXT = {
-    int: b"\x26\x08",
-    float: b"\x6d\x08",
-    bool: b"\x68\x01",
-    str: b"\xe7" + struct.pack("<H", 8000) + _COLLATION,
+    int: b"\x26\x08", float: b"\x6d\x08", bool: b"\x68\x01", str: b"\xe7" + struct.pack("<H", 8000) + _COLLATION,
     bytes: b"\xa5" + struct.pack("<H", 8000),
-}
+}  # fmt: skip
 
 
 def _metadata(columns: list[str], types: list[type]) -> bytes:

@@ -68,7 +68,6 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
     pick = choice.pick
-    assert pick is not None
     assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
     if pick.faster_looking is not None:
         slow, fast = (

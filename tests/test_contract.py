@@ -125,13 +125,6 @@ def test_a_missing_right_is_named_and_nothing_else_is_tried(plain, scratch):
     assert [promise.state for promise in found.values()] == ["fail"] + ["open"] * (len(promises.ALL) - 1)
 
 
-def test_a_missing_right_on_sql_server_is_named_as_well(monkeypatch):
-    with recorded(may_view_state=0) as answers:
-        monkeypatch.setenv("LAB", answers.dsn())
-        assert "GRANT VIEW SERVER STATE" in broken(tried(target_of("LAB")))[promises.REACHED]
-        assert answers.server.names == {"master", "somebody"}
-
-
 @pytest.fixture
 def on_tcp(scratch):
     """A server on a port of this machine that asks for a password."""

@@ -65,7 +65,6 @@ def test_a_password_that_a_server_told_does_not_leave_with_it():
 
 def with_long_series(run: Run) -> Run:
     """10,000 samples of nine columns with digits that don't repeat."""
-    assert run.measurement is not None
     names = ("rows_per_s", "write_amplification", "utilisation", "dirty_pages", "runnable", "io_in_progress",
              "volume.a.read_bytes_per_s", "volume.a.write_bytes_per_s", "volume.a.busy_s_per_s")  # fmt: skip
     at_s = tuple(step / 1_000 for step in range(1, 10_001))

@@ -47,12 +47,8 @@ def simulated(truth: Law) -> list[Result]:
     ]  # fmt: skip
     volumes = {"v": {"drives": ["d"]}}
     world = {
-        "scale": 1,
-        "seed": 1,
-        "drives": {"d": {"profile": profile.for_core()}},
-        "volumes": volumes,
-        "tests": tests,
-    }
+        "scale": 1, "seed": 1, "drives": {"d": {"profile": profile.for_core()}}, "volumes": volumes, "tests": tests,
+    }  # fmt: skip
     block = _sim.RawBlock(json.dumps(world), 0, None)
     outcomes = [json.loads(block.run_next(lambda _: None) or "") for _ in asked]
     return [

@@ -71,14 +71,10 @@ def prediction_text() -> str:
     figures = {"value": 1.0}
     return json.dumps(
         {
-            "schema": prediction.SCHEMA,
-            "engine": "postgres",
-            "captured_per_s": 1.0,
-            "sessions": 2.0,
-            "layouts": [figures],
-            "notes": [],
+            "schema": prediction.SCHEMA, "engine": "postgres", "captured_per_s": 1.0, "sessions": 2.0,
+            "layouts": [figures], "notes": [],
         }
-    )
+    )  # fmt: skip
 
 
 def profile_text() -> str:

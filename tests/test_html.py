@@ -18,7 +18,7 @@ from shortcuts import drawn
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
 from storagelab.model.values import JsonValue
-from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.model.waits import CountedWaits
 from storagelab.report.drawing import arrange
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page import cells, html
@@ -50,7 +50,6 @@ def page() -> str:
 
 def payload_of(page: str, *, packed: bool = True) -> str:
     found = re.search(r'<script type="text/plain" id="raw-data"[^>]*>([^<]*)</script>', page)
-    assert found is not None
     return gzip.decompress(base64.b64decode(found[1])).decode() if packed else found[1]
 
 
@@ -127,11 +126,9 @@ def test_nothing_in_the_page_points_outside(page):
 
 def test_the_policy_of_the_page_forbids_requests_and_allows_its_own_script_alone(page):
     policy = next(tag["content"] for tag in Elements(page).named("meta") if tag.get("http-equiv"))
-    assert policy is not None
     assert "default-src 'none'" in policy
     scripts = [script.encode() for script in re.findall(r"<script>(.*?)</script>", page, re.DOTALL)]
     packed = re.search(r'<script type="text/plain" id="runtime">([^<]*)</script>', page)
-    assert packed is not None
     scripts.append(gzip.decompress(base64.b64decode(packed[1])))
     allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in scripts)
     assert f"script-src {allowed};" in policy
@@ -183,8 +180,6 @@ def test_every_link_leads_to_a_place_in_the_page(page):
 
 def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said():
     def without_split(run: Run) -> Run:
-        assert run.measurement is not None
-        assert isinstance(run.measurement.waits, SampledWaits)
         gone = {"cpu_s": None, "runqueue_s": None, "no_split_reason": "the server runs on another machine"}
         waits = run.measurement.waits.model_copy(update=gone)
         return run.model_copy(update={"measurement": run.measurement.model_copy(update={"waits": waits})})
@@ -195,7 +190,6 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
     row = re.search(
         r"<tr><th scope=\"row\">(?:(?!</tr>).)*Lock:extend</th>(?P<cells>.*?)</tr>", page[page.index("AvgSig_S") :]
     )
-    assert row is not None
     figures = re.findall(r"<td[^>]*>(.*?)</td>", row["cells"])
     assert float(figures[0]) > 0
     assert figures[1:4] == ["", "", ""]
@@ -267,7 +261,6 @@ def test_failed_and_unverified_runs_are_listed_with_their_reasons():
 def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
     environment = make_environment()
     volumes = environment["volumes"]
-    assert isinstance(volumes, dict)
     volumes["a"] = volumes["a"] | {"virtual": True, "virtual_reason": "the disk is QEMU's"}
     text = words_of(page_of({FILES: [1, 2]}, environment=environment))
     assert "Volume a is a virtual disk: the disk is QEMU's" in text

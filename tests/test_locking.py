@@ -41,7 +41,6 @@ def holder(scratch) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()

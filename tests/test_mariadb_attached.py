@@ -8,19 +8,8 @@ import pymysql
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from real_mariadb import DATABASE, PASSWORD, Elsewhere, needs_mariadb, running
-from real_servers import (
-    ROWS,
-    got,
-    key_and_certificate,
-    left_behind,
-    measure,
-    open_folder,
-    plan_of,
-    run_in,
-    site_at,
-    small,
-)
+from real_mariadb import DATABASE, PASSWORD, Elsewhere, mariadb, needs_mariadb, running
+from real_servers import ROWS, got, key_and_certificate, left_behind, measure, open_folder, plan_of, run_in, site_at
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -67,10 +56,6 @@ def login(elsewhere):
     yield with_rights
     for user in made:
         elsewhere.said(f"DROP USER {user}")
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 def refused(config, scratch) -> PreflightError:
@@ -132,14 +117,11 @@ def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(els
 @pytest.mark.parametrize(
     ("missing", "way_out"),
     [
-        ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"),
-        ("DROP", "GRANT DROP ON"),
-        ("PROCESS", "GRANT PROCESS ON *.*"),
-        ("RELOAD", "between_runs.checkpoint = false"),
-        ("FILE", "leave [volumes] out"),
-        ("SELECT on performance_schema", "measure.waits = false"),
+        ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"), ("DROP", "GRANT DROP ON"),
+        ("PROCESS", "GRANT PROCESS ON *.*"), ("RELOAD", "between_runs.checkpoint = false"),
+        ("FILE", "leave [volumes] out"), ("SELECT on performance_schema", "measure.waits = false"),
     ],
-)
+)  # fmt: skip
 def test_a_missing_right_is_named_with_the_way_to_get_it(login, scratch, missing, way_out):
     in_database = ", ".join(right for right in IN_DATABASE.split(", ") if right != missing)
     on_all = ", ".join(right for right in ON_ALL if right != missing)
@@ -181,14 +163,10 @@ def test_a_driver_that_lacks_what_a_password_needs_is_said_with_the_way_out(else
 @pytest.mark.parametrize(
     "dsn",
     [
-        "",
-        "postgresql://a@b",
-        "mysql:///nobody",
-        "mysql://u@h:port/",
-        "mysql://u@h/?color=red",
+        "", "postgresql://a@b", "mysql:///nobody", "mysql://u@h:port/", "mysql://u@h/?color=red",
         "mysql://u@h/?ssl=maybe",
     ],
-)
+)  # fmt: skip
 def test_a_dsn_that_can_not_be_read_is_refused_without_being_shown(dsn):
     with pytest.raises(PreflightError) as caught:
         parse_dsn(dsn, "target.dsn_env")

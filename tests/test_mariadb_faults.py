@@ -5,18 +5,8 @@ import signal
 import threading
 
 import pytest
-from real_mariadb import DATABASE, needs_mariadb, running
-from real_servers import (
-    cell_of,
-    left_behind,
-    measure,
-    plan_of,
-    server_processes,
-    site_at,
-    small,
-    started_elsewhere,
-    until,
-)
+from real_mariadb import DATABASE, mariadb, needs_mariadb, running
+from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
@@ -27,10 +17,6 @@ from storagelab.targets.mariadb.server import Server
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from real_mariadb import needs_mariadb, running
+from real_mariadb import mariadb, needs_mariadb, running
 from real_servers import counted_starts, plan_of, site_at, small
 
 from storagelab.errors import PreflightError
@@ -11,10 +11,6 @@ from storagelab.targets import preflight
 from storagelab.targets.mariadb import settings
 
 pytestmark = needs_mariadb
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 def found(scratch, *configs):

@@ -143,14 +143,10 @@ def test_waits_have_one_row_per_run_and_type_uncut():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("1.2.7, 512 B", "1.2.7, 512 B"),
-        (True, "true"),
-        (["a", "b"], '["a", "b"]'),
-        (0.5, "0.5"),
-        ('say "x"', 'say "x"'),
-        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("1.2.7, 512 B", "1.2.7, 512 B"), (True, "true"), (["a", "b"], '["a", "b"]'), (0.5, "0.5"),
+        ('say "x"', 'say "x"'), ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
     ],
-)
+)  # fmt: skip
 def test_levels_survive_csv(value, text):
     experiment = make_experiment({}, repetitions=1).model_copy(
         update={"factors": (Factor(name="thing", levels=(Level(value=value, sets={}),)),)}

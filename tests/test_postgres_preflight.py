@@ -195,14 +195,6 @@ def test_too_few_connections_in_the_middle_of_many_levels_are_refused(scratch):
     assert "19 is too few" in refused(scratch, *cells).problem
 
 
-@pytest.mark.parametrize(
-    "settings", [{"shared_bufers": "64MB"}, {"shared_buffers": "lots"}, {"fsync": "perhaps"}, {"listen_addresses": "*"}]
-)
-def test_a_wrong_setting_of_any_cell_is_refused_by_key(scratch, settings):
-    (name,) = settings
-    assert refused(scratch, small(scratch), small(scratch, settings=settings)).key == f"target.settings.{name}"
-
-
 def test_settings_that_do_not_go_together_are_left_to_a_trial_start(scratch):
     # Its parser accepts each alone; only a start finds the conflict, and a plan starts no server.
     assert found(scratch, small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}))

@@ -200,12 +200,6 @@ def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(
         private._run(["sh", "-c", "kill -SEGV $$"])
 
 
-def test_a_library_that_does_not_exist_is_named_from_the_servers_log(scratch):
-    reason = broken(scratch, shared_preload_libraries="nonsense")
-    assert reason.startswith("the server did not start: FATAL:")
-    assert 'could not access file "nonsense"' in reason
-
-
 def test_more_memory_than_there_is_is_said_in_the_servers_words(scratch):
     reason = broken(scratch, shared_buffers="7TB", huge_pages="off")
     assert "could not map anonymous shared memory: Cannot allocate memory" in reason

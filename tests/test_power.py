@@ -57,7 +57,6 @@ def test_a_plan_learns_it_from_runs():
         elapsed=lambda levels, repetition: 10 * math.exp(random.Random(f"{levels}{repetition}").gauss(0, 0.02)),
     )  # fmt: skip
     scatter = scatter_of(plan, runs)
-    assert scatter is not None
     assert scatter.sd == pytest.approx(0.02, rel=0.5)
     text = tells_text(tells(experiment.factors, plan, experiment.repetitions, scatter))
     assert text.startswith("5 repetitions find differences of ")

@@ -57,13 +57,9 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     raw_io = work.get("kind") == "raw-io"
     layout = spec.get("layout", {}) | ({"data_size": "64MiB"} if raw_io and on_this_disk(spec) else {})
     small = {
-        "layout": layout,
-        "repetitions": 1,
-        "target": target,
-        "workload": work,
-        "factors": factors,
+        "layout": layout, "repetitions": 1, "target": target, "workload": work, "factors": factors,
         "exclude": left_out,
-    }
+    }  # fmt: skip
     return {key: value for key, value in (spec | small).items() if value}
 
 

@@ -15,21 +15,14 @@ EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 # --- The way to the server -------------------------------------------------------------------------------------------
 
 SECRETS = [
-    'dsn = "postgresql://me:s3cret@db/lab"',
-    'dsn = "postgresql://:s3cret@db/lab"',
-    'dsn = "postgres://me:s3cret@db1:5432,db2/lab"',
-    'dsn = "postgresql://me:s3/cret@db/lab"',
-    'dsn = "postgresql://me@db/lab?password=s3cret"',
-    'dsn = "host=db user=me password=s3cret"',
-    "dsn = \"host=db PASSWORD = 's3cret'\"",
-    'dsn = ["host=db password=s3cret"]',
-    'dsn_env = "postgresql://me:s3cret@db/lab"',
-    'dns = "postgresql://me:s3cret@db/lab"',
-    'settings = { primary_conninfo = "host=db password=s3cret" }',
-    '"postgresql://me:s3cret@db/lab" = 1',
-    'dsn_env = "LAB"  # was postgresql://me:s3cret@db/lab',
-    '# dsn = "host=db password=s3cret"',
-]
+    'dsn = "postgresql://me:s3cret@db/lab"', 'dsn = "postgresql://:s3cret@db/lab"',
+    'dsn = "postgres://me:s3cret@db1:5432,db2/lab"', 'dsn = "postgresql://me:s3/cret@db/lab"',
+    'dsn = "postgresql://me@db/lab?password=s3cret"', 'dsn = "host=db user=me password=s3cret"',
+    "dsn = \"host=db PASSWORD = 's3cret'\"", 'dsn = ["host=db password=s3cret"]',
+    'dsn_env = "postgresql://me:s3cret@db/lab"', 'dns = "postgresql://me:s3cret@db/lab"',
+    'settings = { primary_conninfo = "host=db password=s3cret" }', '"postgresql://me:s3cret@db/lab" = 1',
+    'dsn_env = "LAB"  # was postgresql://me:s3cret@db/lab', '# dsn = "host=db password=s3cret"',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", SECRETS)

@@ -115,13 +115,9 @@ def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp
 # --- the what-if experiments -----------------------------------------------------------------------------------------
 
 WHAT_IFS = {
-    "cores-and-data-files": (40, 5),
-    "drive-history": (32, 4),
-    "drive-history-reversed": (16, 2),
-    "pfs-latch": (10, 2),
-    "reads-join-in": (10, 2),
-    "todays-drives": (24, 4),
-}
+    "cores-and-data-files": (40, 5), "drive-history": (32, 4), "drive-history-reversed": (16, 2), "pfs-latch": (10, 2),
+    "reads-join-in": (10, 2), "todays-drives": (24, 4),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WHAT_IFS)

@@ -354,3 +354,23 @@ def test_a_spec_of_other_runs_does_not_judge_them() -> None:
     one = parse(factor('"layout.data_files" = [1, 2]'), "x.toml")
     other = parse(f'indifferent = "3%"\n{factor(chr(34) + "layout.data_files" + chr(34) + " = [1, 4]")}', "x.toml")
     assert judged_as_in(one, other) is one
+
+
+KINDS = """kind = [
+  { label = "random" },
+  { label = "ascending", "workload.kind" = "sequential-insert" },
+  { label = "half reads", "workload.kind" = "mixed", "workload.read_fraction" = 0.5 },
+]"""
+
+
+def test_each_level_may_bring_its_own_kind_and_keys() -> None:
+    loads = [cell.config.workload for cell in planned(factor(KINDS)).cells]
+    assert [load.kind for load in loads] == ["random-insert", "sequential-insert", "mixed"]
+    assert [load.reads_per_row for load in loads] == [0.0, 0.0, 1.0]
+
+
+def test_the_kind_of_raw_io_follows_from_its_engine() -> None:
+    raw_io = """[target]\nengine = "raw-io"\n[drives.d]\nprofile = "scsi-15k-300"\n[volumes.a]\ndrives = ["d"]
+        [workload]\noperation = "read"\npattern = "random"\nblock = "8KiB"\n"""
+    for text in (raw_io, raw_io + 'kind = "raw-io"\n'):
+        assert planned(text).cells[0].config.workload.kind == "raw-io"
