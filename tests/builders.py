@@ -3,12 +3,8 @@
 FABRICATED: no figure that comes out of this file was ever measured. They have the shape of real ones, so that analysis
 and reports can be tested without a server; every environment says so.
 
-    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8]}, repetitions=5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, repetition: 10.0)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 2, 4, 8]}, elapsed=lambda levels, repetition: 10.0)
 """
-
-from __future__ import annotations
 
 import copy
 import itertools
@@ -16,6 +12,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, TimeSeries, WaitingTask
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
@@ -30,24 +28,19 @@ WaitsOf = Callable[[Levels, int], Mapping[str, float]]
 CPU_SHARE = 0.10
 QUEUE_SHARE = 0.08
 KNOWN_EVENTS: dict[str, tuple[str, Category, bool]] = {
-    "Lock:extend": ("PAGELATCH_* on PFS/GAM/SGAM", "allocation", False),
-    "IO:WALSync": ("WRITELOG", "commit", True),
-    "LWLock:WALWrite": ("WRITELOG", "commit", False),
-    "LWLock:WALInsert": ("LOGBUFFER", "log-buffer", False),
+    "Lock:extend": ("PAGELATCH_* on PFS/GAM/SGAM", "allocation", False), "IO:WALSync": ("WRITELOG", "commit", True),
+    "LWLock:WALWrite": ("WRITELOG", "commit", False), "LWLock:WALInsert": ("LOGBUFFER", "log-buffer", False),
     "IO:DataFileRead": ("PAGEIOLATCH_*", "data-read", True),
     "IO:DataFileWrite": ("(lazy writer's work)", "data-write", True),
     "IO:DataFileExtend": ("PREEMPTIVE_OS_WRITEFILEGATHER", "file-growth", True),
-    "LWLock:BufferContent": ("PAGELATCH_*", "page-latch", False),
-    "LWLock:BufferMapping": ("LATCH_EX", "latch", False),
+    "LWLock:BufferContent": ("PAGELATCH_*", "page-latch", False), "LWLock:BufferMapping": ("LATCH_EX", "latch", False),
     "Lock:transactionid": ("LCK_M_*", "lock", False),
-}
+}  # fmt: skip
 """wait type -> (analogue, category, in_io), for the fabricated samples."""
 EXTEND_SHARE = {1: 0.25, 2: 0.20, 4: 0.12, 8: 0.03, 16: 0.02}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Experiment and plan
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Experiment and plan ---------------------------------------------------------------------------------------------
 
 
 def make_experiment(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object) -> Experiment:
@@ -115,9 +108,7 @@ def _config(experiment: Experiment, levels: Sequence[Level]) -> Config:
     return Config.model_validate(tables)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Runs
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Runs ------------------------------------------------------------------------------------------------------------
 
 
 def ten_seconds(levels: Levels, repetition: int) -> float:
@@ -131,13 +122,9 @@ def extension_story(levels: Levels, repetition: int) -> Mapping[str, float]:
     extend = EXTEND_SHARE.get(files if isinstance(files, int) else 1, 0.01)
     rest = 1 - CPU_SHARE - QUEUE_SHARE - extend
     return {
-        "Lock:extend": extend,
-        "LWLock:WALWrite": 0.45 * rest,
-        "LWLock:WALInsert": 0.25 * rest,
-        "IO:WALSync": 0.15 * rest,
-        "IO:DataFileWrite": 0.10 * rest,
-        "LWLock:BufferContent": 0.05 * rest,
-    }
+        "Lock:extend": extend, "LWLock:WALWrite": 0.45 * rest, "LWLock:WALInsert": 0.25 * rest,
+        "IO:WALSync": 0.15 * rest, "IO:DataFileWrite": 0.10 * rest, "LWLock:BufferContent": 0.05 * rest,
+    }  # fmt: skip
 
 
 def make_runs(
@@ -163,6 +150,36 @@ def make_runs(
         measurement = None if reason else make_measurement(cell.config, elapsed_s, shares, environment)
         runs.append(make_run(planned, cell, measurement, reason))
     return tuple(runs)
+
+
+def make_planned(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object
+) -> tuple[Experiment, Plan]:
+    experiment = make_experiment(factors, repetitions, **fields)
+    return experiment, make_plan(experiment)
+
+
+RUNS = {"elapsed", "waits", "environment", "failed"}
+"""The names by which `make_runs` is told what runs there are; others are fields of an experiment."""
+
+
+def make_campaign(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object
+) -> tuple[Experiment, Plan, tuple[Run, ...]]:
+    experiment, plan = make_planned(factors, repetitions, **{name: more[name] for name in more.keys() - RUNS})
+    return experiment, plan, make_runs(experiment, plan, **{name: more[name] for name in more.keys() & RUNS})
+
+
+def analysed(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object) -> Findings:
+    return analyse(*make_campaign(factors, repetitions, **more))
+
+
+def story(
+    factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **more: object
+) -> tuple[Findings, tuple[Run, ...]]:
+    """The findings and the runs of an experiment."""
+    experiment, plan, runs = make_campaign(factors, repetitions, **more)
+    return analyse(experiment, plan, runs), runs
 
 
 def runs_in_order(

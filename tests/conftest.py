@@ -1,7 +1,5 @@
 """What all tests share: real PostgreSQL binaries where there are any, and how hypothesis looks for counterexamples."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

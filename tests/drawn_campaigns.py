@@ -4,8 +4,6 @@ FABRICATED: no figure that comes out of this file was ever measured. Hypothesis 
 smaller; the figures of its runs follow from the shape's seed.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -163,7 +161,7 @@ def _planned(of: str, factors: int, repetitions: int, order: str, costly: bool) 
     return experiment, expand(experiment)
 
 
-def _raced(experiment: Experiment, noise: _Noise) -> list[Run]:
+def _raced(experiment: Experiment, noise: "_Noise") -> list[Run]:
     """Rounds of a race, until it is decided or its time is over, in the middle of a round as likely as not."""
     racing, runs = Racing(experiment, []), []
     for _ in range(ROUNDS_OF_A_RACE):
@@ -314,7 +312,6 @@ class _Noise:
     def _environment(self, config: Config, planned: PlannedRun) -> dict[str, object]:
         environment = make_environment()
         host = environment["host"]
-        assert isinstance(host, dict)
         if self.shape.hosts > 1 and not config.simulated:
             host["name"] = f"host-{planned.repetition % self.shape.hosts}"
         if self._rng.random() < 0.3:

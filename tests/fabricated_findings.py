@@ -5,8 +5,6 @@
 makes one cell per entry, the first key's cells in the order given; the best is the one with the smallest mean.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,15 +57,10 @@ def make_wait(
 ) -> WaitStat:
     return WaitStat.model_validate(
         {
-            "wait_type": wait_type,
-            "analogue": analogue,
-            "method": method,
-            "wait_s": wait_s,
-            "resource_s": (1 - signal) * wait_s,
-            "signal_s": signal * wait_s,
-            "wait_count": round(wait_s * 1_234),
+            "wait_type": wait_type, "analogue": analogue, "method": method, "wait_s": wait_s,
+            "resource_s": (1 - signal) * wait_s, "signal_s": signal * wait_s, "wait_count": round(wait_s * 1_234),
         }
-    )
+    )  # fmt: skip
 
 
 def make_cell(
@@ -141,25 +134,16 @@ def make_findings(
     comparisons = [_comparison(cell, measured[0], cell.cell_id not in tied_ids) for cell in measured[1:] if judged]
     return Findings.model_validate(
         {
-            "experiment": "files-and-log-place",
-            "question": "How many data files?",
-            "provenance": provenance,
+            "experiment": "files-and-log-place", "question": "How many data files?", "provenance": provenance,
             "factors": tuple(make_factor(name, levels) for name, levels in factors.items()),
-            "runs_planned": repetitions * len(cells),
-            "runs_stored": repetitions * len(measured),
-            "verdict": verdict,
-            "best": (best,) if best and judged else (),
-            "tied": tuple(tied_ids) if judged else (),
+            "runs_planned": repetitions * len(cells), "runs_stored": repetitions * len(measured), "verdict": verdict,
+            "best": (best,) if best and judged else (), "tied": tuple(tied_ids) if judged else (),
             "at_most_slower": 1.01 if tied_ids and judged else None,
             "worst": measured[-1].cell_id if judged and len(measured) > 1 else None,
-            "cells": tuple(cell for _, cell in cells),
-            "comparisons": tuple(comparisons),
-            "effects": tuple(effects),
-            "wait_changes": tuple(changes),
-            "wait_trends": tuple(trends),
-            "cautions": tuple(cautions),
+            "cells": tuple(cell for _, cell in cells), "comparisons": tuple(comparisons), "effects": tuple(effects),
+            "wait_changes": tuple(changes), "wait_trends": tuple(trends), "cautions": tuple(cautions),
         }
-    )
+    )  # fmt: skip
 
 
 def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> Comparison:
@@ -203,9 +187,9 @@ def extension_trend(levels: Sequence[int], shares: Sequence[float | None], at=No
     )
 
 
-def golden(name: str) -> Path:
+def golden(name: str, form: str = "txt") -> Path:
     """What a test's situations said. After a change of words: `python tools/make_golden_answers.py`."""
-    return Path(__file__).parent / "golden" / "words" / f"{name}.txt"
+    return Path(__file__).parent / "golden" / "words" / f"{name}.{form}"
 
 
 def said_in(

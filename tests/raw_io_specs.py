@@ -1,7 +1,5 @@
 """Raw I/O on real volumes for tests: specs, and runs made as the loop makes them, with nothing left behind."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A real browser, headless Chromium: $STORAGELAB_CHROMIUM, or chromium, chromium-browser or google-chrome on the PATH."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A real cluster of Dask's on this machine: a scheduler and workers, each a process of its own that a test may kill."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -11,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import dask
 from real_servers import until
@@ -101,7 +100,7 @@ class Wire:
         self.address = f"tcp://{_HOST}:{self.port}"
         self._ends: list[socket.socket] = []
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         self._listening = socket.create_server((_HOST, self.port))
         threading.Thread(target=self._connect, args=(self._listening,), daemon=True).start()
         return self

@@ -1,7 +1,5 @@
 """Real MariaDB servers for tests: servers that already run, and a few queries."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator
@@ -10,9 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from real_servers import free_port
+from real_servers import free_port, small
 
 from storagelab.errors import PreflightError
+from storagelab.model.config import Config
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.server import Server
 from storagelab.targets.mariadb.settings import find_binaries
@@ -32,6 +31,10 @@ def _there_is_a_server() -> bool:
 needs_mariadb = pytest.mark.skipif(
     not _there_is_a_server(), reason="no MariaDB on this machine (Debian: apt-get install mariadb-server-core)"
 )
+
+
+def mariadb(scratch: Path, **changes: Any) -> Config:
+    return small(scratch, engine="mariadb", **changes)
 
 
 class Elsewhere(Server):

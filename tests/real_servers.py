@@ -5,8 +5,6 @@ with opened(config, site_at(scratch)) as target: ...
 assert left_behind(scratch) == []
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -63,12 +61,10 @@ def small(scratch: Path, **changes: Any) -> Config:
     `dsn` makes it a cell of an attached server, which has no volumes unless they are given.
     """
     keys: dict[str, set[str]] = {
-        "target": {"engine", "dsn", "dsn_env", "bin_dir", "settings"},
-        "layout": {"data", "data_files", "log"},
+        "target": {"engine", "dsn", "dsn_env", "bin_dir", "settings"}, "layout": {"data", "data_files", "log"},
         "workload": {"kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction"},
-        "between_runs": {"checkpoint", "drop_page_cache", "pause_s"},
-        "measure": {"waits", "sample_hz"},
-    }
+        "between_runs": {"checkpoint", "drop_page_cache", "pause_s"}, "measure": {"waits", "sample_hz"},
+    }  # fmt: skip
     tables: dict[str, Any] = {name: {key: changes.pop(key) for key in keys[name] & changes.keys()} for name in keys}
     attached = {"dsn", "dsn_env"} & tables["target"].keys()
     volumes = changes.pop("volumes", [] if attached else ["a"])
@@ -146,7 +142,6 @@ def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:
 def ask(connection: psycopg.Connection[Any], statement: str, *values: Any) -> Any:
     """The one value that a statement returns."""
     row = connection.execute(statement, values or None).fetchone()
-    assert row is not None
     return row[0]
 
 
@@ -184,7 +179,6 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
         time.sleep(600)
     """
     with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as starter:
-        assert starter.stdout is not None
         assert starter.stdout.readline()
         yield starter
 

@@ -3,22 +3,16 @@
 Device numbers are larger than any that a kernel assigns, so they never collide with those of the machine under test.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
+from typing import Self
 
 from storagelab.machine.disks import Kernel
 
 QUEUE = {
-    "scheduler": "[none] mq-deadline kyber",
-    "write_cache": "write through",
-    "rotational": "0",
-    "logical_block_size": "512",
-    "physical_block_size": "4096",
-    "nr_requests": "1023",
-    "read_ahead_kb": "128",
+    "scheduler": "[none] mq-deadline kyber", "write_cache": "write through", "rotational": "0",
+    "logical_block_size": "512", "physical_block_size": "4096", "nr_requests": "1023", "read_ahead_kb": "128",
     "discard_max_bytes": "2199023255040",
-}
+}  # fmt: skip
 
 
 def stat(reads: int = 0, sectors_read: int = 0, writes: int = 0, sectors_written: int = 0) -> str:
@@ -41,7 +35,7 @@ class RecordedMachine:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def mounts(self, *lines: str) -> RecordedMachine:
+    def mounts(self, *lines: str) -> Self:
         self.write("proc/self/mountinfo", "".join(f"{line}\n" for line in lines))
         return self
 

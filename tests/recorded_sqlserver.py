@@ -7,8 +7,6 @@ Microsoft documents the views; figures are made up unless a source is named.
     with recorded() as running:   running.dsn(), running.server.batches, running.server.refuse[REGEX] = ServerError(...)
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading
@@ -320,49 +318,39 @@ class RecordedSqlServer:
 
     _REPLIES = (
         (r"^SELECT @@SPID", lambda self, login, text, found: Answer([""], [(login.spid,)])),
-        (r"^SELECT DATEDIFF_BIG", lambda *_: Answer([""], [(int(time.time() * 1e6),)])),
-        (r"ProductVersion", _facts),
+        (r"^SELECT DATEDIFF_BIG", lambda *_: Answer([""], [(int(time.time() * 1e6),)])), (r"ProductVersion", _facts),
         (r"COUNT\(\*\) FROM sys.dm_exec_sessions", lambda *_: Answer([""], [(9,)])),
         (r"max_workers_count", lambda self, *_: Answer([""], [(self.worker_threads,)])),
-        (r"sys.dm_server_services", _services),
-        (r"DBCC TRACESTATUS", _trace_status),
-        (r"FROM sys.configurations", _configurations),
-        (r"dm_os_enumerate_fixed_drives", _drives),
+        (r"sys.dm_server_services", _services), (r"DBCC TRACESTATUS", _trace_status),
+        (r"FROM sys.configurations", _configurations), (r"dm_os_enumerate_fixed_drives", _drives),
         (r"dm_os_file_exists", lambda *_: Answer([""], [(True,)])),
         (r"(?s)IF DB_ID\(N'((?:[^']|'')*)'\) IS NOT NULL.*DROP DATABASE", _drop_database),
         (r"CREATE DATABASE \[((?:[^\]]|\]\])*)\]\s+ON", _create_database),
-        (r"^CREATE DATABASE \[(.*)\]$", _create_plain),
-        (r"^DROP DATABASE \[(.*)\]$", _drop_plain),
+        (r"^CREATE DATABASE \[(.*)\]$", _create_plain), (r"^DROP DATABASE \[(.*)\]$", _drop_plain),
         (r"SELECT N'database ' \+ name", _inventory),
         (r"ALTER DATABASE \[((?:[^\]]|\]\])*)\] SET SINGLE_USER", _single_user),
-        (r"ALTER DATABASE \[((?:[^\]]|\]\])*)\] SET (\w+) (?:= )?(\w+)", _option),
-        (r"^(?:USE|use) (.*)$", _use),
+        (r"ALTER DATABASE \[((?:[^\]]|\]\])*)\] SET (\w+) (?:= )?(\w+)", _option), (r"^(?:USE|use) (.*)$", _use),
         (r"SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID\(N'(.*)'\)", _file_names),
         (r"SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID\(N'(.*)'\)", _file_ids),
         (r"dm_io_virtual_file_stats\(DB_ID\(N'(.*?)'\)", _file_stats),
         (r"dm_io_virtual_file_stats\(NULL, NULL\)", _all_file_stats),
         (r"N'Transactions/sec' AND RTRIM", lambda *_: Answer([""], [(int(time.monotonic() * 50),)])),
         (r"FROM sys.dm_exec_requests WHERE session_id > 50", lambda *_: Answer([""], [(2,)])),
-        (r"dm_os_volume_stats", _volumes),
-        (r"FROM sys.database_files", _files),
-        (r"FROM sys.databases WHERE name = N'(.*)'", _sys_databases),
-        (r"FROM sys.partitions", _table),
-        (r"FROM sys.indexes", _index),
-        (r"COUNT_BIG\(\*\) FROM dbo", _count),
+        (r"dm_os_volume_stats", _volumes), (r"FROM sys.database_files", _files),
+        (r"FROM sys.databases WHERE name = N'(.*)'", _sys_databases), (r"FROM sys.partitions", _table),
+        (r"FROM sys.indexes", _index), (r"COUNT_BIG\(\*\) FROM dbo", _count),
         (r"EXEC @answer = sys.sp_getapplock @Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
         (r"^EXEC sys.sp_releaseapplock @Resource = N'(.*?)'", _open_gate),
         (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)', .*@reads_per_row = (\S+)$", _insert_rows),
         (r"(?s)LIKE N'applicationlock%' AND session_id IN \((.*?)\)", _waiting_at_gate),
         (r"(?s)dm_exec_session_wait_stats WHERE session_id IN \((.*?)\)", _session_waits),
-        (r"sys.dm_os_wait_stats", _server_waits),
-        (r"(?s)FROM \(VALUES (.*?)\) AS p .*dm_db_page_info", _page_info),
+        (r"sys.dm_os_wait_stats", _server_waits), (r"(?s)FROM \(VALUES (.*?)\) AS p .*dm_db_page_info", _page_info),
         (r"(?s)SUM\(wait_duration_ms\)", _in_progress),
         (r"SUM\(CAST\(cpu_time AS bigint\)\) FROM sys.dm_exec_sessions WHERE session_id IN \((.*?)\)", _cpu),
-        (r"(?s)context_info.*WHERE s.session_id IN \((.*?)\)", _progress),
-        (r"dm_os_performance_counters", _rates),
+        (r"(?s)context_info.*WHERE s.session_id IN \((.*?)\)", _progress), (r"dm_os_performance_counters", _rates),
         (r"(?s)FROM sys.dm_os_waiting_tasks WHERE session_id IN \((.*?)\)", _tasks),
         (r"^SELECT DB_ID\(N'((?:[^']|'')*)'\)", _db_id),
-    )
+    )  # fmt: skip
 
     @property
     def names(self) -> set[str]:

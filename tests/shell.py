@@ -3,8 +3,6 @@
 It takes the same shortcuts as other tests: charts stay blank.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

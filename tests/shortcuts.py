@@ -7,8 +7,6 @@ of a second, and a report has a dozen. Tests of drawings request `drawn_charts`.
 A process of its own takes the same shortcuts: `shortcuts.py FOLDER WORDS` is `storagelab WORDS`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import subprocess

@@ -1,7 +1,5 @@
 """Specs of simulated worlds so small that a run takes milliseconds; shared by the tests of the simulator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from real_servers import site_at

@@ -1,7 +1,5 @@
 """Work for executors, in a module of its own because each worker process loads it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

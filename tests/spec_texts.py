@@ -1,7 +1,5 @@
 """Small specs as templates, and a helper for refusals; shared by the tests of specs and of factors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -27,6 +25,7 @@ def refusal(text: str) -> SpecError:
     error = caught.value
     message = str(error)
     assert message.startswith("lab/files.toml: ")
+    assert not any(ord(char) < 32 and char != "\n" for char in message)
     assert error.__cause__ is None
     for jargon in ("pydantic", "http", "validation", "Input should", "type=", "NoneType", "dict"):
         assert jargon not in message

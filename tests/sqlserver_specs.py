@@ -1,7 +1,5 @@
 """Cells and sites for tests of SQL Server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

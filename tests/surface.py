@@ -5,8 +5,6 @@
 Record again only if a change is meant to add something. What is renamed or removed belongs in CHANGELOG.md.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ come from the test's `answer`. It knows no SQL and can't tell what SQL Server it
 The protocol is Microsoft's open specification [MS-TDS], as far as a driver needs it: prelogin, login, batches.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket
@@ -13,7 +11,7 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 PRELOGIN, LOGIN7, SQL_BATCH, ATTENTION, ANSWER = 0x12, 0x10, 0x01, 0x06, 0x04
 _COLLATION = bytes.fromhex("0904d00034")
@@ -60,7 +58,7 @@ class TdsServer:
         self._threads: list[threading.Thread] = []
         self._open: set[socket.socket] = set()
 
-    def __enter__(self) -> TdsServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -212,12 +210,9 @@ def _type_of(values: list[Any]) -> type:
 
 
 _TYPE_TEXT = {
-    int: b"\x26\x08",
-    float: b"\x6d\x08",
-    bool: b"\x68\x01",
-    str: b"\xe7" + struct.pack("<H", 8000) + _COLLATION,
+    int: b"\x26\x08", float: b"\x6d\x08", bool: b"\x68\x01", str: b"\xe7" + struct.pack("<H", 8000) + _COLLATION,
     bytes: b"\xa5" + struct.pack("<H", 8000),
-}
+}  # fmt: skip
 
 
 def _metadata(columns: list[str], types: list[type]) -> bytes:

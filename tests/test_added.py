@@ -1,7 +1,5 @@
 """A load and an engine of the tests' own are found everywhere, and no file of storagelab's is touched for them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Two specs as one experiment: their cells run in turns, what differs is a factor, and a gate decides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

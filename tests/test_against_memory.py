@@ -1,7 +1,5 @@
 """What `plan` says of a load's data against the memory that may hold it."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.model.loads.pgbench import Pgbench

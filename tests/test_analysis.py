@@ -1,16 +1,17 @@
 """Whole experiments: what is concluded, how surely, and what is not. All samples are fabricated."""
 
-from __future__ import annotations
-
 import math
 import random
 import time
 
 import pytest
 from builders import (
+    analysed,
+    make_campaign,
     make_experiment,
     make_measurement,
     make_plan,
+    make_planned,
     make_run,
     make_runs,
     runs_in_order,
@@ -29,20 +30,12 @@ from storagelab.spec.matrix import expand
 FILES_AND_LOG = {"layout.data_files": [1, 2, 4, 8, 16], "layout.log": ["a", "b"]}
 
 
-def analysed(factors, repetitions=5, **how) -> Findings:
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
-    return analyse(experiment, plan, make_runs(experiment, plan, **how))
-
-
 def noisy(factor_of):
     """Ten seconds with 1 % of noise, times `factor_of(levels)`."""
     return lambda levels, repetition: ten_seconds(levels, repetition) * factor_of(levels)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Verdicts
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Verdicts --------------------------------------------------------------------------------------------------------
 
 
 def test_one_cell_that_is_faster_than_all_others_wins():
@@ -108,8 +101,7 @@ def test_an_experiment_of_one_cell_without_runs_names_no_best():
 
 
 def test_the_order_in_which_runs_are_handed_over_changes_nothing():
-    experiment = make_experiment(FILES_AND_LOG)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(FILES_AND_LOG)
     runs = list(make_runs(experiment, plan))
     before = analyse(experiment, plan, runs)
     random.Random(1).shuffle(runs)
@@ -120,8 +112,7 @@ def test_the_order_in_which_runs_are_handed_over_changes_nothing():
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 1e5), min_size=12, max_size=12), st.sets(st.integers(0, 11)))
 def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
-    experiment = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=4)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2, 4]}, repetitions=4)
     findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
     assert (findings.verdict == "winner") == (len(findings.best) == 1 and not findings.not_compared)
     assert (findings.verdict == "too-few-runs") == (not findings.best)
@@ -130,9 +121,7 @@ def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
     assert sum(cell.runs_failed for cell in findings.cells) == len(lost)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Cells that do different work
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Cells that do different work ------------------------------------------------------------------------------------
 
 
 def test_a_cell_that_inserts_more_rows_is_not_slower_for_that():
@@ -163,9 +152,7 @@ def test_cells_with_the_same_rows_are_compared_by_their_times():
     assert analysed({"layout.data_files": [1, 2]}).compared == "elapsed"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Blocks
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
 def in_blocks(elapsed, provenance="measured", factors=None, repetitions=5) -> Findings:
@@ -238,14 +225,11 @@ def test_a_drift_between_blocks_makes_no_false_verdict():
     assert wrong <= 13
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Runs
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Runs ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_latest_usable_attempt_counts_and_failed_runs_are_only_counted():
-    experiment = make_experiment({"layout.data_files": [1]}, repetitions=2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1]}, repetitions=2)
     (cell,), (first, second) = plan.cells, plan.runs
     runs = [
         make_run(first, cell, make_measurement(cell.config, 99.0, None), attempt=1),
@@ -271,16 +255,12 @@ def test_a_cell_is_summed_up_with_its_rate_its_waits_and_its_audit():
 
 
 def test_runs_of_a_cell_that_is_not_in_the_plan_are_not_used():
-    experiment = make_experiment({"layout.data_files": [1, 2]})
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 2]})
     stranger = runs[0].model_copy(update={"cell_id": "of-another-spec"})
     assert analyse(experiment, plan, [*runs, stranger]).cells == analyse(experiment, plan, runs).cells
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Effects
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Effects ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_level():
@@ -306,8 +286,7 @@ def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguish
 @pytest.mark.campaign
 def test_of_many_factors_that_change_nothing_hardly_one_has_an_effect():
     factors = {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4], "x": [1, 2], "y": [1, 2]}
-    experiment = make_experiment(factors, repetitions=4)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions=4)
     rng = random.Random(6)
     overall = at = 0
     for _ in range(80):
@@ -327,8 +306,7 @@ def test_a_table_of_effects_too_long_to_read_is_left_out():
 
 
 def test_effects_do_without_cells_that_were_excluded():
-    experiment = make_experiment(FILES_AND_LOG)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(FILES_AND_LOG)
     gone = {cell.cell_id for cell in plan.cells if cell.levels == {"layout.data_files": 8, "layout.log": "b"}}
     plan = plan.model_copy(
         update={
@@ -357,9 +335,7 @@ def test_true_and_1_are_different_levels():
     assert effect.ratio.value == pytest.approx(1 / 1.5, rel=0.05)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Waits
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Waits -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_story_of_the_extension_lock_can_be_read_while_times_stay_within_noise():
@@ -399,8 +375,7 @@ def test_without_a_factor_of_numbers_there_are_no_trends():
 
 
 def test_a_level_without_waits_has_an_unknown_share_and_not_zero():
-    experiment = make_experiment({"layout.data_files": [1, 2, 4]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2, 4]})
     runs = [run for run in make_runs(experiment, plan) if run.levels["layout.data_files"] != 2]
     for trend in analyse(experiment, plan, runs).wait_trends:
         assert [share is None for share in trend.shares] == [False, True, False]
@@ -433,9 +408,7 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
     assert findings.cell("cell-001").available_s is None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Size
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Size ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -443,8 +416,7 @@ def test_the_time_of_an_analysis_grows_no_faster_than_its_cells():
     """5,000 runs of 1,000 cells take 2 to 3 s; `make bench ARGS="--only simulator"` has the figure."""
 
     def took_s(factors):
-        experiment = make_experiment({name: list(range(10)) for name in factors})
-        plan = make_plan(experiment)
+        experiment, plan = make_planned({name: list(range(10)) for name in factors})
         cells = {cell.cell_id: cell for cell in plan.cells}
         shares = {"Lock:extend": 0.2, "IO:WALSync": 0.3, "LWLock:WALWrite": 0.3}
         measurement = make_measurement(plan.cells[0].config, 10.0, shares)
@@ -460,14 +432,11 @@ def test_the_time_of_an_analysis_grows_no_faster_than_its_cells():
     assert took_s("xyz") < 2.5 * 10 * min(took_s("xy") for _ in range(3))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Several engines
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Several engines -------------------------------------------------------------------------------------------------
 
 
 def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
-    experiment = make_experiment({"target.engine": ["postgres", "mariadb"]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"target.engine": ["postgres", "mariadb"]})
 
     def waits(levels, repetition):
         return {"IO:WALSync": 0.4} if levels["target.engine"] == "postgres" else {"LWLock:WALWrite": 0.7}
@@ -486,8 +455,6 @@ def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
 
 
 def test_waits_of_one_engine_keep_their_names_everywhere():
-    experiment = make_experiment({"layout.data_files": [1, 2]})
-    plan = make_plan(experiment)
-    findings = analyse(experiment, plan, make_runs(experiment, plan))
+    findings = analysed({"layout.data_files": [1, 2]})
     assert findings.wait_names == {}
     assert "Lock:extend" in {change.wait_type for change in findings.wait_changes}

@@ -2,8 +2,6 @@
 export say the same of the same thing. Figures are taken from the values that the words are made of.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -39,9 +37,7 @@ def check(campaign: Campaign) -> None:
     check_the_export(findings, found, json.loads(to_json(campaign.experiment, campaign.plan, campaign.runs, findings)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What the figures of one thing are to each other
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What the figures of one thing are to each other -----------------------------------------------------------------
 
 
 def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
@@ -72,7 +68,6 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
     pick = choice.pick
-    assert pick is not None
     assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
     if pick.faster_looking is not None:
         slow, fast = (
@@ -81,9 +76,7 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         assert pick.looks_slower == pytest.approx(fast / slow if compared.by_rate(findings) else slow / fast)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Bounds and verdicts
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Bounds and verdicts ---------------------------------------------------------------------------------------------
 
 
 def bounds(findings: Findings) -> dict[str, float | None]:
@@ -143,9 +136,7 @@ def same_pair(findings: Findings, cell_id: str, best: str) -> Iterator[Any]:
                 yield effect.model_copy(update={"ratio": effect.ratio.inverse})
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The export
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The export ------------------------------------------------------------------------------------------------------
 
 
 def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]) -> None:
@@ -163,9 +154,7 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
         assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Stories
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Stories ---------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,7 +1,5 @@
 """Article A at several scales, in the release build: a small world agrees with a large one; facts that need no fit."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from math import log

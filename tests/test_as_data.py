@@ -1,7 +1,5 @@
 """`--json`: what verbs print for programs. The fields named here stay."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The chart of the best case: at each level of the axis the fastest of all, beside the first that the spec lists."""
 
-from __future__ import annotations
-
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -27,9 +25,7 @@ def nearly_alike(levels, repetition):
 
 
 def story(storage=STORAGE, repetitions=4, times=elapsed, **more) -> tuple[Findings, list]:
-    experiment = make_experiment({"storage": storage, FILES: [1, 2, 4], **more}, repetitions)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=times)
+    experiment, plan, runs = make_campaign({"storage": storage, FILES: [1, 2, 4], **more}, repetitions, elapsed=times)
     return analyse(experiment, plan, runs), runs
 
 

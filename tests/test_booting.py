@@ -1,7 +1,5 @@
 """The guest with throw-away drives, which other tests rely upon."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page for who decides: one printed sheet, however long the names, and no waits."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,14 +1,12 @@
 """Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't tell."""
 
-from __future__ import annotations
-
 import math
 import random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from builders import make_environment, make_experiment, make_plan, make_runs
+from builders import make_environment, make_experiment, make_plan, make_planned, make_runs
 
 from bench import campaigns as drawn
 from storagelab.findings.analysis import analyse
@@ -21,8 +19,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, **fields):
     """A campaign of 10 s a run, scattered by 1 %; `odd` = levels of the cell that takes half as long again."""
-    experiment = make_experiment(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
 
     def elapsed(levels, repetition):
         noise = random.Random(f"{name}{sorted(levels.items())}{repetition}").gauss(0, 0.01)
@@ -152,9 +149,7 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
     assert environment_differences(found, tuple(runs)) == [("server.version", "18.4", "19.0")]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Drawn: campaigns in which nothing differs, and ones that are slower by a known amount
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Drawn: campaigns in which nothing differs, and ones that are slower by a known amount ---------------------------
 
 
 def count(times, said):

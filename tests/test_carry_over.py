@@ -1,7 +1,5 @@
 """What a run leaves behind: it is found, told with its size, and taken out of the times where that can be done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -69,7 +67,6 @@ def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind()
     of = drawn.design(8, 5, balanced=False)
     log_s = draw(of, left_behind(0.3), np.random.default_rng(4))
     found = drawn.carried_over(of, log_s)
-    assert found is not None
     assert found.corrected
     fitted, plain = carry_over.fit(log_s, [0] * 8, found), stats.fit(log_s)
     assert np.ptp(fitted.cells) < np.ptp(plain.cells)
@@ -82,7 +79,6 @@ def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
     of = drawn.design(2, 10)
     log_s = draw(of, left_behind(0.3), np.random.default_rng(5))
     found = drawn.carried_over(of, log_s)
-    assert found is not None
     assert not found.corrected
     assert (carry_over.fit(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
 
@@ -101,7 +97,7 @@ def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Expe
         files_before[files, run.repetition] = last
         last = files
     rng = np.random.default_rng(6)
-    noise: Callable[[], float] = lambda: math.exp(rng.normal(0, 0.01))  # noqa: E731
+    noise: Callable[[], float] = lambda: math.exp(rng.normal(0, 0.01))
     runs = make_runs(
         experiment, plan,
         elapsed=lambda levels, turn: 10 * noise() * (after if files_before[levels[FILES], turn] == 8 else 1),

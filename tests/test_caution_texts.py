@@ -1,7 +1,5 @@
 """The wording of cautions: each says what, how much, and what to do about it."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign
 from fabricated_findings import FILES, make_findings
 from rich.console import Console
 
@@ -142,9 +140,7 @@ def _full_moon(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("_full_moon")
 def test_a_new_caution_is_one_file():
-    experiment = make_experiment({FILES: [1, 4]}, 5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 4]}, 5)
     findings = analyse(experiment, plan, runs)
     full, short = "The moon was full in 10 runs. Wait two weeks.", "the moon was full"
     assert short in answer_lines(findings)[1].text

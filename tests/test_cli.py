@@ -1,7 +1,5 @@
 """What a person types: exit codes, what goes to which stream, and never a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

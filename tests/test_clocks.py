@@ -1,7 +1,5 @@
 """The elapsed times of a server whose clock is set during a run, or that is stopped for a while, are not believed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -75,7 +73,6 @@ def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(sc
     assert run.status == "unverified"
     assert "the server's clock: asked the " in run.reason
     said = re.search(r"it was set (forward|back) by ([\d.]+) s in the run", run.reason)
-    assert said is not None
     assert said[1] == ("forward" if step_s > 0 else "back")
     assert float(said[2]) == pytest.approx(abs(step_s), abs=0.25)  # as sure as the server answers on a busy machine
     assert "the elapsed time can't be trusted" in run.reason
@@ -170,11 +167,9 @@ def sessions_at_work(scratch: Path) -> list[int]:
 
 
 WHOM: dict[str, Callable[[Path], list[int]]] = {
-    "both": lambda scratch: [*server_processes(scratch), os.getpid()],
-    "storagelab": lambda _: [os.getpid()],
-    "the server": server_processes,
-    "its sessions": sessions_at_work,
-}
+    "both": lambda scratch: [*server_processes(scratch), os.getpid()], "storagelab": lambda _: [os.getpid()],
+    "the server": server_processes, "its sessions": sessions_at_work,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Work on a cluster of Dask's: whichever machine dies, hangs or fills up, nothing is lost and nothing is made twice."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re
@@ -236,10 +234,7 @@ def test_workers_with_another_storagelab_or_none_are_refused_with_what_differs(t
         r"worker tcp://127.0.0.1:\d+ differs: its storagelab is 0\.0\.9 .*here " + re.escape(version.__version__),
     )
     if without:
-        folder, said = (
-            without_storagelab(tmp_path),
-            r"can't load storagelab .*no storagelab here",
-        )
+        folder, said = (without_storagelab(tmp_path), r"can't load storagelab .*no storagelab here")
     with machines(tmp_path / "cluster", workers=0) as cluster:
         cluster.add_worker(PYTHONPATH=os.pathsep.join([str(folder), cluster.environment["PYTHONPATH"]]))
         until(cluster.all_are_there, timeout_s=90)

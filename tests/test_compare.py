@@ -1,7 +1,5 @@
 """`storagelab compare`, as typed: two cells, campaigns, every format, the gate's exit codes, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The wording of comparisons: time per row where cells do different work, and no comparison between blocks."""
 
-from __future__ import annotations
-
 import pytest
 from fabricated_findings import FILES, LOG, make_findings
 

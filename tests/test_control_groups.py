@@ -1,7 +1,5 @@
 """How fast control groups let a process read and write, on recorded machines with groups of either version."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The counts of the code, and what they hold: only loads know which load it is, only servers which server."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where CPU time goes, on this very machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -21,7 +19,6 @@ def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
     with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
         _wait_until(lambda: difference(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
         spent = difference(before, read_cpu_time(os.getpid()))
-        assert child.stdin is not None
         child.stdin.close()
     tick_s = 0.01  # the kernel counts in these, and the sums of the machine and of a process are not of one moment
     assert spent["busy_s"] > 0.35 - tick_s

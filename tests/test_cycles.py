@@ -1,12 +1,10 @@
 """Checkpoint cycles: how long a run counts so that it holds whole ones, and what reports say of parts of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_measurement, make_plan, make_run
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
 
 from bench.drawn_cycles import PERIODS_S, experiments, pool
 from storagelab.findings.analysis import analyse
@@ -115,8 +113,7 @@ def findings_where(
         "volumes": {"a": {"path": "a"}},
         "workload": {"kind": "sysbench" if mariadb else "pgbench", "duration_s": 60.0, "warm_up_s": warm_up},
     }
-    experiment = make_experiment({setting: list(tells)}, base=base)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({setting: list(tells)}, base=base)
     any_load = Config.model_validate({**base, "workload": {}})
     runs = []
     for planned in plan.runs:

@@ -1,7 +1,5 @@
 """Charts in dark mode: every colour can be seen, and white numbers in bars can be read."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.report.drawing import palette

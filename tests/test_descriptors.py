@@ -1,7 +1,5 @@
 """Root follows no link that a server's user put into its folders, and neither waits for its pipes nor believes its files."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The same spec and seed give the same bytes: debug or release build, one process or two, in one go or with a rest."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
@@ -127,7 +125,6 @@ def test_a_campaign_that_was_killed_amid_a_block_goes_on_to_the_same_rows(spec, 
     """Killed without warning, as by a power cut, at a moment that the clock decides."""
     words = command(tmp_path, "run", str(spec), "--jobs", "1")
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     for line in process.stderr:
         if "[3/8]" in line:
             process.kill()

@@ -1,7 +1,5 @@
 """The kernel's disk counters, on this machine's real disk and on recorded ones; and volumes that share a device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -13,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import make_environment, make_experiment, make_plan, make_runs
+from builders import analysed, make_environment, make_experiment, make_plan, make_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machine import RecordedMachine, stat
@@ -183,16 +181,13 @@ def test_a_counter_that_was_reset_or_that_one_side_lacks_is_left_out():
     assert difference(before, after) == {"volume.a.writes": 3.0}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Volumes that share a device
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Volumes that share a device -------------------------------------------------------------------------------------
 
 
 def findings_on(volumes: dict[str, dict[str, object]], factor: str = "layout.log") -> Findings:
-    experiment = make_experiment({factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]})
-    plan = make_plan(experiment)
-    return analyse(
-        experiment, plan, make_runs(experiment, plan, environment={**make_environment(), "volumes": volumes})
+    return analysed(
+        {factor: [["a"], ["b"]] if factor == "layout.data" else ["a", "b"]},
+        environment={**make_environment(), "volumes": volumes},
     )
 
 

@@ -1,7 +1,5 @@
 """From a folder down to its disks, on this machine and on recorded other machines."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -190,17 +188,12 @@ def test_the_queue_is_read_in_bytes_and_a_missing_or_broken_key_is_none(machine)
 @pytest.mark.parametrize(
     ("vendor", "model", "who"),
     [
-        ("QEMU", "QEMU HARDDISK", "QEMU"),
-        ("", "QEMU NVMe Ctrl", "QEMU"),
-        ("VMware", "Virtual disk", "VMware"),
-        ("Msft", "Virtual Disk", "Hyper-V"),
-        ("ATA", "VBOX HARDDISK", "VirtualBox"),
-        ("", "Amazon Elastic Block Store", "Amazon EBS"),
-        ("Google", "PersistentDisk", "Google Persistent Disk"),
-        ("LIO-ORG", "block1", "iSCSI"),
-        ("DELL", "PERC H740P Mini", "a RAID controller"),
+        ("QEMU", "QEMU HARDDISK", "QEMU"), ("", "QEMU NVMe Ctrl", "QEMU"), ("VMware", "Virtual disk", "VMware"),
+        ("Msft", "Virtual Disk", "Hyper-V"), ("ATA", "VBOX HARDDISK", "VirtualBox"),
+        ("", "Amazon Elastic Block Store", "Amazon EBS"), ("Google", "PersistentDisk", "Google Persistent Disk"),
+        ("LIO-ORG", "block1", "iSCSI"), ("DELL", "PERC H740P Mini", "a RAID controller"),
     ],
-)
+)  # fmt: skip
 def test_a_virtual_disk_is_known_by_its_maker_or_model(machine, vendor, model, who):
     machine.mounts(ROOT)
     machine.disk("sda", "4000:1", model, vendor)

@@ -1,7 +1,5 @@
 """What a machine can and can't measure: real probes on this one, and probes on recorded other machines."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drafts of specs from running servers and from answers: they say what is there, and plan as they are."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """What is drawn for the records is kept row by row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,11 +1,9 @@
 """Drive states: means per cell, and trends along the order of runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
-from builders import make_experiment, make_measurement, make_plan, make_run
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
 
 from storagelab.findings import samples
 from storagelab.findings.analysis import analyse
@@ -22,8 +20,7 @@ def runs_of(
     elapsed: Callable[[int], float] = lambda place: 10.0,
 ) -> list[Run]:  # fmt: skip
     """FABRICATED: 12 runs a block whose drive wrote `written(place in the block)` flash pages a page."""
-    experiment = make_experiment({FILES: [1, 2, 4, 8]}, 3, order=order)
-    plan = make_plan(experiment)
+    _, plan = make_planned({FILES: [1, 2, 4, 8]}, 3, order=order)
     runs = []
     for block in range(blocks):
         for planned in plan.runs:
@@ -111,8 +108,7 @@ def test_a_drive_that_is_formatted_before_every_run_has_no_past():
 
 
 def test_runs_without_drives_tell_nothing():
-    experiment = make_experiment({FILES: [1, 2]}, 5)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2]}, 5)
     runs = [
         make_run(one, plan.cell(one.cell_id), make_measurement(plan.cell(one.cell_id).config, 9.0, None))
         for one in plan.runs

@@ -2,8 +2,6 @@
 unasked. `test_preparing` makes such volumes, in a guest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -16,16 +14,14 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_io_specs import parsed
 
-from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.refusals import Known
-from storagelab.spec.matrix import expand
 from storagelab.targets import ClaimedDrive
 from storagelab.verbs.volumes import refuse_unconfirmed
 
@@ -352,35 +348,6 @@ def test_on_a_terminal_each_serial_number_is_typed(typed, goes_on, monkeypatch):
         contextlib.nullcontext() if goes_on else pytest.raises(PreflightError, match="S1 was not confirmed, so nothing")
     ):
         refuse_unconfirmed([ClaimedDrive(serial="S1", text=BLANK.text)], [])
-
-
-POSTGRES = '[target]\nengine = "postgres"\n[volumes.a]\npath = "/mnt"\n'
-DEVICES = f'devices = ["{ID}"]\n'
-FOUR = f"devices = {json.dumps([f'{ID}-{number}' for number in range(4)])}\n"
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ('devices = ["/dev/sda"]', "may be another drive's after the next start"),
-        ('devices = ["/dev/disk/by-id/../../sda"]', "may be another drive's after the next start"),
-        (f'devices = ["{ID}", "{ID}"]\nraid_level = "raid0"', "named twice"),
-        (FOUR, "nothing says how they become one volume"),
-        (f'{DEVICES}raid_level = "raid0"', "volumes.a.raid_level: needs more drives"),
-        (f'{DEVICES}file = "1GiB"', "conflicts with file"),
-        (f'{DEVICES}capacity = "4%"', "volumes.a.capacity: must be a whole percentage from 5% to 100%"),
-        (f'{DEVICES}capacity = "101%"', "volumes.a.capacity: must be a whole percentage"),
-        ('file = "1GiB"\ncapacity = "50%"', "volumes.a.capacity: is for a volume made of drives"),
-        (f'{FOUR}raid_level = "raid1"\nraid_chunk_size = "64KiB"', "is for a volume that spreads over drives"),
-        (f'{FOUR}raid_level = "raid5"\nraid_chunk_size = "65KiB"', "must be a power of two"),
-        (f"{DEVICES}encryption_sector_bytes = 512", "is for an encrypted volume"),
-        (f'{DEVICES}trim = true\nmount_options = "discard"', "conflicts with mount_options"),
-        ('wipe = "S1"', "is for a volume made of drives"),
-    ],
-)
-def test_keys_of_drives_that_do_not_go_together_are_refused_with_a_way_out(scratch, keys, words):
-    with pytest.raises(SpecError, match=words):
-        expand(parsed(scratch, f"{POSTGRES}{keys}\n"))
 
 
 def test_a_drive_that_is_not_there_is_refused_by_name():

@@ -1,7 +1,5 @@
 """What survives a crash: each engine's verdict on its settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.targets.durability import judged

@@ -1,7 +1,5 @@
 """The engines' folders are parallel: a module has the same name, and answers to the same names, in each of them."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -13,24 +11,16 @@ TARGETS = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "targe
 MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
 MODULES = {
-    "captured": {"watched"},
-    "connecting": {"ServerFacts", "connect", "words_of", "read_facts", "check_rights"},
-    "engine": {"ENGINE", "abilities"},
-    "events": {"LISTED", "event_of"},
-    "known": {"KNOWN", "judge"},
-    "layout": {"Layout"},
-    "preflight": {"check"},
-    "sampler": {"Sampler"},
-    "settings": set[str](),
-}
+    "captured": {"watched"}, "connecting": {"ServerFacts", "connect", "words_of", "read_facts", "check_rights"},
+    "engine": {"ENGINE", "abilities"}, "events": {"LISTED", "event_of"}, "known": {"KNOWN", "judge"},
+    "layout": {"Layout"}, "preflight": {"check"}, "sampler": {"Sampler"}, "settings": set[str](),
+}  # fmt: skip
 """Every engine has these modules, and in each what others ask of it."""
 PRIVATE_MODULES = {
-    "engine": {"ENGINE", "abilities", "opened", "drop_leftovers"},
-    "found": set[str](),
-    "reaching": {"Reaching", "server_facts", "settings"},
-    "server": {"Server", "STARTER", "stop_orphan"},
+    "engine": {"ENGINE", "abilities", "opened", "drop_leftovers"}, "found": set[str](),
+    "reaching": {"Reaching", "server_facts", "settings"}, "server": {"Server", "STARTER", "stop_orphan"},
     "settings": {"Binaries", "find_binaries"},
-}
+}  # fmt: skip
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {
     "mariadb": {

@@ -1,7 +1,5 @@
 """A plan with several real engines: each checks its own cells, and their durability is compared."""
 
-from __future__ import annotations
-
 import pytest
 from real_servers import site_at, small
 from recorded_sqlserver import recorded

@@ -1,7 +1,5 @@
 """How long runs will take, learned from those that are done."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_experiment, make_plan
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Work in other processes: whichever of them dies, and whenever, the others continue, and Ctrl-C ends them all."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -145,7 +143,6 @@ def test_all_ends_within_two_seconds_whatever_the_processes_do(tmp_path: Path, n
         [sys.executable, str(script), state], env=environment, process_group=0,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     first = int(process.stdout.readline())
     time.sleep(0.3)
     os.kill(process.pid, number)
@@ -164,7 +161,6 @@ def test_processes_leave_every_signal_to_stop_to_their_parent(tmp_path: Path):
     with subprocess.Popen(
         [sys.executable, str(script), "all work"], env=environment, process_group=0, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        assert process.stdout is not None
         first = int(process.stdout.readline())
         ignored = int(re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{first}/status").read_text(), re.MULTILINE)[1], 16)
         process.kill()

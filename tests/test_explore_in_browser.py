@@ -1,14 +1,12 @@
 """The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files, accessibility."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign
 from real_browser import playwright, started
 from shortcuts import drawn
 
@@ -31,9 +29,7 @@ def elapsed(levels, repetition: int) -> float:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory) -> Path:
     """FABRICATED: a report of 8 cells, one of whose levels tries to break out."""
-    experiment = make_experiment({FILES: [1, 2, 4, 8], LOG: ["a", NASTY]}, 3)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=elapsed)
+    experiment, plan, runs = make_campaign({FILES: [1, 2, 4, 8], LOG: ["a", NASTY]}, 3, elapsed=elapsed)
     found = tmp_path_factory.mktemp("explore") / "report.html"
     with drawn():
         found.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
@@ -293,9 +289,7 @@ def test_axe_finds_nothing_that_keeps_people_from_reading_the_page(opened, width
 
 def test_axe_finds_nothing_on_a_page_with_a_winner_and_without_waits_either(browser, tmp_path):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
-    experiment = make_experiment({FILES: [1, 2, 4, 8]}, 3)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=elapsed, waits=None)
+    experiment, plan, runs = make_campaign({FILES: [1, 2, 4, 8]}, 3, elapsed=elapsed, waits=None)
     bare = tmp_path / "report.html"
     bare.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
     within = browser.new_context(bypass_csp=True)

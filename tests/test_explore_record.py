@@ -1,11 +1,9 @@
 """What the page's block knows of each cell: complete, short, and free of what must not leave."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_planned, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -20,9 +18,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 def story(factors, repetitions: int = 2, **given) -> tuple[Plan, tuple[Run, ...], Findings]:
     """FABRICATED: the plan, runs and findings of an experiment over `factors`."""
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, **given)
+    experiment, plan, runs = make_campaign(factors, repetitions, **given)
     return plan, runs, analyse(experiment, plan, runs)
 
 
@@ -69,7 +65,6 @@ def test_a_password_that_a_server_told_does_not_leave_with_it():
 
 def with_long_series(run: Run) -> Run:
     """10,000 samples of nine columns with digits that don't repeat."""
-    assert run.measurement is not None
     names = ("rows_per_s", "write_amplification", "utilisation", "dirty_pages", "runnable", "io_in_progress",
              "volume.a.read_bytes_per_s", "volume.a.write_bytes_per_s", "volume.a.busy_s_per_s")  # fmt: skip
     at_s = tuple(step / 1_000 for step in range(1, 10_001))
@@ -80,8 +75,7 @@ def with_long_series(run: Run) -> Run:
 
 def test_a_page_of_120_cells_with_long_series_of_everything_stays_below_3_mb(drawn_charts):
     """More cells, and more columns of each, than any ready-made experiment has."""
-    experiment = make_experiment({FILES: [1, 2, 4, 8, 16, 32], LOG: ["a", "b"], "x": list("abcdefghij")}, 1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2, 4, 8, 16, 32], LOG: ["a", "b"], "x": list("abcdefghij")}, 1)
     runs = tuple(map(with_long_series, make_runs(experiment, plan)))
     findings = analyse(experiment, plan, runs)
     known = series(findings, runs, findings.cells)

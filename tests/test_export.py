@@ -1,7 +1,5 @@
 """The machine's view: schema 1, uncut, without NaN, without secrets, fast."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -11,7 +9,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
+from builders import (
+    extension_story,
+    make_campaign,
+    make_experiment,
+    make_measurement,
+    make_plan,
+    make_planned,
+    make_run,
+    make_runs,
+)
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import RAW_IO_BESIDE, Check, ObserverCost, TimeSeries
@@ -38,8 +45,7 @@ def exported(experiment, plan, runs):
 
 def one_run(measurement, **fields):
     """An experiment of one cell whose single run holds `measurement`."""
-    experiment = make_experiment({}, repetitions=1, **fields)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({}, repetitions=1, **fields)
     run = make_run(plan.runs[0], plan.cells[0], measurement(plan.cells[0].config))
     return exported(experiment, plan, [run])["cells"][0]["runs"][0]
 
@@ -145,9 +151,9 @@ def test_a_single_run_has_no_interval():
 
 
 def test_findings_name_cells_and_effects_name_factors():
-    experiment = make_experiment({FILES: [1, 4]})
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, rep: (12.0 if levels[FILES] == 1 else 10.0) + 0.01 * rep)
+    experiment, plan, runs = make_campaign(
+        {FILES: [1, 4]}, elapsed=lambda levels, rep: (12.0 if levels[FILES] == 1 else 10.0) + 0.01 * rep
+    )
     findings = exported(experiment, plan, runs)["findings"]
     assert findings["best"] == ["cell-002"]
     assert findings["tied"] == []
@@ -187,16 +193,12 @@ def test_nan_and_infinity_never_appear():
 
 
 def test_what_json_does_not_know_becomes_text():
-    assert plain(
-        {
-            "path": Path("a/b"),
-            1: {
-                2,
-            },
-            "none": None,
-            "yes": True,
-        }
-    ) == {"path": "a/b", "1": [2], "none": None, "yes": True}
+    assert plain({"path": Path("a/b"), 1: {2}, "none": None, "yes": True}) == {
+        "path": "a/b",
+        "1": [2],
+        "none": None,
+        "yes": True,
+    }
 
 
 SECRET = "s3cr3t!x"
@@ -260,8 +262,7 @@ def test_every_field_has_a_description_in_the_schema_and_a_line_on_its_page():
 
 def test_what_raw_io_tells_of_a_cell_is_exported_and_nothing_where_there_was_none():
     def summary_with(counters):
-        experiment = make_experiment({}, repetitions=1)
-        plan = make_plan(experiment)
+        experiment, plan = make_planned({}, repetitions=1)
         measurement = make_measurement(plan.cells[0].config, 10.0, None).model_copy(update={"counters": counters})
         runs = [make_run(plan.runs[0], plan.cells[0], measurement)]
         return exported(experiment, plan, runs)["cells"][0]["summary"]
@@ -295,8 +296,7 @@ def test_what_survives_a_crash_and_how_long_nothing_was_seen_are_exported():
 
 @pytest.mark.slow
 def test_five_thousand_runs_are_exported_within_four_seconds_of_cpu_time():
-    experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions=10)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2, 4, 8, 16]}, repetitions=10)
     few = make_runs(experiment, plan)
     findings = analyse(experiment, plan, few)
     runs = [run.model_copy(update={"attempt": attempt}) for run in few for attempt in range(1, 101)]

@@ -1,7 +1,5 @@
 """A set-up that takes a small volume's last bytes: one message that names the volume, and nothing left behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Why an answer is as it is, where transactions are judged: waits add up to the mean transaction, and to no percentile."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

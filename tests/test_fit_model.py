@@ -1,7 +1,5 @@
 """The fit that anyone can run again: what it searches, and what it writes back."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shutil

@@ -1,21 +1,12 @@
 """Reports show the means by which cells are compared, free of odd runs and burn-in."""
 
-from __future__ import annotations
-
 import math
 import random
 
 import pytest
-from builders import make_experiment, make_plan, make_runs, ten_seconds
+from builders import analysed, make_campaign, make_planned, make_runs, ten_seconds
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.model import Findings
-
-
-def analysed(factors, repetitions=5, **how) -> Findings:
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
-    return analyse(experiment, plan, make_runs(experiment, plan, **how))
 
 
 def one_run_takes_twice_as_long(levels, repetition):
@@ -25,8 +16,7 @@ def one_run_takes_twice_as_long(levels, repetition):
 @pytest.fixture
 def campaign():
     """One of twenty runs takes twice as long."""
-    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8]}, repetitions=5)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2, 4, 8]}, repetitions=5)
     return experiment, plan, make_runs(experiment, plan, elapsed=one_run_takes_twice_as_long)
 
 
@@ -84,14 +74,9 @@ def test_the_interval_of_the_cell_that_was_picked_as_the_fastest_reaches_further
 
 
 def test_runs_of_a_burn_in_are_not_judged():
-    experiment = make_experiment({"layout.data_files": [1, 4]}, repetitions=4)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 4]}, repetitions=4)
     first = runs[0].model_copy(
-        update={
-            "repetition": 0,
-            "measurement": runs[0].measurement.model_copy(update={"elapsed_s": 500.0}),
-        }
+        update={"repetition": 0, "measurement": runs[0].measurement.model_copy(update={"elapsed_s": 500.0})}
     )
     assert first.burn_in
     assert analyse(experiment, plan, [first, *runs]).cells == analyse(experiment, plan, runs).cells

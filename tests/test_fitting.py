@@ -1,7 +1,5 @@
 """The fit of a drive: on a simulated drive whose truth is known, and the profile that keeps it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -49,12 +47,8 @@ def simulated(truth: Law) -> list[Result]:
     ]  # fmt: skip
     volumes = {"v": {"drives": ["d"]}}
     world = {
-        "scale": 1,
-        "seed": 1,
-        "drives": {"d": {"profile": profile.for_core()}},
-        "volumes": volumes,
-        "tests": tests,
-    }
+        "scale": 1, "seed": 1, "drives": {"d": {"profile": profile.for_core()}}, "volumes": volumes, "tests": tests,
+    }  # fmt: skip
     block = _sim.RawBlock(json.dumps(world), 0, None)
     outcomes = [json.loads(block.run_next(lambda _: None) or "") for _ in asked]
     return [

@@ -1,7 +1,5 @@
 """storagelab's own folders on the user's volumes: only what it made is ever removed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -98,13 +96,10 @@ def test_a_removal_that_was_itself_killed_is_recognised_and_resumed(folders):
 @pytest.mark.parametrize(
     "marker",
     [
-        None,
-        "not JSON",
-        "[]",
-        json.dumps({"made_by": "storagelab", "identity": "another1"}),
+        None, "not JSON", "[]", json.dumps({"made_by": "storagelab", "identity": "another1"}),
         json.dumps({"made_by": "somebody else", "identity": "0badcafe"}),
     ],
-)
+)  # fmt: skip
 def test_a_folder_of_that_name_that_is_not_ours_is_refused_and_stays(folders, marker):
     folders["a"].mkdir()
     (folders["a"] / "thesis.txt").write_text("years of work")

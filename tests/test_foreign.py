@@ -1,33 +1,9 @@
 """Anything that does not belong in a spec is refused by its place, before it has any effect."""
 
-from __future__ import annotations
-
 import json
 import time
 
-import pytest
-from spec_texts import MINIMAL, TARGET, factor, planned, refusal
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "code_point"),
-    [
-        (f'question = "why\\u001b[2J?"\n{MINIMAL}', "question", "U+001B"),
-        (f'name = "a\\u0007"\n{MINIMAL}', "name", "U+0007"),
-        (factor('driver = [{ label = "a\\u009b" }, { label = "b" }]'), "factors.driver[1].label", "U+009B"),
-        (factor('driver = [{ label = "a\\nb" }, { label = "b" }]'), "factors.driver[1].label", "U+000A"),
-        (factor('driver = [{ label = "turned \\u202E round" }]'), "factors.driver[1].label", "U+202E"),
-        (factor('driver = [{ label = "a\\uFFFE" }]'), "factors.driver[1].label", "U+FFFE"),
-        (factor('"dri\\u0001ver" = [1]'), 'factors."dri\\u0001ver"[1]', "U+0001"),
-        (f'{MINIMAL}[target.settings]\nwork_mem = "a\\u0000b"\n', "target.settings.work_mem", "U+0000"),
-        (MINIMAL.replace("[volumes.a]", 'bin_dir = "/x\\u0000y"\n[volumes.a]'), "target.bin_dir", "U+0000"),
-    ],
-)
-def test_a_control_character_is_named_with_its_place(text: str, key: str, code_point: str) -> None:
-    error = refusal(text)
-    assert error.key == key
-    assert f"contains the control character {code_point}" in error.problem
-    assert not any(ord(char) < 32 and char != "\n" for char in str(error))
+from spec_texts import TARGET, factor, planned, refusal
 
 
 def test_a_question_may_have_lines_and_a_label_any_script() -> None:

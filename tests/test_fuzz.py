@@ -1,7 +1,5 @@
 """The fuzzer itself, and a small campaign of it; the large one is a part of the bench."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

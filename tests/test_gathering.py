@@ -1,7 +1,5 @@
 """Campaigns of one spec, made on a host each, become one; or a message says why they can't."""
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

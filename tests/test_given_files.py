@@ -1,7 +1,5 @@
 """Files that others wrote: what has no end is not read, and what is damaged is refused in words."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -73,14 +71,10 @@ def prediction_text() -> str:
     figures = {"value": 1.0}
     return json.dumps(
         {
-            "schema": prediction.SCHEMA,
-            "engine": "postgres",
-            "captured_per_s": 1.0,
-            "sessions": 2.0,
-            "layouts": [figures],
-            "notes": [],
+            "schema": prediction.SCHEMA, "engine": "postgres", "captured_per_s": 1.0, "sessions": 2.0,
+            "layouts": [figures], "notes": [],
         }
-    )
+    )  # fmt: skip
 
 
 def profile_text() -> str:

@@ -1,12 +1,10 @@
 """The glossary: terms that every report shows are explained, on the report's page and in the docs."""
 
-from __future__ import annotations
-
 from html import unescape
 from pathlib import Path
 from typing import get_args
 
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.engines import Provenance
@@ -29,9 +27,7 @@ def test_the_terms_stand_in_alphabetical_order():
 
 
 def test_the_page_of_a_report_explains_every_term():
-    experiment = make_experiment({"layout.data_files": [1, 2]}, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 2]}, 2)
     page = unescape(html.page(experiment, plan, runs, analyse(experiment, plan, runs), []))
     assert [term for term, meaning in GLOSSARY.items() if meaning not in page] == []
 

@@ -1,7 +1,5 @@
 """No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files too."""
 
-from __future__ import annotations
-
 import importlib.util
 from urllib.parse import quote
 
@@ -30,16 +28,14 @@ URIS = {
     "a bracket": "{scheme}://lab:{left}[{right}@127.0.0.1:1/db",
     "a colon": "{scheme}://lab:{left}:{right}@127.0.0.1:1/db",
     "a percent sign": "{scheme}://lab:{left}%{right}@127.0.0.1:1/db",
-    "as the host, of odd form": "{scheme}://lab@{left}..{right}/db",
-    "as the port": "{scheme}://lab:{left}{right}/db",
+    "as the host, of odd form": "{scheme}://lab@{left}..{right}/db", "as the port": "{scheme}://lab:{left}{right}/db",
     "as the port of a host": "{scheme}://lab@127.0.0.1:{left}{right}/db",
     "as an option": "{scheme}://lab@127.0.0.1:1/db?{left}{right}",
-    "as an option's name": "{scheme}://lab@127.0.0.1:1/db?{left}{right}=1",
-    "without a scheme": "{left}{right}",
+    "as an option's name": "{scheme}://lab@127.0.0.1:1/db?{left}{right}=1", "without a scheme": "{left}{right}",
     "behind a scheme of no engine": "{left}://lab:{right}@127.0.0.1:1/db",
     "with a zero byte": "{scheme}://lab@{left}%00{right}/db",
     "with bytes that are no text": "{scheme}://lab:{left}\udcff{right}@127.0.0.1:1/db",
-}
+}  # fmt: skip
 CONNINFOS = {
     "with a blank": "host=127.0.0.1 port=1 user=lab password={left} {right}",
     "with an open quote": "host=127.0.0.1 port=1 user=lab password='{left} {right}",
@@ -168,12 +164,10 @@ def test_words_without_a_piece_of_a_secret_are_shown(dsn, words):
         ("host=example.org user=someone password='it''s' sslpassword=xyzzy", "someone, example.org"),
         ("host=example.org user=someone password=abc sslpassword=xyzzy", "abc"),
         ("postgresql://h/db?user=someone&password=xyzzy", 'user "someone", xyzzy'),
-        ("postgresql://h/db?sesame=xyzzy", 'host "h/db"'),
-        ("mysql://u:Secret99@h/", "no such host: secret99"),
-        ("mysql://u:se%40cret@h/", "bad: se@cret"),
-        ("mysql://u:se%40cret@h/", "bad: se%40cret"),
+        ("postgresql://h/db?sesame=xyzzy", 'host "h/db"'), ("mysql://u:Secret99@h/", "no such host: secret99"),
+        ("mysql://u:se%40cret@h/", "bad: se@cret"), ("mysql://u:se%40cret@h/", "bad: se%40cret"),
     ],
-)
+)  # fmt: skip
 def test_words_with_a_piece_of_a_secret_are_hidden_and_of_a_dsn_of_no_plain_form_all_is_secret(dsn, words):
     assert as_shown(words, dsn) == HIDDEN
 

@@ -1,7 +1,5 @@
 """Who holds a lock is said by number and name, and by nothing that may be secret."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

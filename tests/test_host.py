@@ -1,7 +1,5 @@
 """The descriptions of this machine and of recorded others, and what may be done to a volume."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -113,14 +111,11 @@ def test_where_the_cpu_says_nothing_only_a_name_proves_a_virtual_machine(machine
     [
         ("VMware, Inc. VMware Virtual Platform", "tsc hpet", "", "VMware"),
         ("Microsoft Corporation Virtual Machine", "tsc", "", "Hyper-V"),
-        ("Microsoft Corporation Surface Pro", "tsc hpet", "", ""),
-        ("Amazon EC2 m5.metal", "tsc hpet", "", ""),
-        ("Amazon EC2 m5.large", "kvm-clock tsc", "", "Amazon EC2"),
-        (" ", "tsc kvm-clock", "", "KVM"),
-        (" ", "tsc", "xen", "Xen"),
-        ("Supermicro X11", "tsc hpet acpi_pm", "", ""),
+        ("Microsoft Corporation Surface Pro", "tsc hpet", "", ""), ("Amazon EC2 m5.metal", "tsc hpet", "", ""),
+        ("Amazon EC2 m5.large", "kvm-clock tsc", "", "Amazon EC2"), (" ", "tsc kvm-clock", "", "KVM"),
+        (" ", "tsc", "xen", "Xen"), ("Supermicro X11", "tsc hpet acpi_pm", "", ""),
     ],
-)
+)  # fmt: skip
 def test_a_hypervisor_is_named_by_firmware_kernel_or_clock(maker, clocks, sys_hypervisor, name):
     assert host.hypervisor_of(maker, clocks, sys_hypervisor) == name
 

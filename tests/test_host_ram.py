@@ -1,7 +1,5 @@
 """Host memory for the maps of flash drives: refused at `plan` where it would run out, saying why and what would do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

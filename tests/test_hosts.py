@@ -1,7 +1,5 @@
 """What a report says of runs that several hosts made: within each host, for hosts like these."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """The page as text: its content and order, and that no user text can become markup."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
@@ -12,7 +10,7 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import pytest
-from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs
+from builders import make_campaign, make_environment, make_measurement, make_planned, make_run, make_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shortcuts import drawn
@@ -20,7 +18,7 @@ from shortcuts import drawn
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
 from storagelab.model.values import JsonValue
-from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.model.waits import CountedWaits
 from storagelab.report.drawing import arrange
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page import cells, html
@@ -36,8 +34,7 @@ def page_of(
     factors: dict[str, Sequence[JsonValue]], *, repetitions: int = 2, fields: dict[str, object] | None = None, **given
 ) -> str:
     """FABRICATED: the page of an experiment over `factors`."""
-    experiment = make_experiment(factors, repetitions, **(fields or {}))
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors, repetitions, **fields or {})
     runs = make_runs(experiment, plan, **given)
     findings = analyse(experiment, plan, runs)
     return html.page(
@@ -53,7 +50,6 @@ def page() -> str:
 
 def payload_of(page: str, *, packed: bool = True) -> str:
     found = re.search(r'<script type="text/plain" id="raw-data"[^>]*>([^<]*)</script>', page)
-    assert found is not None
     return gzip.decompress(base64.b64decode(found[1])).decode() if packed else found[1]
 
 
@@ -97,8 +93,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
 
 
 def test_the_page_of_a_running_campaign_says_how_far_it_is_and_loads_itself_again(drawn_charts):
-    experiment = make_experiment({FILES: [1, 2]}, 3)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2]}, 3)
     runs = make_runs(experiment, plan)[:4]
     findings = analyse(experiment, plan, runs)
     running = html.page(experiment, plan, runs, findings, so_far=("4 of 6 runs are stored", 60))
@@ -112,9 +107,7 @@ def test_the_same_input_gives_the_same_page(drawn_charts):
 
 
 def test_the_page_carries_the_export_byte_for_byte():
-    experiment = make_experiment({FILES: [1, 2]}, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 2]}, 2)
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
     assert payload_of(html.page(experiment, plan, runs, findings, [exported])) == exported
@@ -133,11 +126,9 @@ def test_nothing_in_the_page_points_outside(page):
 
 def test_the_policy_of_the_page_forbids_requests_and_allows_its_own_script_alone(page):
     policy = next(tag["content"] for tag in Elements(page).named("meta") if tag.get("http-equiv"))
-    assert policy is not None
     assert "default-src 'none'" in policy
     scripts = [script.encode() for script in re.findall(r"<script>(.*?)</script>", page, re.DOTALL)]
     packed = re.search(r'<script type="text/plain" id="runtime">([^<]*)</script>', page)
-    assert packed is not None
     scripts.append(gzip.decompress(base64.b64decode(packed[1])))
     allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in scripts)
     assert f"script-src {allowed};" in policy
@@ -189,20 +180,16 @@ def test_every_link_leads_to_a_place_in_the_page(page):
 
 def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said():
     def without_split(run: Run) -> Run:
-        assert run.measurement is not None
-        assert isinstance(run.measurement.waits, SampledWaits)
         gone = {"cpu_s": None, "runqueue_s": None, "no_split_reason": "the server runs on another machine"}
         waits = run.measurement.waits.model_copy(update=gone)
         return run.model_copy(update={"measurement": run.measurement.model_copy(update={"waits": waits})})
 
-    experiment = make_experiment({FILES: [1, 2]}, 2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2]}, 2)
     runs = tuple(map(without_split, make_runs(experiment, plan)))
     page = html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}")
     row = re.search(
         r"<tr><th scope=\"row\">(?:(?!</tr>).)*Lock:extend</th>(?P<cells>.*?)</tr>", page[page.index("AvgSig_S") :]
     )
-    assert row is not None
     figures = re.findall(r"<td[^>]*>(.*?)</td>", row["cells"])
     assert float(figures[0]) > 0
     assert figures[1:4] == ["", "", ""]
@@ -210,8 +197,7 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
 
 
 def test_counted_waits_are_marked_as_counted():
-    experiment = make_experiment({FILES: [1, 2]}, 2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2]}, 2)
     rows = [
         {"wait_type": "WRITELOG", "category": "commit", "wait_ns": 9 * 10**10, "signal_ns": 10**9, "wait_count": 70}
     ]
@@ -232,8 +218,7 @@ def test_counted_waits_are_marked_as_counted():
 
 
 def test_who_waited_for_what_is_told_with_the_data_file():
-    experiment = make_experiment({FILES: [1]}, 1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1]}, 1)
     thing = "extension of my_big_table_p1 (data file 1)"
     task = WaitingTask(at_s=1, wait_type="Lock:extend", resource=thing, sessions=12, data_file=1)
     measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
@@ -249,8 +234,7 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
         )
         return (pfs, WaitingTask(at_s=at_s, wait_type="WRITELOG", resource="the log", sessions=2))
 
-    experiment = make_experiment({FILES: [1]}, 1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1]}, 1)
     seen = (
         *tasks(1, 8088, 5),
         *tasks(2, 1520544, 12),
@@ -266,8 +250,7 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
 def test_failed_and_unverified_runs_are_listed_with_their_reasons():
     page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
     assert "disk full" in words_of(page)
-    experiment = make_experiment({FILES: [1]}, 1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1]}, 1)
     check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
     runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, None, checks=(check,))),)
     text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
@@ -278,7 +261,6 @@ def test_failed_and_unverified_runs_are_listed_with_their_reasons():
 def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
     environment = make_environment()
     volumes = environment["volumes"]
-    assert isinstance(volumes, dict)
     volumes["a"] = volumes["a"] | {"virtual": True, "virtual_reason": "the disk is QEMU's"}
     text = words_of(page_of({FILES: [1, 2]}, environment=environment))
     assert "Volume a is a virtual disk: the disk is QEMU's" in text
@@ -366,19 +348,14 @@ def test_any_text_comes_back_from_a_template_as_it_went_in(words):
     parsed = Elements(element)
     (attributes,) = parsed.named("p")
     plain = words.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�")
-    assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (
-        plain,
-        masked(plain),
-    )
+    assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (plain, masked(plain))
     assert len(parsed.tags) == 1
     assert set(attributes) == {"title"}
 
 
 def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted(drawn_charts):
     levels = [f"v{number}" for number in range(60)]
-    experiment = make_experiment({FILES: [1, 2], "target.settings.x": levels}, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 2], "target.settings.x": levels}, 2)
     findings = analyse(experiment, plan, runs)
     shown = cells.cells_with_parts(findings)
     assert len(shown) == cells.CELLS_OF_A_LARGE_EXPERIMENT
@@ -390,9 +367,7 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
 
 
 def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request(drawn_charts):
-    experiment = make_experiment({FILES: [1]}, 1)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1]}, 1)
     findings = analyse(experiment, plan, runs)
     exported = random.Random(1).randbytes(2_400_000).hex()
     page = html.page(experiment, plan, runs, findings, [exported])
@@ -406,9 +381,7 @@ def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_an
 
 
 def test_raw_data_are_made_only_as_far_as_it_takes_to_know_that_they_are_too_large(drawn_charts):
-    experiment = make_experiment({FILES: [1]}, 1)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1]}, 1)
     chance, made = random.Random(1), []
 
     def pieces():
@@ -428,9 +401,7 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
         usual_s = {1: 1_000.0, 4: 2_020.0, 8: 1_500.0}[levels[FILES]]
         return 14_274.0 if (levels[FILES], repetition) == (4, 3) else usual_s * (1 + 0.002 * repetition)
 
-    experiment = make_experiment({FILES: [1, 4, 8]}, 5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=elapsed)
+    experiment, plan, runs = make_campaign({FILES: [1, 4, 8]}, 5, elapsed=elapsed)
     (odd,) = [tile for tile in verdict_view(analyse(experiment, plan, runs))["tiles"] if tile["odd"]]
     assert odd["what"] == "4 data files"
     assert odd["odd"].startswith("1 run of 5 stands apart: repetition 3 took 14,274 s; median 2,0")
@@ -441,9 +412,9 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
 def test_a_mean_far_from_its_median_is_marked_where_no_run_is_called_odd():
     """Of two cells that scatter alike none stands apart, and still a tile must not show 3,000 s where most took 2,000."""
     times = {1: [10.0, 10.1, 9.9, 10.0, 25.0], 4: [9.0, 9.1, 22.0, 9.0, 8.9]}
-    experiment = make_experiment({FILES: [1, 4]}, repetitions=5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, repetition: times[levels[FILES]][repetition - 1])
+    experiment, plan, runs = make_campaign(
+        {FILES: [1, 4]}, repetitions=5, elapsed=lambda levels, repetition: times[levels[FILES]][repetition - 1]
+    )
     tiles = verdict_view(analyse(experiment, plan, runs, "least-squares"))["tiles"]
     assert len(tiles) == 2
     assert all("repetition" in tile["odd"] and "median" in tile["odd"] for tile in tiles)

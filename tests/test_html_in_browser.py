@@ -1,7 +1,5 @@
 """The page in a real browser: nothing breaks, nothing asks the network, everybody can read it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -291,7 +289,6 @@ def test_pointing_at_a_line_over_time_says_the_point_that_is_pointed_at(opened, 
             said = re.fullmatch(
                 r"(.+), repetition 1, rows, at ([\d,]+) s: ([\d.,]+) thousand rows/s", tip_at(tab, line, share)
             )
-            assert said is not None
             assert said[1] == files
             assert float(said[2].replace(",", "")) == pytest.approx(share * end_s, abs=0.02 * end_s)
             assert float(said[3]) == pytest.approx(factor * 800 / end_s, rel=0.01)

@@ -1,7 +1,5 @@
 """Transactions of the user's own, written in Lua for sysbench."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.errors import PreflightError

@@ -1,7 +1,5 @@
 """`storagelab init` writes specs that plan as they are; `demo` runs the first of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Ctrl-C, SIGTERM, SIGQUIT and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
 resume."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

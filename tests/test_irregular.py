@@ -1,7 +1,5 @@
 """Odd runs, drifts and jumps: found where they are, and hardly anywhere else."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

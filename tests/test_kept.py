@@ -1,7 +1,5 @@
 """Template databases on a PostgreSQL that already runs: made once, copied for each run, and gone with the campaign."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

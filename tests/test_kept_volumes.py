@@ -1,7 +1,5 @@
 """Volumes that the runs of a block share: made once, prepared again for the next block, and prepared by hand."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
@@ -17,7 +15,6 @@ from raw_io_specs import needs_fio, parsed, runs_of
 from shell import typed
 from test_made_volumes import as_root, left_of
 
-from storagelab.errors import SpecError
 from storagelab.findings import basis, irregular
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.preparations import PreparedAgain
@@ -57,24 +54,6 @@ def test_blocks_of_each_level_come_in_random_order_and_share_the_repetitions(tmp
     assert len({(run.cell_id, run.repetition) for run in plan.runs}) == len(plan.runs) == 24
     firsts = {next(iter(expand(parsed(tmp_path, f"seed = {seed}\n{text}")).runs)).cell_id[:3] for seed in range(1, 9)}
     assert len(firsts) > 1
-
-
-@pytest.mark.parametrize(
-    ("header", "volume", "words"),
-    [
-        ("repetitions = 5\nblocks = 2", MADE, "blocks: must divide repetitions = 5"),
-        ('repetitions = 4\nblocks = 2\norder = "as-listed"', MADE, 'blocks: needs order = "randomised"'),
-        ("repetitions = 4\nblocks = 2", "", "has nothing to prepare again"),
-        ("repetitions = 4", 'made_for = "block"', "volumes.a.made_for: is for a volume that is made or prepared"),
-        ("repetitions = 4", f'{BY_HAND}\nfile = "64MiB"', 'volumes.a.file: conflicts with prepare = "by-hand"'),
-        ("repetitions = 4", 'size = "64MiB"', "volumes.a.size: is for a volume that you prepare yourself"),
-    ],
-)
-def test_blocks_that_can_not_be_are_refused_with_the_way_out(tmp_path, header, volume, words):
-    with pytest.raises(SpecError) as refused:
-        expand(parsed(tmp_path, spec(tmp_path, volume, '"workload.outstanding" = [4, 8]', header)))
-    assert words in str(refused.value)
-    assert "\n  " in str(refused.value)
 
 
 # --- what is stated --------------------------------------------------------------------------------------------------

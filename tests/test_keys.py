@@ -1,7 +1,5 @@
 """The keys of a spec: the defaults documented in the models are those of the simulator."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import BaseModel
 

@@ -1,7 +1,5 @@
 """A finding is one file: of the experiment, or of each cell. Files of the test's own are found everywhere."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_experiment, make_plan
 from fabricated_findings import FILES
 from rich.console import Console
 
@@ -105,9 +103,7 @@ def on_a_terminal(findings: Findings) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_at_the_sea")
 def test_a_new_finding_is_one_file():
-    experiment = make_experiment({FILES: [1, 4]}, 5)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 4]}, 5)
     findings = analyse(experiment, plan, runs)
     lines = [line.text for line in answer_lines(findings)]
     assert lines[2] == "The water stood 2.5 m high.", "its weight puts it before the other lines on how sure that is"
@@ -132,9 +128,7 @@ def test_a_new_finding_is_one_file():
 
 
 def test_what_is_not_found_is_null_or_an_empty_list_and_cells_leave_it_out():
-    experiment = make_experiment({FILES: [1, 4]}, 2)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 4]}, 2)
     findings = analyse(experiment, plan, runs)
     document = json.loads(writing.render("json", experiment, plan, runs, findings))
     assert (document["findings"]["race"], document["findings"]["drive_trends"]) == (None, [])

@@ -1,7 +1,5 @@
 """What is known of engines without their drivers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

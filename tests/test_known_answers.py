@@ -1,7 +1,5 @@
 """Real servers on volumes of known speed: storagelab must say what arithmetic says. And the arithmetic itself."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

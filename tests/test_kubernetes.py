@@ -3,8 +3,6 @@
 No cluster is needed: the server that is asked for classes is a small one on loopback.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

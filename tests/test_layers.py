@@ -1,7 +1,5 @@
 """RAID, LVM and encryption, made of real drives of a guest; and what a kernel without them says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

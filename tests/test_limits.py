@@ -1,7 +1,5 @@
 """A volume is named where its limit sets the pace, and not where a load is only as flat as a limit would make it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

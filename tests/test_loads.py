@@ -1,11 +1,9 @@
 """The wording for loads: the headline names layouts, once if one is best under every load, otherwise load by load."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
-from builders import make_experiment, make_plan, make_runs, ten_seconds
+from builders import make_campaign, make_planned, make_runs, ten_seconds
 from fabricated_findings import golden, said_in
 from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
 
@@ -117,8 +115,7 @@ def test_the_table_marks_the_best_of_each_load():
 
 
 def test_a_load_whose_runs_are_still_to_come_is_counted():
-    experiment = make_experiment({BATCH: [10, 1000], FILES: [1, 4]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({BATCH: [10, 1000], FILES: [1, 4]})
     heavy = {cell.cell_id for cell in plan.cells if cell.levels[BATCH] == 10}
     runs = make_runs(experiment, plan, elapsed=lambda levels, at: ten_seconds(levels, at) * levels[FILES])
     findings = analyse(experiment, plan, [run for run in runs if run.cell_id in heavy])
@@ -134,9 +131,9 @@ def test_there_is_no_best_case_among_loads():
 @pytest.mark.slow
 @pytest.mark.parametrize("factors", [THREE, {BATCH: [10, 1000]}])
 def test_every_form_of_the_report_can_be_made(factors):
-    experiment = make_experiment(factors)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, at: ten_seconds(levels, at) * levels.get(FILES, 1))
+    experiment, plan, runs = make_campaign(
+        factors, elapsed=lambda levels, at: ten_seconds(levels, at) * levels.get(FILES, 1)
+    )
     findings = analyse(experiment, plan, runs)
     verdict = re.split(r"[:.] ", headline(findings))[0]
     for form in ("html", "md", "json"):

@@ -1,7 +1,5 @@
 """Two campaigns never measure on one volume at once; the lock leaves nothing behind and ends with its process."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -43,7 +41,6 @@ def holder(scratch) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()

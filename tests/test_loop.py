@@ -1,7 +1,5 @@
 """Blocks of simulated runs, made side by side, interrupted and resumed: the stored results are always the same."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Volumes that are made before each run: drives from files, file systems, limits, commands; and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -13,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_io_specs import needs_fio, parsed, runs_of, site_at
 
-from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.findings.analysis import analyse
 from storagelab.machine.disks import HERE
 from storagelab.machine.processes import lives, until
@@ -285,29 +283,6 @@ def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp
     with queues.set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
         assert (queue / "scheduler").read_text() == "mq-deadline"
     assert (queue / "scheduler").read_text() == "none"
-
-
-POSTGRES = '[target]\nengine = "postgres"\n[volumes.a]\npath = "/x"\n'
-TEMPLATE = '[between_runs]\ndata = "template"\n[workload]\nkind = "pgbench"\nduration = "5s"\n'
-SIMULATED = '[target]\nengine = "simulated"\n[server]\ncores = 2\nmemory = "1GB"\n[drives.d]\nprofile = "iodrive-320"\n'
-
-
-@pytest.mark.parametrize(
-    ("tables", "words"),
-    [
-        (POSTGRES + 'file = "1GiB"\n' + TEMPLATE, "conflicts with between_runs.data"),
-        (
-            POSTGRES.replace("[volumes", 'dsn = "postgresql://x@h/d"\n[volumes') + 'file = "1GiB"\n',
-            "a server that runs already",
-        ),
-        (SIMULATED + '[volumes.a]\ndrives = ["d"]\nfile = "1GiB"\n', "is for real servers"),
-        (POSTGRES + 'filesystem = "xfs"\n', "volumes.a.filesystem: is for a volume that storagelab makes"),
-        (POSTGRES + "limit = { read_iops = 5 }\n", "volumes.a.limit: is for a volume that storagelab makes"),
-    ],
-)
-def test_keys_that_do_not_go_together_are_refused_with_a_way_out(scratch, tables, words):
-    with pytest.raises(SpecError, match=words):
-        expand(parsed(scratch, tables))
 
 
 def test_a_spec_without_such_volumes_never_loads_what_makes_them(scratch):

@@ -1,7 +1,5 @@
 """The documentation: its tables match the code, and its site is complete and uses no network."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """README's example: the demo's output goes between the marks, with where and when it was measured."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each run that is not stored is made, judged and appended. The target here measures nothing, so it is fast."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 import pytest
-from builders import extension_story, make_experiment, make_measurement, make_plan
+from builders import extension_story, make_experiment, make_measurement, make_plan, make_planned
 from real_servers import site_at
 from rich.console import Console
 
@@ -264,8 +262,7 @@ def test_the_listener_is_told_of_start_rows_and_outcome(run_again):
 def test_what_lies_between_two_runs_costs_less_than_50_ms(tmp_path, target):
     """Everything but set-up, run and teardown: planning, storing, showing, ETA; with 500 runs in all. The median counts,
     as the machine may be busy."""
-    experiment = make_experiment({"layout.data_files": list(range(1, 11))}, repetitions=50)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": list(range(1, 11))}, repetitions=50)
     measured = {
         cell.cell_id: make_measurement(cell.config, 60.0, extension_story(cell.levels, 1)) for cell in plan.cells
     }

@@ -1,7 +1,5 @@
 """A MariaDB that already runs: measured through a DSN, refused by name where it can't be, and left as it was found."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -12,19 +10,8 @@ import pymysql
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from real_mariadb import DATABASE, PASSWORD, Elsewhere, needs_mariadb, running
-from real_servers import (
-    ROWS,
-    got,
-    key_and_certificate,
-    left_behind,
-    measure,
-    open_folder,
-    plan_of,
-    run_in,
-    site_at,
-    small,
-)
+from real_mariadb import DATABASE, PASSWORD, Elsewhere, mariadb, needs_mariadb, running
+from real_servers import ROWS, got, key_and_certificate, left_behind, measure, open_folder, plan_of, run_in, site_at
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
@@ -71,10 +58,6 @@ def login(elsewhere):
     yield with_rights
     for user in made:
         elsewhere.said(f"DROP USER {user}")
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 def generated(scratch, dsn: str, layout=None, **changes) -> Config:
@@ -237,14 +220,11 @@ def test_an_error_of_the_server_in_the_checks_is_told_in_its_words(elsewhere, sc
 @pytest.mark.parametrize(
     ("missing", "way_out"),
     [
-        ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"),
-        ("DROP", "GRANT DROP ON"),
-        ("PROCESS", "GRANT PROCESS ON *.*"),
-        ("RELOAD", "between_runs.checkpoint = false"),
-        ("FILE", "leave [volumes] out"),
-        ("SELECT on performance_schema", "measure.waits = false"),
+        ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"), ("DROP", "GRANT DROP ON"),
+        ("PROCESS", "GRANT PROCESS ON *.*"), ("RELOAD", "between_runs.checkpoint = false"),
+        ("FILE", "leave [volumes] out"), ("SELECT on performance_schema", "measure.waits = false"),
     ],
-)
+)  # fmt: skip
 def test_a_missing_right_is_named_with_the_way_to_get_it(login, scratch, missing, way_out):
     in_database = ", ".join(right for right in IN_DATABASE.split(", ") if right != missing)
     on_all = ", ".join(right for right in ON_ALL if right != missing)
@@ -286,14 +266,10 @@ def test_a_driver_that_lacks_what_a_password_needs_is_said_with_the_way_out(else
 @pytest.mark.parametrize(
     "dsn",
     [
-        "",
-        "postgresql://a@b",
-        "mysql:///nobody",
-        "mysql://u@h:port/",
-        "mysql://u@h/?color=red",
+        "", "postgresql://a@b", "mysql:///nobody", "mysql://u@h:port/", "mysql://u@h/?color=red",
         "mysql://u@h/?ssl=maybe",
     ],
-)
+)  # fmt: skip
 def test_a_dsn_that_can_not_be_read_is_refused_without_being_shown(dsn):
     with pytest.raises(PreflightError) as caught:
         parse_dsn(dsn, "target.dsn_env")

@@ -1,7 +1,5 @@
 """Which MariaDB is found. Every program here is a real one, or a script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

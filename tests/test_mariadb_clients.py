@@ -1,7 +1,5 @@
 """The client mariadb: its command, and the files that it is given."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """What MariaDB's instruments mean, and which of them make up the sum."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED
@@ -17,16 +15,14 @@ DATA_FILE = "wait/io/file/innodb/innodb_data_file"
         (DATA_FILE, "data-read", "PAGEIOLATCH_*"),
         ("wait/synch/sxlock/innodb/index_tree_rw_lock", "page-latch", "PAGELATCH_*"),
         ("wait/synch/rwlock/innodb/fil_space_latch", "allocation", "PAGELATCH_UP on PFS/GAM/SGAM"),
-        ("wait/synch/mutex/innodb/buf_pool_mutex", "latch", "LATCH_EX"),
-        (COMMIT, "commit", "WRITELOG"),
+        ("wait/synch/mutex/innodb/buf_pool_mutex", "latch", "LATCH_EX"), (COMMIT, "commit", "WRITELOG"),
         ("wait/io/file/innodb/innodb_log_file", "commit", "WRITELOG"),
         ("wait/synch/mutex/innodb/log_writer_mutex", "log-buffer", "LOGBUFFER"),
         ("wait/synch/cond/sql/MYSQL_BIN_LOG::COND_done", "commit", "WRITELOG"),
         ("wait/synch/cond/of/a/later/release", "latch", "LATCH_EX"),
-        ("wait/io/file/of/a/later/release", "other", "IO_COMPLETION"),
-        (NO_EVENT, "other", ""),
+        ("wait/io/file/of/a/later/release", "other", "IO_COMPLETION"), (NO_EVENT, "other", ""),
     ],
-)
+)  # fmt: skip
 def test_every_instrument_has_its_class_and_the_name_a_dba_knows(name, category, analogue):
     assert (event_of(name).category, event_of(name).analogue) == (category, analogue)
 

@@ -1,24 +1,12 @@
 """MariaDB faults: the run fails with the engine's own message, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 
 import pytest
-from real_mariadb import DATABASE, needs_mariadb, running
-from real_servers import (
-    cell_of,
-    left_behind,
-    measure,
-    plan_of,
-    server_processes,
-    site_at,
-    small,
-    started_elsewhere,
-    until,
-)
+from real_mariadb import DATABASE, mariadb, needs_mariadb, running
+from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
@@ -29,10 +17,6 @@ from storagelab.targets.mariadb.server import Server
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 @pytest.fixture
@@ -127,10 +111,7 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     removed = sweep(plan_of(config), site_at(scratch))
     process.wait()
     folder = scratch / "a" / "storagelab-tested-0badcafe"
-    assert removed == [
-        f"stopped the server left running in {folder}",
-        f"removed {folder}, left behind by a killed run",
-    ]
+    assert removed == [f"stopped the server left running in {folder}", f"removed {folder}, left behind by a killed run"]
     own = temporary.path("socket").parent  # of this process, which lives: nobody else's to sweep
     assert [place for place in left_behind(scratch) if place != str(own)] == []
 

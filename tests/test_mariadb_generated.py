@@ -1,7 +1,5 @@
 """The user's own tables and transactions on MariaDB: spread, run by sysbench, and gone afterwards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

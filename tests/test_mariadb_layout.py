@@ -1,7 +1,5 @@
 """The table on N data files of a real MariaDB: made in the requested folders, whatever their names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

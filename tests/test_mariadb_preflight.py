@@ -1,11 +1,9 @@
 """What preflight says about a plan with MariaDB before anything is touched."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
-from real_mariadb import needs_mariadb, running
+from real_mariadb import mariadb, needs_mariadb, running
 from real_servers import counted_starts, plan_of, site_at, small
 
 from storagelab.errors import PreflightError
@@ -13,10 +11,6 @@ from storagelab.targets import preflight
 from storagelab.targets.mariadb import settings
 
 pytestmark = needs_mariadb
-
-
-def mariadb(scratch, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 def found(scratch, *configs):

@@ -1,7 +1,5 @@
 """What the contract suite knows of a MariaDB in addition to the interface."""
 
-from __future__ import annotations
-
 import pytest
 from real_mariadb import needs_mariadb, running
 from real_servers import measure, site_at, small

@@ -1,7 +1,5 @@
 """Settings of a private MariaDB: its own parser decides, and nothing is changed silently."""
 
-from __future__ import annotations
-
 import pytest
 from real_mariadb import needs_mariadb
 from real_servers import small

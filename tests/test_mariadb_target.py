@@ -1,15 +1,11 @@
 """MariaDB as a target: one cell set up, loaded, measured, read back, removed."""
 
-from __future__ import annotations
-
 import json
 import os
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from real_mariadb import DATABASE, needs_mariadb
-from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at, small
+from real_mariadb import DATABASE, mariadb, needs_mariadb
+from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
@@ -20,10 +16,6 @@ from storagelab.targets.mariadb.events import GATE
 from storagelab.targets.mariadb.known import DECIDING
 
 pytestmark = needs_mariadb
-
-
-def mariadb(scratch: Path, **changes):
-    return small(scratch, engine="mariadb", **changes)
 
 
 def test_a_cell_is_set_up_measured_verified_and_removed(scratch):
@@ -66,14 +58,6 @@ def test_a_cell_is_set_up_measured_verified_and_removed(scratch):
     assert any(name.startswith("data_file_") for name in measured.counters["data files"])
     assert any(name.startswith("volume.a.") for name in measured.counters["volumes"])
     assert measured.observer.ticks > 0
-
-
-def test_the_series_of_rows_adds_up_to_all_rows(scratch):
-    measured = measure(mariadb(scratch, rows_per_connection=20_000, rows_per_transaction=500), site_at(scratch))
-    ends = (0.0, *measured.series.at_s)
-    lengths = [after - before for before, after in pairwise(ends)]
-    rates = measured.series.columns["rows_per_s"]
-    assert sum(rate * length for rate, length in zip(rates, lengths, strict=True)) == pytest.approx(80_000, rel=0.1)
 
 
 def test_waits_and_cpu_and_what_has_no_timer_make_up_the_connections_time(scratch):
@@ -128,34 +112,6 @@ def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
         ]
     assert sum(counts) == 16_000
     assert max(counts) < 1.15 * 2_000
-
-
-def test_a_mixed_workload_reads_rows_that_are_there(scratch):
-    measured = measure(mariadb(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
-    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of existing rows", True)
-    assert measured.counters["workload"] == {"reads": 3 * ROWS}
-    assert measured.rows == ROWS
-
-
-def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch):
-    config = mariadb(scratch, connections=1, rows_per_connection=501, rows_per_transaction=100)
-    measured = measure(config, site_at(scratch))
-    assert measured.rows == 501
-    assert measured.elapsed_s == pytest.approx(measured.connection_s[0])
-
-
-def test_many_data_files_and_many_connections_need_no_setting_by_hand(scratch):
-    config = mariadb(scratch, connections=64, rows_per_connection=64, rows_per_transaction=64, data_files=64)
-    measured = measure(config, site_at(scratch))
-    assert measured.rows == 64 * 64
-    assert measured.unverified == ()
-
-
-def test_waits_that_are_not_asked_for_are_not_timed(scratch):
-    measured = measure(mariadb(scratch, waits=False, rows_per_connection=10_000), site_at(scratch))
-    assert measured.waits is None
-    assert measured.unverified == ()
-    assert any(measured.series.columns["rows_per_s"])
 
 
 def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unverified(scratch, monkeypatch):

@@ -1,13 +1,11 @@
 """Markdown for people, CSV for spreadsheets: the same figures as everywhere."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
 
 import pytest
-from builders import make_experiment, make_measurement, make_plan, make_run, make_runs
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check
@@ -20,8 +18,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 
 def the_runs(factors=None, **fields):
-    experiment = make_experiment(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
     lost = plan.runs[3]
     return (
         experiment,
@@ -38,9 +35,7 @@ def read_csv(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Markdown
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def test_a_markdown_report_is_whole():
@@ -102,9 +97,7 @@ def test_markdown_without_runs_is_short_and_sound():
     assert "nan" not in text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# CSV
-# ---------------------------------------------------------------------------------------------------------------------
+# --- CSV -------------------------------------------------------------------------------------------------------------
 
 
 def test_runs_have_one_row_each_in_the_order_of_cells_and_repetitions():
@@ -150,14 +143,10 @@ def test_waits_have_one_row_per_run_and_type_uncut():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("1.2.7, 512 B", "1.2.7, 512 B"),
-        (True, "true"),
-        (["a", "b"], '["a", "b"]'),
-        (0.5, "0.5"),
-        ('say "x"', 'say "x"'),
-        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("1.2.7, 512 B", "1.2.7, 512 B"), (True, "true"), (["a", "b"], '["a", "b"]'), (0.5, "0.5"),
+        ('say "x"', 'say "x"'), ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
     ],
-)
+)  # fmt: skip
 def test_levels_survive_csv(value, text):
     experiment = make_experiment({}, repetitions=1).model_copy(
         update={"factors": (Factor(name="thing", levels=(Level(value=value, sets={}),)),)}

@@ -1,7 +1,5 @@
 """A program that a spec's SQL, scripts or settings have detached does not outlive the campaign, however that ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

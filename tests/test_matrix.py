@@ -1,7 +1,5 @@
 """The matrix: which cells there are, and in which order their runs are made."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

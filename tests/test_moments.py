@@ -1,7 +1,5 @@
 """The bench's kills: their moments lie all over a campaign, and what a kill leaves is found."""
 
-from __future__ import annotations
-
 import random
 import statistics
 import subprocess

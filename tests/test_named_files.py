@@ -1,7 +1,5 @@
 """The files that a spec names are part of its campaign: runs of changed files are never mixed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells by id or by levels; a name that fits none, or several, is refused with what would fit."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The arithmetic of queues: nothing exceeds a capacity, more of it never hurts, and one session waits for nobody."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """`storagelab.load`: what is stored, as frames of the library that is there, or as plain lists."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

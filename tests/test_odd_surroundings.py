@@ -1,7 +1,5 @@
 """Unexpected machines and folders: reported in one sentence, or worked around."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

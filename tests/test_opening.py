@@ -1,7 +1,5 @@
 """A store may come from anybody: what storagelab didn't make is refused before it is asked anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Orders by chance, in which layouts follow each other about equally often."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Sequence

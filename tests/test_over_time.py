@@ -1,33 +1,21 @@
-"""Time series as charts draw them: every repetition, one panel per cell, whatever the target could observe."""
-
-from __future__ import annotations
+"""Time series as charts draw them: every repetition, one panel per cell, whatever the target could observe; none is lost."""
 
 from collections.abc import Sequence
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import story
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storagelab.findings.analysis import analyse
-from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run, TimeSeries
-from storagelab.model.values import JsonValue
 from storagelab.report.charts import drawn_charts, over_time, wide_specs
+from storagelab.report.charts.over_time import stretches
 from storagelab.report.drawing import arrange
 from storagelab.report.drawing.vega import to_svg
 
 FILES = "layout.data_files"
 BY_NAME = {chart.name: chart for chart in over_time.CHARTS}
 ROWS, IO = BY_NAME["rows-over-time"], BY_NAME["io-over-time"]
-
-
-def story(
-    factors: dict[str, Sequence[JsonValue]], repetitions: int = 5, **given: object
-) -> tuple[Findings, tuple[Run, ...]]:
-    """FABRICATED: the findings and runs of an experiment over `factors`."""
-    experiment = make_experiment(factors, repetitions)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, **given)  # type: ignore[arg-type]
-    return analyse(experiment, plan, runs), runs
 
 
 def test_long_series_are_drawn_as_means_over_stretches():
@@ -67,7 +55,6 @@ def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
     changed = []
     for run in runs:
         m = run.measurement
-        assert m is not None
         writes = m.series.columns["volume.a.write_bytes_per_s"]
         series = m.series.model_copy(update={"columns": {**m.series.columns, "volume.b.write_bytes_per_s": writes}})
         volumes = {"a": {"device": "nvme0n1"}, "b": {"device": device}}
@@ -112,12 +99,9 @@ def test_of_many_cells_those_that_are_looked_at_first_are_drawn_and_the_rest_is_
 def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():
     findings, runs = story({FILES: [1, 2]}, repetitions=2)
     told = {
-        "write_amplification": 1.5,
-        "utilisation": 0.25,
-        "dirty_pages": 2_000.0,
-        "runnable": 7.0,
+        "write_amplification": 1.5, "utilisation": 0.25, "dirty_pages": 2_000.0, "runnable": 7.0,
         "io_in_progress": 3.0,
-    }
+    }  # fmt: skip
     changed = [with_series(run, told) for run in runs]
     drawn = drawn_charts(findings, changed)
     shown = {name: {row["value"] for row in drawn[name].data.rows} for name in BY_NAME if name in drawn}
@@ -128,7 +112,6 @@ def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():
 
 
 def with_series(run: Run, told: dict[str, float]) -> Run:
-    assert run.measurement is not None
     series = TimeSeries(at_s=(1.0, 2.0), columns={name: (value, value) for name, value in told.items()})
     return run.model_copy(update={"measurement": run.measurement.model_copy(update={"series": series})})
 
@@ -142,13 +125,39 @@ def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
 @pytest.mark.parametrize(
     ("times_s", "said"),
     [
-        ({1: 20.0, 4: 20.5}, "1 s"),
-        ({1: 960.0, 4: 960.0}, "8 s"),
-        ({1: 960.0, 4: 2_400.0}, "8 to 20 s"),
+        ({1: 20.0, 4: 20.5}, "1 s"), ({1: 960.0, 4: 960.0}, "8 s"), ({1: 960.0, 4: 2_400.0}, "8 to 20 s"),
         ({1: 0.4, 4: 0.4}, "0.4 s"),
     ],
-)
+)  # fmt: skip
 def test_how_far_apart_points_are_is_said_as_it_is_drawn(times_s, said):
     findings, runs = story({FILES: [1, 4]}, repetitions=2, elapsed=lambda levels, _: times_s[levels[FILES]])
     drawn = drawn_charts(findings, runs)
     assert over_time.steps_text(drawn["rows-over-time"].data) == said
+
+
+SAMPLES = st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_size=300)
+
+
+@given(SAMPLES, st.integers(1, 80))
+def test_the_least_and_the_most_of_all_samples_are_kept_in_at_most_so_many_stretches(values, limit):
+    at_s = [float(place) for place in range(1, len(values) + 1)]
+    found = list(stretches(at_s, values, limit))
+    assert len(found) <= limit
+    assert found[-1].at_s == at_s[-1]
+    known = [value for value in values if value is not None]
+    if known:
+        assert min(part.least for part in found if part.least is not None) == min(known)
+        assert max(part.most for part in found if part.most is not None) == max(known)
+    assert all(
+        part.mean is None or part.least - 1e-6 <= part.mean <= part.most + 1e-6
+        for part in found
+        if part.least is not None and part.most is not None
+    )
+
+
+def test_a_short_series_stays_as_it_is():
+    assert [part[:2] for part in stretches((1.0, 2.0, 3.0), (5.0, None, 7.0), 10)] == [
+        (1.0, 5.0),
+        (2.0, None),
+        (3.0, 7.0),
+    ]

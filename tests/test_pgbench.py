@@ -1,7 +1,5 @@
 """pgbench's command, its log and its words."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks that take long say how far they have come."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

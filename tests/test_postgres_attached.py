@@ -1,7 +1,5 @@
 """A server that already runs: what it must allow is checked first, and everything made on it is dropped again."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Which server is found. Every program here is a real one, or a script."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

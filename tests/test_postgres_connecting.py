@@ -1,7 +1,5 @@
 """Connections to a PostgreSQL that runs already: what it refuses, in its own words, and whatever names are."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

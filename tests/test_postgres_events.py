@@ -1,7 +1,5 @@
 """The map of wait events: every event of the servers at hand lands where a DBA would look for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,19 +73,13 @@ def test_every_listed_event_is_spelled_as_the_server_spells_it(events_of_the_ser
 @pytest.mark.parametrize(
     ("in_14_to_16", "since_17"),
     [
-        ("IO:WALSync", "IO:WalSync"),
-        ("IO:WALWrite", "IO:WalWrite"),
-        ("IO:WALInitSync", "IO:WalInitSync"),
-        ("IO:WALInitWrite", "IO:WalInitWrite"),
-        ("IPC:BufferIO", "IPC:BufferIo"),
-        ("IO:BufFileRead", "IO:BuffileRead"),
-        ("IO:SLRURead", "IO:SlruRead"),
-        ("IO:DSMFillZeroWrite", "IO:DsmFillZeroWrite"),
-        ("IPC:ProcArrayGroupUpdate", "IPC:ProcarrayGroupUpdate"),
-        ("Client:ClientRead", "Client:ClientRead"),
+        ("IO:WALSync", "IO:WalSync"), ("IO:WALWrite", "IO:WalWrite"), ("IO:WALInitSync", "IO:WalInitSync"),
+        ("IO:WALInitWrite", "IO:WalInitWrite"), ("IPC:BufferIO", "IPC:BufferIo"), ("IO:BufFileRead", "IO:BuffileRead"),
+        ("IO:SLRURead", "IO:SlruRead"), ("IO:DSMFillZeroWrite", "IO:DsmFillZeroWrite"),
+        ("IPC:ProcArrayGroupUpdate", "IPC:ProcarrayGroupUpdate"), ("Client:ClientRead", "Client:ClientRead"),
         ("LWLock:WALWrite", "LWLock:WALWrite"),
     ],
-)
+)  # fmt: skip
 def test_an_event_that_17_respelled_means_the_same_in_both_spellings(in_14_to_16, since_17, events_of_the_server):
     assert since_17 in events_of_the_server
     assert event_of(in_14_to_16) == event_of(since_17)
@@ -97,19 +89,14 @@ def test_an_event_that_17_respelled_means_the_same_in_both_spellings(in_14_to_16
 @pytest.mark.parametrize(
     ("name", "category", "analogue"),
     [
-        ("IO:DataFileRead", "data-read", "PAGEIOLATCH_*"),
-        ("IO:AioIoCompletion", "data-read", "PAGEIOLATCH_*"),
-        ("LWLock:WALWrite", "commit", "WRITELOG"),
-        ("IO:WalSync", "commit", "WRITELOG"),
-        ("LWLock:WALInsert", "log-buffer", "LOGBUFFER"),
-        ("Lock:extend", "allocation", "PAGELATCH_UP on PFS/GAM/SGAM"),
+        ("IO:DataFileRead", "data-read", "PAGEIOLATCH_*"), ("IO:AioIoCompletion", "data-read", "PAGEIOLATCH_*"),
+        ("LWLock:WALWrite", "commit", "WRITELOG"), ("IO:WalSync", "commit", "WRITELOG"),
+        ("LWLock:WALInsert", "log-buffer", "LOGBUFFER"), ("Lock:extend", "allocation", "PAGELATCH_UP on PFS/GAM/SGAM"),
         ("IO:DataFileExtend", "file-growth", "PREEMPTIVE_OS_WRITEFILEGATHER"),
-        ("LWLock:BufferContent", "page-latch", "PAGELATCH_*"),
-        ("LWLock:BufferMapping", "latch", "LATCH_EX"),
-        ("Lock:transactionid", "lock", "LCK_M_*"),
-        ("IO:DataFileWrite", "data-write", "(lazy writer)"),
+        ("LWLock:BufferContent", "page-latch", "PAGELATCH_*"), ("LWLock:BufferMapping", "latch", "LATCH_EX"),
+        ("Lock:transactionid", "lock", "LCK_M_*"), ("IO:DataFileWrite", "data-write", "(lazy writer)"),
     ],
-)
+)  # fmt: skip
 def test_a_wait_is_found_where_a_dba_of_sql_server_would_look_for_it(name, category, analogue):
     assert (event_of(name).category, event_of(name).analogue) == (category, analogue)
 

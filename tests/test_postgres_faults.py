@@ -1,8 +1,6 @@
 """Faults during a run: that run is `failed` with a reason that a tired person understands, nothing is left, others go
 on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """pgbench on a private PostgreSQL: its tables on the layout, its transactions, their latency and its failures."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

@@ -1,7 +1,5 @@
 """The articles' table on N data files: where its files really lie, and whose it is."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,7 +159,6 @@ def test_the_random_table_is_the_articles(connection, make):
     make(data_files=1)
     connection.execute(f"INSERT INTO {SCHEMA}.my_big_table DEFAULT VALUES")
     row = connection.execute(f"SELECT c1::text, c2, c3, c4, c5, c6 FROM {SCHEMA}.my_big_table").fetchone()
-    assert row is not None
     assert len(row[0]) == 36
     assert row[2:] == ("a".ljust(111), 1, 2, 42)
 

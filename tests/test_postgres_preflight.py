@@ -1,7 +1,5 @@
 """A plan that can't run here is refused before anything is touched, by the key to fix."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
@@ -195,14 +193,6 @@ def test_too_few_connections_in_the_middle_of_many_levels_are_refused(scratch):
     rooms = {5: 20, 12: 19, 20: 40}
     cells = [small(scratch, connections=number, settings={"max_connections": room}) for number, room in rooms.items()]
     assert "19 is too few" in refused(scratch, *cells).problem
-
-
-@pytest.mark.parametrize(
-    "settings", [{"shared_bufers": "64MB"}, {"shared_buffers": "lots"}, {"fsync": "perhaps"}, {"listen_addresses": "*"}]
-)
-def test_a_wrong_setting_of_any_cell_is_refused_by_key(scratch, settings):
-    (name,) = settings
-    assert refused(scratch, small(scratch), small(scratch, settings=settings)).key == f"target.settings.{name}"
 
 
 def test_settings_that_do_not_go_together_are_left_to_a_trial_start(scratch):

@@ -1,7 +1,5 @@
 """What stands between storagelab and a server that runs, such as a pooler; and what the server sets for a login."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A private server: made, started, stopped and removed; reachable through its socket only, and never left running."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -200,12 +198,6 @@ def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(
     private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
     with pytest.raises(RunFailed, match=r"^sh was killed by signal 11 \(SIGSEGV\)$"):
         private._run(["sh", "-c", "kill -SEGV $$"])
-
-
-def test_a_library_that_does_not_exist_is_named_from_the_servers_log(scratch):
-    reason = broken(scratch, shared_preload_libraries="nonsense")
-    assert reason.startswith("the server did not start: FATAL:")
-    assert 'could not access file "nonsense"' in reason
 
 
 def test_more_memory_than_there_is_is_said_in_the_servers_words(scratch):

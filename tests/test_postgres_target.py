@@ -1,7 +1,5 @@
 """PostgreSQL as a target, on every server at hand: one cell set up, loaded, measured, read back, removed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,19 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from real_servers import (
-    ROWS,
-    ask,
-    cell_of,
-    connect,
-    got,
-    left_behind,
-    measure,
-    run_of,
-    server_folders,
-    site_at,
-    small,
-)
+from real_mariadb import needs_mariadb
+from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table
@@ -31,6 +18,7 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.engine import opened
 from storagelab.targets.postgres.server import Server
 
+each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
 
 
@@ -85,8 +73,11 @@ def test_a_cell_is_set_up_measured_verified_and_removed(scratch, folder):
     assert measured.observer.ticks > 0
 
 
-def test_the_series_of_rows_adds_up_to_all_rows(scratch):
-    measured = measure(small(scratch, rows_per_connection=20_000, rows_per_transaction=500), site_at(scratch))
+@each_engine
+def test_the_series_of_rows_adds_up_to_all_rows(scratch, engine):
+    measured = measure(
+        small(scratch, engine=engine, rows_per_connection=20_000, rows_per_transaction=500), site_at(scratch)
+    )
     ends = measured.series.at_s
     lengths = [ends[0], *(after - before for before, after in pairwise(ends))]
     rates = measured.series.columns["rows_per_s"]
@@ -101,33 +92,40 @@ def test_sequential_insert_writes_one_row_a_page(scratch):
     assert ROWS <= int(pages.split()[0]) <= 1.2 * ROWS + 256
 
 
-def test_a_mixed_workload_reads_rows_that_are_there(scratch):
-    measured = measure(small(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
+@each_engine
+def test_a_mixed_workload_reads_rows_that_are_there(scratch, engine):
+    measured = measure(small(scratch, engine=engine, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
     assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of existing rows", True)
     assert measured.counters["workload"] == {"reads": 3 * ROWS}
     assert measured.rows == ROWS
 
 
-def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch):
+@each_engine
+def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch, engine):
     measured = measure(
-        small(scratch, connections=1, rows_per_connection=501, rows_per_transaction=100), site_at(scratch)
+        small(scratch, engine=engine, connections=1, rows_per_connection=501, rows_per_transaction=100),
+        site_at(scratch),
     )
     assert measured.rows == 501
     assert measured.elapsed_s == pytest.approx(measured.connection_s[0])
 
 
-def test_many_data_files_and_many_connections_need_no_setting_by_hand(scratch):
-    config = small(scratch, connections=64, rows_per_connection=64, rows_per_transaction=64, data_files=64)
+@each_engine
+def test_many_data_files_and_many_connections_need_no_setting_by_hand(scratch, engine):
+    config = small(
+        scratch, engine=engine, connections=64, rows_per_connection=64, rows_per_transaction=64, data_files=64
+    )
     measured = measure(config, site_at(scratch))
     assert measured.rows == 64 * 64
     assert measured.unverified == ()
 
 
-def test_waits_that_are_not_asked_for_are_not_sampled(scratch):
-    measured = measure(small(scratch, waits=False), site_at(scratch))
+@each_engine
+def test_waits_that_are_not_asked_for_are_not_sampled(scratch, engine):
+    measured = measure(small(scratch, engine=engine, waits=False, rows_per_connection=10_000), site_at(scratch))
     assert measured.waits is None
     assert measured.unverified == ()
-    assert measured.series.columns["rows_per_s"] is not None
+    assert any(measured.series.columns["rows_per_s"])
 
 
 def test_no_run_inherits_from_the_one_before(scratch):

@@ -1,7 +1,5 @@
 """Waiting tasks: moments decoded into things a person knows, and never too many of them."""
 
-from __future__ import annotations
-
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT
 from storagelab.targets.postgres.sampler import LockWait, lock_wait, waiting_tasks
@@ -40,12 +38,9 @@ def test_extension_of_table_and_of_index_are_two_things():
 def test_rows_pages_transactions_and_unknown_relations_have_names_too():
     seen = dict.fromkeys(range(1, 6), "Lock:tuple")
     locks = [
-        _wait(1, "tuple", 1000, 9, page="7", tuple_="2"),
-        _wait(2, "page", 1001, None, page="8"),
-        _wait(3, "transactionid", None, 9, xid="755"),
-        _wait(4, "relation", 2000),
-        _wait(5, "extend", 77),
-    ]
+        _wait(1, "tuple", 1000, 9, page="7", tuple_="2"), _wait(2, "page", 1001, None, page="8"),
+        _wait(3, "transactionid", None, 9, xid="755"), _wait(4, "relation", 2000), _wait(5, "extend", 77),
+    ]  # fmt: skip
     tasks = waiting_tasks(1.0, seen, locks, RELATIONS)
     assert {(task.resource.text, task.held_by) for task in tasks} == {
         ("row 7/2 of my_big_table_p3 (data file 3)", "a session outside the workload"),

@@ -1,7 +1,5 @@
 """The connections of a run, on a real server: ready first, started together, every row in."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,13 +1,11 @@
 """How small a difference can be told is computed; drawn experiments agree with it."""
 
-from __future__ import annotations
-
 import math
 import random
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_planned, make_runs
 
 from storagelab.findings import stats
 from storagelab.findings.power import MANY, Scatter, power, repetitions_for, scatter_of, smallest_found, tells
@@ -53,14 +51,12 @@ def test_smaller_differences_more_layouts_and_more_loads_take_more_repetitions()
 
 
 def test_a_plan_learns_it_from_runs():
-    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2, 4, 8]})
     runs = make_runs(
         experiment, plan, waits=None,
         elapsed=lambda levels, repetition: 10 * math.exp(random.Random(f"{levels}{repetition}").gauss(0, 0.02)),
     )  # fmt: skip
     scatter = scatter_of(plan, runs)
-    assert scatter is not None
     assert scatter.sd == pytest.approx(0.02, rel=0.5)
     text = tells_text(tells(experiment.factors, plan, experiment.repetitions, scatter))
     assert text.startswith("5 repetitions find differences of ")
@@ -69,6 +65,5 @@ def test_a_plan_learns_it_from_runs():
 
 
 def test_single_runs_show_no_scatter():
-    experiment = make_experiment({"layout.data_files": [1, 2]}, repetitions=1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1, 2]}, repetitions=1)
     assert scatter_of(plan, make_runs(experiment, plan)) is None

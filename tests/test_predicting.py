@@ -1,7 +1,5 @@
 """What a captured server would do on other volumes: arithmetic that can be checked by hand, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Volumes made of whole drives, in a guest: each kind is made, read back and given back; what must not be touched is not."""
 
-from __future__ import annotations
-
 import json
 import os
 

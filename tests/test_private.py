@@ -1,7 +1,5 @@
 """A private server ignores the variables and option files of the user; one that already runs respects them."""
 
-from __future__ import annotations
-
 import os
 
 import psycopg

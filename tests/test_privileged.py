@@ -1,7 +1,5 @@
 """Settings that have a server run programs, load code, or leave its folders: refused, unless the user allows them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

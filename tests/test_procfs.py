@@ -1,7 +1,5 @@
 """How the kernel sees a task: told against processes whose behaviour is known."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -24,8 +22,6 @@ def child(program: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert process.stdin is not None
     try:
         assert process.stdout.readline().strip() == "ready"
         yield process
@@ -47,8 +43,6 @@ def test_cpu_that_a_process_burns_is_counted_to_the_millisecond():
         print(time.process_time(), flush=True)
         sys.stdin.read()"""
     with child(burn) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         view = TaskView(process.pid)
         before = view.sched()
         process.stdin.write("\n")
@@ -57,8 +51,6 @@ def test_cpu_that_a_process_burns_is_counted_to_the_millisecond():
         _await_sleep(view)
         after = view.sched()
         view.close()
-    assert before is not None
-    assert after is not None
     assert after.cpu_ns - before.cpu_ns <= after.cpu_ns
     assert after.cpu_ns * 1e-9 == pytest.approx(own_count_s, abs=0.02)
     assert after.timeslices > before.timeslices
@@ -94,8 +86,6 @@ def test_each_sleep_of_a_process_is_a_voluntary_switch():
         print("done", flush=True)
         sys.stdin.read()"""
     with child(naps) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         view = TaskView(process.pid)
         _await_sleep(view)
         before = view.switches()
@@ -105,8 +95,6 @@ def test_each_sleep_of_a_process_is_a_voluntary_switch():
         _await_sleep(view)
         after = view.switches()
         view.close()
-    assert before is not None
-    assert after is not None
     assert 25 <= after.voluntary - before.voluntary <= 60
     assert after.involuntary >= before.involuntary
 
@@ -126,7 +114,6 @@ def test_one_thread_of_a_process_is_told_from_the_others():
         print(thread.native_id, flush=True)
         sys.stdin.read()"""
     with child(busy) as process:
-        assert process.stdout is not None
         thread = TaskView(process.pid, int(process.stdout.readline()))
         main = TaskView(process.pid, process.pid)
         deadline = time.monotonic() + 20
@@ -135,8 +122,6 @@ def test_one_thread_of_a_process_is_told_from_the_others():
         burnt, other = thread.sched(), main.sched()
         thread.close()
         main.close()
-    assert burnt is not None
-    assert other is not None
     assert burnt.cpu_ns == pytest.approx(0.2e9, rel=0.2)
     assert other.cpu_ns < burnt.cpu_ns + 0.5e9
 

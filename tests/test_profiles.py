@@ -1,12 +1,12 @@
 """Profiles of drives: every figure with its label and its source."""
 
-from __future__ import annotations
-
 import io
+import json
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from fabricated_findings import golden
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -16,6 +16,7 @@ from storagelab.errors import PreflightError
 from storagelab.report.text.profiles import print_figures
 
 TEXT = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
+WRONG = json.loads(golden("refused-profiles", "json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", profiles.ready_made())
@@ -36,79 +37,19 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         profiles.load("iodrive-321", tmp_path, "drives.ssd.profile")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (
-            'label = "assumed"',
-            'label = "guessed"',
-            "timing.jitter_per_mille.label: must be published, measured, derived, fitted or assumed",
-        ),
-        ("[geometry.dies]", "[geometry.dice]", "geometry.dies: is missing"),
-        ("source = ", 'note = "x"\nsource = ', "geometry.raw_bytes.note: is not a figure"),
-        ("[mapping.worst_case_bytes.512]", "[mapping.worst_case_bytes.small]", "small: is not a sector size"),
-        ("bounds = [64, 8192]", "bounds = [8191, 8192]", "pages_per_block.bounds: the value 256 is not within 8191"),
-        ("bounds = [64, 8192]", "bounds = [64, 64]", "pages_per_block.bounds: 64 must be less than 64"),
-        ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted and assumed figures"),
-        ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
-        ("name = ", "name ", "can't be used"),
-        (
-            "value = 50_000\n",
-            'value = "fast"\n',
-            "timing.read_ns must be a whole number from 0 to 9223372036854775807, not 'fast'",
-        ),
-        ("value = 50_000\n", "value = -5\n", "timing.read_ns must be a whole number"),
-        ("value = 50_000\n", "value = 1.5\n", "timing.read_ns must be a whole number"),
-        ("value = false\n", "value = 0\n", "trim must be true or false, not 0"),
-        ('value = "greedy"', 'value = "lazy"', "cleaning.victim must be greedy or fifo, not 'lazy'"),
-        (
-            "[trim]",
-            '[price_usd]\nvalue = "dear"\nlabel = "published"\nsource = "x"\n[trim]',
-            "price_usd must be a number",
-        ),
-        (
-            "[formats.basic]",
-            "[formats.operating-system]",
-            "formats.operating-system: is reserved: in specs it means a drive",
-        ),
-        (
-            'value = "basic"',
-            'value = "plain"',
-            "factory_format: 'plain' is not one of its formats: basic, improved-write",
-        ),
-        (
-            'kind = "flash"',
-            'kind = "tape"',
-            "kind: 'tape', must be flash or disk or burst-volume or measured or slc-nvme",
-        ),
-        ('kind = "flash"', "", "kind: is missing, must be flash or disk or burst"),
-    ],
-)
-def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, words):
-    assert old in TEXT
-    (tmp_path / "mine.toml").write_text(TEXT.replace(old, new, 1))
+def said_of(case: dict[str, str], folder: Path) -> str:
+    """What is said of a ready-made profile in which something was replaced."""
+    text = resources.files("storagelab.profiles").joinpath(f"{case['of']}.toml").read_text()
+    assert case["old"] in text
+    (folder / "mine.toml").write_text(text.replace(case["old"], case["new"], 1))
     with pytest.raises(PreflightError) as caught:
-        profiles.load("mine.toml", tmp_path, "drives.ssd.profile")
-    assert words in str(caught.value)
+        profiles.load("mine.toml", folder)
+    return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("[arm.full_stroke_ns]", "[arm.longest_ns]", "arm.full_stroke_ns: is missing"),
-        ("[trim_of_none]", "[trim]\nvalue = true\n", "trim: is not a figure"),
-        ('label = "assumed"', 'label = "guessed"', "label: must be published, measured, derived, fitted or assumed"),
-        ("value = 6_500_000", "value = true", "arm.full_stroke_ns must be a whole number"),
-        ('value = "elevator"', 'value = "lift"', "electronics.order must be fifo or elevator or shortest, not 'lift'"),
-    ],
-)
-def test_what_is_wrong_in_the_profile_of_a_disk_is_named_too(tmp_path, old, new, words):
-    text = resources.files("storagelab.profiles").joinpath("scsi-15k-300.toml").read_text() + "\n[trim_of_none]\n"
-    text = text.replace(old, new, 1).replace("[trim_of_none]", "")
-    (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(PreflightError) as caught:
-        profiles.load("mine.toml", tmp_path, "drives.hdd.profile")
-    assert words in str(caught.value)
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case["new"])
+def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, case):
+    assert said_of(case, tmp_path) == case["says"]
 
 
 def test_a_disk_has_neither_formats_nor_drivers():
@@ -166,13 +107,10 @@ def test_a_disk_has_room_and_requests_a_second_and_no_map():
 
 def test_a_card_of_two_drives_is_twice_its_half_and_costs_what_its_article_says():
     half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
-    assert isinstance(half, profiles.FlashProfile)
-    assert isinstance(card, profiles.FlashProfile)
     assert {name: figure.value for name, figure in card.formats.items()} == {
         name: 2 * int(figure.value) for name, figure in half.formats.items()
     }
     assert card.geometry.dies.value == 2 * int(half.geometry.dies.value)
-    assert card.price_usd is not None
     assert card.price_usd.value == 15_500
 
 

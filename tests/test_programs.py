@@ -1,7 +1,5 @@
 """Programs run to their end, or end together with everything that they started, and see few of the caller's variables."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -57,14 +55,8 @@ def test_whatever_a_program_started_ends_with_it_when_the_user_asks_to_stop(tmp_
 # --- the environment -------------------------------------------------------------------------------------------------
 
 SECRETS = (
-    "SECRET_TOKEN",
-    "AWS_SECRET_ACCESS_KEY",
-    "STORAGELAB_RESULTS",
-    "MYSQL_PWD",
-    "PGPASSWORD",
-    "FIO_TEST",
-    "LD_PRELOAD",
-)
+    "SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "STORAGELAB_RESULTS", "MYSQL_PWD", "PGPASSWORD", "FIO_TEST", "LD_PRELOAD",
+)  # fmt: skip
 EVERY_PROGRAMS = {"HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", marks.VARIABLE}
 SHELLS_OWN = {"PWD", "SHLVL", "_", "OLDPWD"}
 SERVERS_OWN = {"PGDATA", "PGLOCALEDIR", "PGSYSCONFDIR", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY",
@@ -130,11 +122,8 @@ def test_fio_sees_few_of_the_callers_variables(scratch, monkeypatch):
 
 def test_a_client_of_a_server_that_already_runs_keeps_what_leads_to_it_and_no_more(monkeypatch):
     kept = {
-        "HOME": "/home/me",
-        "PGPASSFILE": "/home/me/pass",
-        "PGSSLROOTCERT": "/home/me/ca",
-        "KRB5CCNAME": "/tmp/krb5",
-    }
+        "HOME": "/home/me", "PGPASSFILE": "/home/me/pass", "PGSSLROOTCERT": "/home/me/ca", "KRB5CCNAME": "/tmp/krb5",
+    }  # fmt: skip
     for name, value in {**kept, "SECRET_TOKEN": "s3cret", "MYSQL_PWD": "s3cret"}.items():
         monkeypatch.setenv(name, value)
     attached = reaching.reaching("host=db", {}, private=False)

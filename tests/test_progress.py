@@ -1,7 +1,5 @@
 """What is shown while runs are made: a live bar for people, plain lines for pipes, every line in a file."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -1,7 +1,5 @@
 """A race from the command line, in simulated worlds whose drives remember and on a real server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -21,13 +19,10 @@ from storagelab.verbs.run import race as asked
 pytestmark = pytest.mark.slow
 
 RACED = (
-    ('order = "cell-by-cell"', 'order = "randomised"'),
-    ("repetitions = 2", "repetitions = 4"),
-    ("scale = 256", "scale = 64"),
-    ("[1, 4]", "[1, 2, 16, 32]"),
-    ("connections = 8", "connections = 64"),
+    ('order = "cell-by-cell"', 'order = "randomised"'), ("repetitions = 2", "repetitions = 4"),
+    ("scale = 256", "scale = 64"), ("[1, 4]", "[1, 2, 16, 32]"), ("connections = 8", "connections = 64"),
     ("rows_per_connection = 500_000", "rows_per_connection = 62_500"),
-)
+)  # fmt: skip
 """Layouts that differ: with few data files, many connections wait for the same page."""
 
 

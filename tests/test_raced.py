@@ -1,7 +1,5 @@
 """Who runs next in a race, whatever was made before, and what its findings say."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

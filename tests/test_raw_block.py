@@ -1,7 +1,5 @@
 """Raw I/O on real volumes: a file that is written once for a block, runs on it, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """fio as storagelab runs it: its figures, its histograms, and what happens when it can't."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile
@@ -143,13 +141,10 @@ def test_a_last_second_that_fio_did_not_log_is_no_standstill(tmp_path):
 @pytest.mark.parametrize(
     ("sync", "direct", "block_bytes"),
     [
-        ("fdatasync", True, 8192),
-        ("fsync", False, 8192),
-        ("fdatasync", False, 200),
-        ("dsync", False, 200),
+        ("fdatasync", True, 8192), ("fsync", False, 8192), ("fdatasync", False, 200), ("dsync", False, 200),
         ("dsync", True, 4096),
     ],
-)
+)  # fmt: skip
 def test_each_write_is_synced_and_the_sync_s_latency_is_told_apart(laid_out, sync, direct, block_bytes):
     place, io_engine = laid_out
     job = Job("write", "sequential", block_bytes, 1.0, sync=sync)

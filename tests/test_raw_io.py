@@ -1,14 +1,11 @@
 """Raw I/O on simulated drives: from a spec to requests a second, without a database."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import pytest
 
 from storagelab import cli
-from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
 from storagelab.report.words.answer import headline
@@ -99,30 +96,6 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     assert "Requests a second</h2>" in page
     assert list(drawn_charts(findings, runs))[:2] == ["requests", "megabytes"]
     assert "| IO/s (95 % CI) | MB/s | mean ms | p50 ms |" in table
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "key"),
-    [
-        ('pattern = "random"\n', "", "workload.pattern"),
-        ('warm_up = "26s"', 'warm_up = "256s"', "workload.warm_up_s"),
-        ('warm_up = "26s"', "warm_up_s = 255.9999999", "workload.warm_up_s"),
-        ('duration = "256s"\nwarm_up = "26s"', "duration_s = 1e-7", "workload.duration_s"),
-        ("outstanding = 8", "outstanding = 8\nconnections = 4", "workload.connections"),
-        ("outstanding = 8", "outstanding = 8\nread_fraction = 0.5", "workload.read_fraction"),
-        ("outstanding = 8", "outstanding = 8\nsync = 'fsync'", "workload.sync"),
-        ("outstanding = 8", "outstanding = 8\ndirect = true", "workload.direct"),
-        ("[workload]", "[server]\ncores = 8\nmemory_bytes = 8_000_000_000\n[workload]", "server"),
-        ("[workload]", "[layout]\ndata_files = 4\n[workload]", "layout.data_files"),
-        ("[workload]", '[volumes.b]\ndrives = ["disk-1"]\n[workload]', "layout.data"),
-        ('drives = ["disk"]', 'path = "./a"', "target.scale"),
-    ],
-)
-def test_what_raw_io_has_not_is_refused_by_its_key(old, new, key):
-    assert old in SPEC
-    with pytest.raises(SpecError) as caught:
-        expand(parse(SPEC.replace(old, new), "lab/raw.toml"))
-    assert caught.value.key == key
 
 
 def test_the_core_refuses_in_the_words_of_the_spec(tmp_path, monkeypatch, capfd):

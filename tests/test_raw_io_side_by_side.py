@@ -1,7 +1,5 @@
 """One spec of raw I/O on simulated drives and on a real volume: one report, and no verdict between the two."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

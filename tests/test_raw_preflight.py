@@ -1,7 +1,5 @@
 """What raw I/O on real drives refuses before anything is touched: one message each, with the key and the way out."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -89,13 +87,8 @@ def test_volumes_that_are_made_one_after_the_other_share_the_space(scratch):
 @needs_fio
 def test_a_trace_says_what_is_left_out_and_how_long_it_takes_at_least(scratch):
     lines = [
-        "fio version 3 iolog",
-        "0 f add",
-        "0 f open",
-        "0 f write 0 4096",
-        "9 f trim 0 4096",
-        "8300000 f read 0 4096",
-    ]
+        "fio version 3 iolog", "0 f add", "0 f open", "0 f write 0 4096", "9 f trim 0 4096", "8300000 f read 0 4096",
+    ]  # fmt: skip
     (scratch / "requests.iolog").write_text("\n".join(lines) + "\n")
     load = '[workload]\nkind = "replay"\ntrace = "requests.iolog"\n'
     text = SPEC[: SPEC.index("[workload]")] + load

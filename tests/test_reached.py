@@ -1,7 +1,5 @@
 """What share of its volumes a database reached: arithmetic, words, and real servers with raw I/O beside their load."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_experiment
 from fabricated_findings import FILES, make_findings

@@ -1,7 +1,5 @@
 """Every ready-made spec, made at a tiny size: it runs, and its export keeps the schema."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -59,13 +57,9 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     raw_io = work.get("kind") == "raw-io"
     layout = spec.get("layout", {}) | ({"data_size": "64MiB"} if raw_io and on_this_disk(spec) else {})
     small = {
-        "layout": layout,
-        "repetitions": 1,
-        "target": target,
-        "workload": work,
-        "factors": factors,
+        "layout": layout, "repetitions": 1, "target": target, "workload": work, "factors": factors,
         "exclude": left_out,
-    }
+    }  # fmt: skip
     return {key: value for key, value in (spec | small).items() if value}
 
 
@@ -93,8 +87,7 @@ def marks(file: Path) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file",
-    [pytest.param(file, id=file.stem, marks=marks(file)) for file in SPECS if file.stem not in ON_DRIVES],
+    "file", [pytest.param(file, id=file.stem, marks=marks(file)) for file in SPECS if file.stem not in ON_DRIVES]
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, attached, monkeypatch):
     monkeypatch.setenv("STORAGELAB_DSN", attached.conninfo)

@@ -1,7 +1,5 @@
 """Each rule speaks where its mechanism was changed, and is silent where nothing was, or where the evidence is thin."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -96,9 +94,7 @@ def test_where_nothing_differs_no_rule_speaks(tmp_path):
             assert text.endswith("So there is nothing to explain.")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Fabricated cases
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Fabricated cases ------------------------------------------------------------------------------------------------
 
 
 def step(name, change_s, *, sure=True, category="other", part=None, before_s=20.0):
@@ -167,8 +163,6 @@ def test_no_rule_speaks_of_a_step_inside_its_interval_or_of_one_that_explains_to
 
 def test_a_device_that_moved_the_other_way_or_by_chance_is_not_the_reason():
     devices = [
-        device("write_amplification", 1.9, 1.2),
-        device("queue", 5, 9, sure=False),
-        device("read_latency_s", 1, 1.01),
-    ]
+        device("write_amplification", 1.9, 1.2), device("queue", 5, 9, sure=False), device("read_latency_s", 1, 1.01),
+    ]  # fmt: skip
     assert [one.rule for one in reasons(made_up(READS, devices=devices))] == [Rule.DATA_WAITS]

@@ -1,7 +1,5 @@
 """The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their parsers."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os
@@ -54,7 +52,6 @@ def started(home: Path, recipe: str, *words: str) -> Iterator[str]:
     with complaints.open("w") as errors:
         process = subprocess.Popen(program, env=environment(home), stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("storagelab run my.toml --executor dask --scheduler tls://127.0.0.1:"), (
             complaints.read_text()

@@ -1,7 +1,5 @@
 """Volumes on a server's own machine, as its operator describes them; real servers play the remote machine."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A clock's ticks are the least error of a time, and a difference that doesn't matter makes no winner."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dumps on their way to a client program: owners and definers are left out, rows and bodies stay."""
 
-from __future__ import annotations
-
 from storagelab.targets.generators.restoring import changed, newer_words, without_data
 from storagelab.targets.mariadb.loads.sql import without_definers
 from storagelab.targets.postgres.dumps import leaving_out_owners

@@ -1,7 +1,5 @@
 """The run of a generator whose warm-up is to be found: a program stands for it that reports its throughput at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

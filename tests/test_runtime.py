@@ -1,7 +1,5 @@
 """Vega-Lite's runtime for a page: made once, kept, and the same whether kept or made."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

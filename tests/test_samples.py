@@ -1,7 +1,5 @@
 """Figures of one cell: means, intervals, extremes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

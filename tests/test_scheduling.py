@@ -1,7 +1,5 @@
 """Which process makes which runs of which block."""
 
-from __future__ import annotations
-
 import heapq
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Output to the terminal: everything is escaped, and what the terminal can't show stops nothing."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -38,14 +36,10 @@ def old(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     "words",
     [
-        ["waits"],
-        ["report"],
-        ["report", "--format", "md"],
-        ["report", "--format", "svg"],
-        ["export"],
+        ["waits"], ["report"], ["report", "--format", "md"], ["report", "--format", "svg"], ["export"],
         ["export", "--format", "csv"],
     ],
-)
+)  # fmt: skip
 def test_old_labels_with_control_characters_are_reported_and_drawn_and_reach_no_terminal(old, words):
     said = typed(old, words[0], "files-and-log-place", *words[1:])
     assert said.returncode == 0

@@ -1,7 +1,5 @@
 """Findings in words: every sentence agrees with the figures, and nothing is called equal."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -140,19 +138,15 @@ def test_every_cell_is_compared_with_the_best_in_a_mark():
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("layout.data_files", "data files"),
-        ("layout.log", "log volume"),
+        ("layout.data_files", "data files"), ("layout.log", "log volume"),
         ("target.settings.wal_compression", "wal_compression"),
         ("target.settings.auto_explain.log_nested", "auto_explain.log_nested"),
-        ("workload.connections", "connections"),
-        ("drives.ssd.format", "format of drive ssd"),
-        ("volumes.a.raid", "RAID level of volume a"),
-        ("volumes.a.lost", "lost drives of volume a"),
-        ("driver", "driver"),
-        ("workload.read_fraction", "read fraction"),
+        ("workload.connections", "connections"), ("drives.ssd.format", "format of drive ssd"),
+        ("volumes.a.raid", "RAID level of volume a"), ("volumes.a.lost", "lost drives of volume a"),
+        ("driver", "driver"), ("workload.read_fraction", "read fraction"),
         ("PostgreSQL 17.5 vs 18.4", "PostgreSQL 17.5 vs 18.4"),
     ],
-)
+)  # fmt: skip
 def test_factors_have_plain_names(name, text):
     assert factor_text(name) == text
 

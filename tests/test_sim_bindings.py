@@ -1,7 +1,5 @@
 """The border between Rust and Python: `storagelab._sim`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os
@@ -145,7 +143,6 @@ def test_ctrl_c_ends_the_ageing_of_a_large_drive_within_two_seconds():
         [sys.executable, "-c", AGES_A_LARGE_DRIVE], env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "ageing\n"
     time.sleep(0.5)
     ticks = (Path("/proc") / str(process.pid) / "stat").read_text().rpartition(")")[2].split()

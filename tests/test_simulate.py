@@ -1,7 +1,5 @@
 """`storagelab simulate`: one run, with all that went into the simulator and all that came out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulated target: what is refused before anything runs, and what a run hands over."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -11,7 +9,6 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, planned, run_once, small
 
 from storagelab import _sim
-from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
@@ -21,7 +18,6 @@ from storagelab.report.writing import render
 from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
-from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.measurement import _data_file, _resource
 
 
@@ -133,65 +129,6 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
         assert room is None or room[1] == "300 GB", "as `drives show` and the drive's maker have it"
         assert room or form not in ("html", "md")
     assert any(run.measurement.waiting_tasks for run in runs)
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "key", "words"),
-    [
-        ([('profile = "iodrive-320"', 'profile = "iodrive"')], "drives.ssd.profile", "no profile is named"),
-        ([('driver = "2.2.3"', 'driver = "9"')], "drives.ssd.driver", "has no '9'"),
-        ([('driver = "2.2.3"\n', "")], "drives.ssd.driver", "has several"),
-        ([("sector_bytes = 512", "sector_bytes = 1024")], "drives.ssd.sector_bytes", "has no 1024"),
-        ([("cores = 4", "cores = 4\ncosts = { row_cpu = 1 }")], "server.costs.row_cpu", "is not a cost"),
-        ([("[1, 4]", "[1, 400]")], "layout.data_files", "layout.data_files = 400"),
-        ([("500_000", "500_000_000")], "workload.rows_per_connection", "pages"),
-        ([('"4GB"', '"4MB"')], "server.memory", "buffer pool"),
-        ([("rows_per_connection = 500_000", "rows_per_connection = 100")], "workload.rows_per_connection", "no row"),
-    ],
-)
-def test_a_scenario_that_cannot_be_is_refused_by_the_specs_own_key(changes, key, words):
-    if key == "drives.ssd.format":
-        changes.append(ONE_BLOCK)
-    experiment = small(*changes, *([("rows_per_transaction = 100", "rows_per_transaction = 10")]))
-    with pytest.raises(PreflightError) as caught:
-        preflight(experiment, expand(experiment), site_at(Path()))
-    assert caught.value.key == key
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ([("scale = 256", 'scale = 256\nsettings = { fsync = "off" }')], "target.settings"),
-        ([('drives = ["ssd"]', 'path = "./a"')], "volumes.a.path"),
-        ([('drives = ["ssd"]', 'drives = ["hdd"]')], "volumes.a.drives"),
-        ([("[factors]", "[measure]\nsample_hz = 10\n[factors]")], "measure.sample_hz"),
-        ([("[factors]", "[between_runs]\npause_s = 1\n[factors]")], "between_runs.pause_s"),
-        ([('[server]\ncores = 4\nmemory = "4GB"\n', "")], "server"),
-        ([("cores = 4\n", "")], "server.cores"),
-        ([('engine = "simulated"\nscale = 256', 'engine = "postgres"')], "server"),
-        ([('engine = "simulated"\n', 'engine = "postgres"\n')], "target.scale"),
-        ([('"4GB"', "4")], "server.memory"),
-        ([('"4GB"', '"4 parsecs"')], "server.memory"),
-        ([("drives.ssd.format", "drives.hdd.format")], 'factors."drives.hdd.format"'),
-    ],
-)
-def test_what_only_the_other_kind_of_server_takes_is_refused_by_its_key(changes, key):
-    with pytest.raises(SpecError) as caught:
-        planned(*changes)
-    assert caught.value.key == key
-
-
-def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_suggests_a_scale(monkeypatch):
-    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 300_000_000)
-    large = small(("scale = 256", "scale = 1"))
-    with pytest.raises(PreflightError, match=r"about \d\.\d GiB of memory") as caught:
-        preflight(large, expand(large), site_at(Path()))
-    assert caught.value.key == "target.scale"
-    assert "Set scale = " in caught.value.hint
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Where a percentile is judged, its tail is described by its seconds, and no steps of the mean transaction are shown."""
 
-from __future__ import annotations
-
 import random
 
 from builders import make_experiment, make_plan, make_run

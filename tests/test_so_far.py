@@ -1,7 +1,5 @@
 """The page of a campaign that is still running, with simulated runs."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,9 +1,7 @@
 """Charts of speed-ups."""
 
-from __future__ import annotations
-
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -56,9 +54,9 @@ def test_the_factor_that_does_most_comes_first():
 def test_of_more_levels_than_there_are_lines_those_that_differ_most_are_drawn_and_the_rest_is_counted():
     levels = [f"configuration {number}" for number in range(19)]
     slow = {"configuration 7": 30.0, "configuration 12": 20.0}
-    experiment = make_experiment({"storage": levels, FILES: [1, 2]}, 3)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, elapsed=lambda levels, _: slow.get(str(levels["storage"]), 10.0))
+    experiment, plan, runs = make_campaign(
+        {"storage": levels, FILES: [1, 2]}, 3, elapsed=lambda levels, _: slow.get(str(levels["storage"]), 10.0)
+    )
     data = speed_ups.CHARTS[0].rows(analyse(experiment, plan, runs), ())
     assert (data.panels, len(data.lines), data.hidden_lines) == ([""], arrange.MAX_LINES, 18 - arrange.MAX_LINES)
     assert {*slow} < {*data.lines} == {row["line"] for row in data.rows}

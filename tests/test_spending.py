@@ -1,9 +1,7 @@
 """A connection's seconds add up to the elapsed time, in each run and in the mean."""
 
-from __future__ import annotations
-
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_planned, make_runs
 from simulated_specs import run_once
 
 from storagelab.findings.analysis import analyse
@@ -19,9 +17,7 @@ def of(raw):
 
 
 def test_sampled_waits_add_up_run_by_run():
-    experiment = make_experiment({FILES: [1, 4]}, repetitions=3)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({FILES: [1, 4]}, repetitions=3)
     for cell in analyse(experiment, plan, runs).cells:
         elapsed = [point.value for point in cell.elapsed_s.points]
         assert [sum(one.by_run_s[n] for one in cell.spent) for n in range(3)] == pytest.approx(elapsed)
@@ -47,8 +43,7 @@ def test_timers_that_overlap_leave_less_than_nothing():
 
 
 def test_a_run_that_verdicts_leave_out_is_left_out_here_too():
-    experiment = make_experiment({FILES: [1, 2, 4, 8]}, repetitions=6)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2, 4, 8]}, repetitions=6)
     odd = {"layout.data_files": 4}
     runs = make_runs(
         experiment, plan, elapsed=lambda levels, n: (30.0 if dict(levels) == odd and n == 2 else 10.0) + 0.01 * n

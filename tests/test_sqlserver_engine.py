@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib.metadata
 
 from sqlserver_specs import config, plan_of, site

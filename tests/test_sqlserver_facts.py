@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fabricated_findings import make_findings
 
 from storagelab.findings.model import CellSummary
@@ -35,12 +33,8 @@ def test_nothing_is_told_of_benign_waits_where_there_are_none():
 def test_the_list_hides_nothing_of_the_storage():
     assert BENIGN.wait_types.isdisjoint(SHOWN_ALL_THE_SAME)
     shown = {
-        "CHKPT",
-        "SLEEP_BPOOL_FLUSH",
-        "PREEMPTIVE_OS_FLUSHFILEBUFFERS",
-        "PREEMPTIVE_OS_WRITEFILEGATHER",
-        "WRITELOG",
-    }
+        "CHKPT", "SLEEP_BPOOL_FLUSH", "PREEMPTIVE_OS_FLUSHFILEBUFFERS", "PREEMPTIVE_OS_WRITEFILEGATHER", "WRITELOG",
+    }  # fmt: skip
     assert BENIGN.wait_types.isdisjoint(shown | {"IO_COMPLETION", "LATCH_EX", "SOS_SCHEDULER_YIELD", "LOGBUFFER"})
     assert not [name for name in BENIGN.wait_types if name.startswith(("PAGE", "LCK_", "LATCH_"))]
     assert len(BENIGN.wait_types) == 74

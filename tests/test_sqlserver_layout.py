@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -10,8 +8,6 @@ from storagelab.errors import PreflightError
 from storagelab.targets import open_target, sweep
 from storagelab.targets.sqlserver.connecting import connect
 from storagelab.targets.sqlserver.layout import Layout, in_folder
-
-WINDOWS = {"a": {"path": "D:\\data", "remote": True}, "b": {"path": "E:", "remote": True}}
 
 
 def layout(**tables) -> Layout:
@@ -96,13 +92,10 @@ def test_the_table_is_the_articles_one_clustered_on_its_key_in_the_filegroup():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("recovery", "SIMPLE; DROP DATABASE master"),
-        ("target_recovery_time_s", "1 SECONDS; DROP DATABASE master"),
-        ("data_compression", "NONE) DROP TABLE x --"),
-        ("data_file_mb", "8MB"),
-        ("log_file_mb", True),
+        ("recovery", "SIMPLE; DROP DATABASE master"), ("target_recovery_time_s", "1 SECONDS; DROP DATABASE master"),
+        ("data_compression", "NONE) DROP TABLE x --"), ("data_file_mb", "8MB"), ("log_file_mb", True),
     ],
-)
+)  # fmt: skip
 def test_no_value_that_was_not_looked_at_becomes_part_of_a_statement(name, value):
     made = layout(target={"settings": {name: value}})
     with pytest.raises(PreflightError) as refused:

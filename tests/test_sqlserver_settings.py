@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from storagelab.errors import PreflightError
@@ -32,16 +30,14 @@ def test_what_the_server_has_and_what_a_database_can_take_is_let_through():
         ({"recovery": "none"}, "must be one of SIMPLE, FULL, BULK_LOGGED"),
         ({"recovery": "SIMPLE; DROP DATABASE master"}, "must be one of"),
         ({"target_recovery_time_s": "60 SECONDS"}, "must be a whole number"),
-        ({"data_file_mb": True}, "must be a whole number"),
-        ({"data_file_mb": -1}, "must be a whole number"),
+        ({"data_file_mb": True}, "must be a whole number"), ({"data_file_mb": -1}, "must be a whole number"),
         ({"recvoery": "full"}, "did you mean recovery?"),
         ({"max server memory": 4096}, "did you mean max server memory (mb)?"),
-        ({"trace_flags": "1117"}, "trace flag 1117 is off"),
-        ({"trace_flags": "all"}, "not a list of trace flags"),
+        ({"trace_flags": "1117"}, "trace flag 1117 is off"), ({"trace_flags": "all"}, "not a list of trace flags"),
         ({"instant_file_initialization": False}, "instant file initialisation is on"),
         ({"max degree of parallelism": 1}, "it is 8"),
     ],
-)
+)  # fmt: skip
 def test_what_can_not_be_had_is_refused_by_key(settings, words):
     error = refused(settings)
     assert words in str(error)

@@ -1,7 +1,5 @@
 """The whole adapter over a real TDS connection: against answers on record, and against a server if one is given."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
@@ -19,7 +17,7 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
 from storagelab.run.loop import _judge
-from storagelab.targets import Site, open_target, preflight, sweep
+from storagelab.targets import open_target, preflight, sweep
 from storagelab.targets.sqlserver.sampler import rows_in
 
 GIVEN = "STORAGELAB_TEST_SQLSERVER"
@@ -56,7 +54,6 @@ def test_a_run_measures_what_was_asked_and_leaves_nothing(server):
 
 def test_waits_are_those_of_the_workers_without_the_gate_and_with_the_cpu_they_fill_the_time(server):
     measured = measure(config())
-    assert measured.waits is not None
     assert {row.wait_type for row in measured.waits.rows} == set(SHARES)
     assert measured.waits.cpu_s == pytest.approx(measured.waits.busy_s * CPU_SHARE, abs=0.01)
     explained = conservation(measured.waits).explained
@@ -362,7 +359,6 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
 def test_a_live_server_runs_a_small_layout():
     one = config(target={"dsn_env": GIVEN}, volumes={}, layout={"data_files": 2})
     where = site().model_copy(update={"identity": secrets.token_hex(4)})
-    assert isinstance(where, Site)
     preflight(None, plan_of(one), where)
     measured = measure(one, where=where)
     assert measured.rows == 1500

@@ -1,7 +1,5 @@
 """The promise for a whole report, tried on drawn experiments. `make bench ARGS="--only statistics"` draws thousands."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

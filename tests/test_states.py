@@ -1,7 +1,5 @@
 """What drives remember, in a file and on its way to another machine."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import zlib

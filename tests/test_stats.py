@@ -16,8 +16,6 @@ The tests repeat it with fewer experiments.
 Of cells 20 % slower, at 3 % of noise, 8 cells and 5 repetitions, 100 % were found.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -73,9 +71,7 @@ def most(experiments: int, rate: float) -> int:
     return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The best set
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The best set ----------------------------------------------------------------------------------------------------
 
 DESIGNS = [
     pytest.param(2, 5, 600, marks=pytest.mark.campaign), (4, 3, 600), (8, 5, 400),
@@ -235,9 +231,7 @@ def test_a_difference_without_any_noise_is_one():
     assert losers(np.array([[2.0] * 3, [2.0] * 3, [2.1] * 3])) == [2]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Effects
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Effects ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["normal", "outliers", "drift", "half noisy"])

@@ -1,7 +1,5 @@
 """Campaigns of every shape, stopped anywhere: all that is made of stored runs can be made, and has no figure that is none."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A signal to stop is never lost, wherever it comes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,8 @@
-"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time."""
-
-from __future__ import annotations
+"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time; earlier ones too."""
 
 import contextlib
+import gzip
+import json
 import multiprocessing
 import os
 import signal
@@ -12,15 +12,22 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from builders import make_experiment, make_plan, make_run, make_runs
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run, make_runs
+from shell import typed
 
 from storagelab.errors import StoreError
+from storagelab.model.config import Config
+from storagelab.model.loads.base import Work
+from storagelab.model.loads.inserts import Mixed, RandomInsert
+from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Experiment
+from storagelab.model.plan import Experiment, Race
+from storagelab.run.damage import config_of_today, experiment_of_today, measurement_of_today
 from storagelab.run.opening import SCHEMA_VERSION
-from storagelab.run.store import FILE_NAME, Store, StoreChanged
+from storagelab.run.store import FILE_NAME, Store
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
 PLAN = make_plan(EXPERIMENT)
@@ -80,13 +87,10 @@ def test_a_run_is_stored_once(folder):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE run SET elapsed_s = 1",
-        "UPDATE run SET status = 'ok' WHERE status = 'failed'",
-        "DELETE FROM run",
-        "UPDATE experiment SET spec_text = ''",
-        "DELETE FROM experiment",
+        "UPDATE run SET elapsed_s = 1", "UPDATE run SET status = 'ok' WHERE status = 'failed'", "DELETE FROM run",
+        "UPDATE experiment SET spec_text = ''", "DELETE FROM experiment",
     ],
-)
+)  # fmt: skip
 def test_nothing_stored_can_be_changed_or_deleted_even_by_hand(folder, statement):
     connection = raw(folder)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -140,21 +144,6 @@ def changed(**fields: object) -> Experiment:
     return EXPERIMENT.model_copy(update={"sha256": "0" * 64, **fields})
 
 
-def test_results_of_a_changed_spec_are_never_mixed(folder):
-    other = changed(canonical={**EXPERIMENT.canonical, "repetitions": 77})
-    with pytest.raises(StoreChanged, match="with another spec") as caught, Store.writing(folder, other):
-        pass
-    assert "with another spec:\n    repetitions: " in str(caught.value)
-    assert "-> 77\n" in str(caught.value)
-    assert "give the spec a new name" in str(caught.value)
-
-
-def test_a_change_of_comments_only_is_no_change(folder):
-    same = EXPERIMENT.model_copy(update={"text": "# another comment\n" + EXPERIMENT.text})
-    with Store.writing(folder, same) as store:
-        assert store.experiment().text == EXPERIMENT.text
-
-
 def test_a_store_of_a_newer_version_is_left_alone(folder):
     connection = raw(folder)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
@@ -193,24 +182,6 @@ def test_where_nothing_has_been_run_it_says_how_to_begin(tmp_path):
         pass
     with Store.writing(tmp_path, EXPERIMENT) as store:
         assert store.runs() == ()
-
-
-def test_a_damaged_store_is_said_plainly(folder):
-    with (folder / FILE_NAME).open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 8192)
-    with pytest.raises(StoreError, match=FILE_NAME), Store.reading(folder) as store:
-        store.runs()
-
-
-def test_a_folder_that_can_not_be_made_is_said_plainly(tmp_path):
-    (tmp_path / "file").write_text("x")
-    writing = Store.writing(tmp_path / "file" / "results", EXPERIMENT)
-    with (
-        pytest.raises(StoreError, match=r"can't be created: .*\n  keep the results in another folder with --results"),
-        writing,
-    ):
-        pass
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -316,8 +287,7 @@ def test_runs_of_a_burn_in_are_stored_like_any_other(tmp_path):
 
 
 def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
-    experiment = make_experiment({"layout.data_files": [1]}, repetitions=2)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1]}, repetitions=2)
     first, second = make_runs(experiment, plan)
     with Store.writing(tmp_path / "x", experiment) as store:
         store.append(first)
@@ -329,8 +299,7 @@ def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
 
 
 def test_a_run_of_a_version_that_stored_no_verdict_on_durability_gets_it_when_it_is_read(tmp_path):
-    experiment = make_experiment({"layout.data_files": [1]}, repetitions=1)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.data_files": [1]}, repetitions=1)
     (run,) = make_runs(experiment, plan)
     older = run.measurement.model_dump_json(exclude={"durability"})
     with Store.writing(tmp_path / "x", experiment) as store:
@@ -338,3 +307,83 @@ def test_a_run_of_a_version_that_stored_no_verdict_on_durability_gets_it_when_it
         (read,) = store.runs()
     assert read.measurement.durability.commits == "each commit is on the disk"
     assert read == run
+
+
+UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,
+          "warm_up_s": 0.0, "read_fraction": None}  # fmt: skip
+EARLIER = {
+    "kind": "random-insert", "connections": 16, "rows_per_connection": 20000, "rows_per_transaction": 1000, **UNUSED,
+}  # fmt: skip
+REQUESTS = {"operation": "read", "pattern": "random", "block_bytes": 8192, "outstanding": 8}
+
+
+@pytest.mark.parametrize(
+    ("said", "workload"),
+    [
+        ({}, RandomInsert()),
+        ({"kind": "mixed", "read_fraction": 0.25, "connections": 2}, Mixed(connections=2, read_fraction=0.25)),
+        (REQUESTS, RawIo(**REQUESTS)),
+    ],
+)
+def test_a_configuration_keeps_the_keys_of_its_kind(said, workload):
+    earlier = {"target": {"engine": "simulated"}, "workload": {**EARLIER, **said}}
+    config = Config.model_validate(config_of_today(earlier))
+    assert config.workload == workload
+    today = json.loads(config.model_dump_json())
+    assert config_of_today(today) == today
+
+
+@pytest.mark.parametrize("damaged", [None, [], {}, {"workload": None}, {"workload": {"kind": 7}}])
+def test_what_is_no_configuration_stays_as_it_is(damaged):
+    assert config_of_today(damaged) == damaged
+
+
+def test_a_key_that_nobody_knows_is_not_dropped():
+    said = {"target": {"engine": "postgres"}, "workload": {**EARLIER, "conmections": 4}}
+    with pytest.raises(ValueError, match="conmections"):
+        Config.model_validate(config_of_today(said))
+
+
+def test_the_requests_of_raw_io_were_called_rows():
+    measured = make_measurement(make_plan(make_experiment({"layout.data_files": [1]})).cells[0].config, 2.0, None)
+    text = measured.model_dump_json()
+    assert measurement_of_today(text, "random-insert") == text
+    earlier = json.dumps({name: value for name, value in json.loads(text).items() if name != "requests"})
+    today = measurement_of_today(earlier, "raw-io")
+    assert Measurement.model_validate_json(today).work == Work(amount=measured.rows, unit="requests")
+    assert measurement_of_today(today, "raw-io") == today
+
+
+def test_a_measurement_counts_its_work_in_one_unit():
+    for counts in ({}, {"rows": 1, "requests": 1}):
+        with pytest.raises(ValueError, match="must have either rows, requests or transactions"):
+            Measurement(provenance="measured", elapsed_s=1.0, **counts)
+
+
+def test_a_race_that_began_in_small_worlds_is_read_as_an_experiment_of_which_most_runs_are_missing():
+    experiment = make_experiment({"layout.data_files": [1, 4]})
+    stored = json.loads(experiment.model_dump_json())
+    small = {"scale": 512, "rounds": 3, "runs": 6, "spent_s": 1.5, "log_s": {"c1": 0.1}}
+    of_small_worlds = {**stored, "race": {"within": 0.03, "small": small}}
+    read = Experiment.model_validate(experiment_of_today(of_small_worlds))
+    assert read == experiment.model_copy(update={"judged_before": read.judged_before})
+    assert "0.2.0" in read.judged_before
+    plain = {**stored, "race": {"within": 0.03, "small": None}}
+    assert Experiment.model_validate(experiment_of_today(plain)).race == Race(within=0.03)
+    assert experiment_of_today(stored) == stored
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "said"), [("raced-good", "version 0.2.0 was the last to judge"), ("fleet", "db2")])
+def test_a_campaign_of_version_0_2_0_is_reported_and_exported(tmp_path, name, said):
+    """A race for a good layout, and rounds that a fleet of two hosts shared."""
+    folder = tmp_path / "results" / name
+    folder.mkdir(parents=True)
+    stored = Path(__file__).parent / "golden" / "stored" / f"{name}.sqlite.gz"
+    (folder / FILE_NAME).write_bytes(gzip.decompress(stored.read_bytes()))
+    reported = typed(tmp_path, "report", name, "--format", "md")
+    assert reported.returncode == 0, reported.stderr
+    assert said in " ".join(reported.stdout.split())
+    exported = typed(tmp_path, "export", name)
+    assert exported.returncode == 0, exported.stderr
+    assert json.loads(exported.stdout)["cells"]

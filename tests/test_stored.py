@@ -1,8 +1,6 @@
 """Damaged stores: every verb reports them in one message and never changes them, and what is left is exported. Large stores
 are read in slim form."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

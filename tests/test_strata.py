@@ -1,7 +1,5 @@
 """Hosts that differ in what one factor does: its error has the degrees of freedom that these hosts show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats

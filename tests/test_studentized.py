@@ -1,7 +1,5 @@
 """Critical points are those of the textbooks: SciPy's where it has them, drawn ones where not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats

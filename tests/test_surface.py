@@ -1,7 +1,5 @@
 """What users and their programs rely on stays as recorded."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

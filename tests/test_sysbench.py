@@ -1,7 +1,5 @@
 """sysbench: its command, its report, its words; and runs of it on PostgreSQL and MariaDB."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

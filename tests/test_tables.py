@@ -1,7 +1,5 @@
 """The tables of results: tidy, and the queries of the docs run on them as they stand."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A temporary folder belongs to its process, and is swept only once that process is gone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -29,7 +27,6 @@ def other(scratch):
     """Another process that has a folder, and waits."""
     command = [sys.executable, "-c", MAKES_ONE]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     process.place = Path(process.stdout.readline().strip())
     yield process
     process.kill()

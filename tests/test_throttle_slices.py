@@ -1,7 +1,5 @@
 """Runs that are short against the slices of a throttle."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_runs
 

@@ -1,7 +1,5 @@
 """Whom a CPU quota of control groups held back, on recorded machines with groups of either version, and on this very one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -109,9 +107,7 @@ def test_the_doctor_tells_a_quota_that_is_in_force(machine):
     assert "2.5 s" in found.detail
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# This machine
-# ---------------------------------------------------------------------------------------------------------------------
+# --- This machine ----------------------------------------------------------------------------------------------------
 
 
 def cpu_groups() -> Path | None:

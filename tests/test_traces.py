@@ -1,7 +1,5 @@
 """Traces: what they say, and what is wrong with those that can't be sent."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -58,10 +56,8 @@ def test_a_sector_that_no_drive_has_is_refused(tmp_path):
 def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
     reads, writes, queued, completed = 1 << 16, 1 << 17, 1, 8
     events = [
-        event(1000, 8, reads | queued),
-        event(2000, 8, reads | completed),
-        event(9000, 16, writes | queued, b"abc"),
-    ]
+        event(1000, 8, reads | queued), event(2000, 8, reads | completed), event(9000, 16, writes | queued, b"abc"),
+    ]  # fmt: skip
     assert read(tmp_path, b"".join(events)).requests == ((0, "r", 4096, 4096), (8, "w", 8192, 4096))
     with pytest.raises(PreflightError, match="cut off in event 3"):
         read(tmp_path, b"".join(events)[:-1])
@@ -70,15 +66,12 @@ def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fio version 1 iolog\n", "is of another version"),
-        ("0, 1, 2\n", "is no trace"),
-        (V3 + "7 /a read 0 51", "cut off or damaged at line 4"),
-        (V3 + "7 /a jump 0 512\n", "damaged at line 4"),
-        (V3 + "-7 /a read 0 512\n", "damaged at line 4"),
-        (V3 + "9" * 30 + " /a read 0 512\n", "damaged at line 4"),
+        ("fio version 1 iolog\n", "is of another version"), ("0, 1, 2\n", "is no trace"),
+        (V3 + "7 /a read 0 51", "cut off or damaged at line 4"), (V3 + "7 /a jump 0 512\n", "damaged at line 4"),
+        (V3 + "-7 /a read 0 512\n", "damaged at line 4"), (V3 + "9" * 30 + " /a read 0 512\n", "damaged at line 4"),
         (V3 + "7 /a sync\n", "holds no request"),
     ],
-)
+)  # fmt: skip
 def test_a_trace_that_can_not_be_sent_is_refused_with_its_line(tmp_path, text, words):
     with pytest.raises(PreflightError, match=words):
         read(tmp_path, text)

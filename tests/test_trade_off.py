@@ -1,11 +1,7 @@
 """The charts of speed against price and against capacity, with the layouts that no other one beats in both."""
 
-from __future__ import annotations
-
-import pytest
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Experiment, price_of
@@ -99,11 +95,6 @@ def test_a_price_may_be_added_while_results_are_kept():
     assert [cell.config.price_per_month for cell in expand(bare).cells] == [None, None]
 
 
-def test_a_price_alone_is_no_factor():
-    with pytest.raises(SpecError, match="affects no run"):
-        parse(SPEC.format("") + '"volumes.a.price_per_month" = [1, 2]\n', "x.toml")
-
-
 def test_what_levels_cost_may_be_given_and_changed_while_results_are_kept():
     bare, prices = spec(), "[labels.price_per_month]\nplace = {{ one = {}, two = 9 }}\n"
     for price in (5, 6.5):
@@ -112,19 +103,3 @@ def test_what_levels_cost_may_be_given_and_changed_while_results_are_kept():
         judged = judged_as_in(bare, priced)
         assert [price_of(cell, judged.factors) for cell in expand(judged).cells] == [price, 9]
     assert [price_of(cell, bare.factors) for cell in expand(bare).cells] == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("prices", "problem"),
-    [
-        ("place = { one = 5 }", 'has no price of "two"'),
-        ("place = { one = 5, two = 9, three = 1 }", 'no level is "three"'),
-        ("place = { one = 5, two = -9 }", "must be a number from 0"),
-        ("plaec = { one = 5, two = 9 }", 'no factor is named "plaec"'),
-        ("place = 5", "must name a factor"),
-    ],
-)
-def test_a_wrong_price_of_a_level_is_refused_with_its_key(prices, problem):
-    with pytest.raises(SpecError, match=r"labels\.price_per_month") as refused:
-        parse(f"{SPEC.format('')}[labels.price_per_month]\n{prices}\n", "x.toml")
-    assert problem in str(refused.value)

@@ -1,7 +1,5 @@
 """The transactions of a run: what counts, their histogram, and their series."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:
 def test_percentiles_of_the_histogram_are_within_a_hundredth_of_those_of_the_log():
     found = drawn()
     latency = found.latency()
-    assert latency is not None
     for per_cent in (50, 95, 99, 99.9):
         assert latency.percentile_s(per_cent) * 1e6 == pytest.approx(
             np.percentile(found.latency_us, per_cent, method="inverted_cdf"), rel=0.01

@@ -1,13 +1,11 @@
 """Layouts that stall: which answer the typical run gives, which the mean, and what is said of both."""
 
-from __future__ import annotations
-
 import math
 import random
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_planned, make_runs
 
 from bench import drawn_stalls
 from storagelab.findings.analysis import analyse
@@ -20,8 +18,7 @@ FILES = "layout.data_files"
 
 def stalling(repetitions: int, stalls: set[int], faster: float = 0.05) -> Findings:
     """Four layouts; that of 4 files takes less time, except in the repetitions in which it stalls."""
-    experiment = make_experiment({FILES: [1, 2, 4, 8]}, repetitions)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 2, 4, 8]}, repetitions)
 
     def elapsed(levels, repetition):
         noise = math.exp(random.Random(f"{levels}{repetition}").gauss(0, 0.01))

@@ -1,7 +1,5 @@
 """Sizes and durations as people write them."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -14,16 +12,10 @@ from storagelab.spec.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, parse_bytes,
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
     [
-        ("0", 0),
-        ("512", 512),
-        ("512b", 512),
-        ("8kB", 8192),
-        ("64MB", 67_108_864),
-        ("64 MiB", 67_108_864),
-        (" 1.5 GB ", 1_610_612_736),
-        ("1TiB", 1_099_511_627_776),
+        ("0", 0), ("512", 512), ("512b", 512), ("8kB", 8192), ("64MB", 67_108_864), ("64 MiB", 67_108_864),
+        (" 1.5 GB ", 1_610_612_736), ("1TiB", 1_099_511_627_776),
     ],
-)
+)  # fmt: skip
 def test_a_size_is_read_in_the_units_of_databases(text: str, size_bytes: int) -> None:
     assert parse_bytes(text) == size_bytes
 

@@ -1,8 +1,6 @@
 """Layouts whose data is copied in different ways: what their runs say of it is compared."""
 
-from __future__ import annotations
-
-from builders import make_environment, make_experiment, make_plan, make_run, make_runs
+from builders import make_environment, make_planned, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.unlike_copies import UnlikeCopies
@@ -13,8 +11,7 @@ from storagelab.report.words.caution_texts import caution_sentence
 
 def findings_where(states: dict[str, str]):
     """Those of runs on the volumes a and b, each of which began with its data in one of these states."""
-    experiment = make_experiment({"layout.log": list(states)})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({"layout.log": list(states)})
     runs = []
     for run in make_runs(experiment, plan):
         environment = {**make_environment(), "data": {"state": states[str(run.levels["layout.log"])]}}

@@ -1,7 +1,5 @@
 """How server programs run without root's rights, and how they get through folders that only root may enter."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import subprocess

@@ -1,7 +1,5 @@
 """The model against published results: figures as data, values read from runs, verdicts, and the command."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

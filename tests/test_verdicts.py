@@ -1,12 +1,10 @@
 """A verdict for each load: layouts are compared under the same load, and no load is ever fastest."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_plan, make_runs, runs_in_order, ten_seconds
+from builders import make_campaign, make_experiment, make_plan, make_planned, make_runs, runs_in_order, ten_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,8 +137,7 @@ def test_blocks_of_layouts_are_not_told_apart_under_any_load():
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.floats(0.001, 1e5), min_size=24, max_size=24), st.sets(st.integers(0, 23)))
 def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_worded(times, lost):
-    experiment = make_experiment({BATCH: [10, 1000], FILES: [1, 2, 4]}, repetitions=4)
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({BATCH: [10, 1000], FILES: [1, 2, 4]}, repetitions=4)
     findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
     slower = {row.cell_id for row in findings.comparisons if row.distinguishable}
     for load in findings.loads:
@@ -159,8 +156,7 @@ def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_word
 @pytest.mark.slow
 def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most_names_a_loser():
     """The error holds over all loads together, not for each: 6 loads of 4 layouts, 400 times."""
-    experiment = make_experiment({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
     rng, wrong = np.random.default_rng(11), 0
     for _ in range(400):
         fitted = stats.fit(np.log(10) + rng.normal(0, 0.02, (24, 5)) + rng.normal(0, 0.05, 5))
@@ -170,8 +166,7 @@ def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most
 
 
 def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and_nowhere_else():
-    experiment = make_experiment({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
     rng = np.random.default_rng(12)
     for _ in range(20):
         log_s = np.log(10) + rng.normal(0, 0.01, (24, 5))
@@ -181,15 +176,12 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
         assert judged.loads[0].verdict == "best-set"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What was not tested
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What was not tested ---------------------------------------------------------------------------------------------
 
 
 def verdict_on(log_s, blocks=None) -> JudgedByLoad:
     """The verdict on as many numbers of data files as there are rows."""
-    experiment = make_experiment({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
     fitted = stats.fit(np.array(log_s), blocks or [0] * len(log_s))
     return verdicts.judge(experiment.factors, plan, fitted, blocks or [0] * len(log_s))
 
@@ -266,8 +258,7 @@ def test_the_effects_of_single_runs_are_not_called_tied_but_not_tested():
 
 
 def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_order_does():
-    experiment = make_experiment({FILES: [1, 4]}, repetitions=5, order="cell-by-cell")
-    plan = make_plan(experiment)
+    experiment, plan = make_planned({FILES: [1, 4]}, repetitions=5, order="cell-by-cell")
     on_flash = {"drives": {"ssd": DriveConfig(profile="iodrive-320")}}
     cells = [cell.model_copy(update={"config": cell.config.model_copy(update=on_flash)}) for cell in plan.cells]
     plan = plan.model_copy(update={"cells": tuple(cells)})
@@ -287,10 +278,10 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
     def runs_kept(run) -> bool:
         return not (run.levels[FILES] == 8 and run.repetition > 1)
 
-    experiment = make_experiment({FILES: [1, 4, 8]}, repetitions=5)
-    plan = make_plan(experiment)
-    runs = make_runs(
-        experiment, plan, elapsed=lambda levels, n: ten_seconds(levels, n) * (1 if levels[FILES] == 4 else 2)
+    experiment, plan, runs = make_campaign(
+        {FILES: [1, 4, 8]},
+        repetitions=5,
+        elapsed=lambda levels, n: ten_seconds(levels, n) * (1 if levels[FILES] == 4 else 2),
     )
     findings = analyse(experiment, plan, [run for run in runs if runs_kept(run)])
     (left,) = [line for line in sentences(findings) if line.startswith("Not compared: ")]
@@ -311,9 +302,7 @@ def test_beside_the_nominally_fastest_stands_how_much_slower_it_may_be():
     assert f"each {bound}best (95 %)" in answer_lines(findings)[2].text
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# At most so much slower, and the same within a margin
-# ---------------------------------------------------------------------------------------------------------------------
+# --- At most so much slower, and the same within a margin ------------------------------------------------------------
 
 DRAWN = 400
 ALLOWED = 0.05 + 2 * math.sqrt(0.05 * 0.95 / DRAWN)

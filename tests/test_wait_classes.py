@@ -1,7 +1,5 @@
 """Waits of several engines joined by what is waited for; their own names are kept beside."""
 
-from __future__ import annotations
-
 import pytest
 
 from storagelab.findings.wait_classes import in_classes, native_names
@@ -17,11 +15,9 @@ def row(wait_type, category, wait_s, *, signal_s=None, method="sampled", is_wait
 
 
 POSTGRES = [
-    row("LWLock:WALWrite", "commit", 4.0, signal_s=1.0),
-    row("IO:WALSync", "commit", 2.0, signal_s=0.5),
-    row("IO:DataFileRead", "data-read", 1.0, signal_s=0.0),
-    row("ON_CPU", "cpu", 9.0, is_wait=False),
-]
+    row("LWLock:WALWrite", "commit", 4.0, signal_s=1.0), row("IO:WALSync", "commit", 2.0, signal_s=0.5),
+    row("IO:DataFileRead", "data-read", 1.0, signal_s=0.0), row("ON_CPU", "cpu", 9.0, is_wait=False),
+]  # fmt: skip
 MARIADB = [
     row("state/Commit", "commit", 3.0),
     row(UNINSTRUMENTED, "other", 2.0, method="derived"),

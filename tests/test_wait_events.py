@@ -1,7 +1,5 @@
 """The vocabularies of waits: a line says all of a wait, a wait without a line follows a rule, and documents agree."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

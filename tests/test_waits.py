@@ -1,7 +1,5 @@
 """The arithmetic of waits: nothing is lost, nothing is made up, and what isn't known stays unknown."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -85,17 +83,13 @@ def stat(wait_type: str, wait_s: float, signal_s: float | None = None, count: fl
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Raw counts to rows
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Raw counts to rows ----------------------------------------------------------------------------------------------
 
 
 @given(sampled())
 def test_in_every_sampled_row_wait_is_resource_plus_signal(raw):
     for row in normalise(raw):
         if row.is_wait:
-            assert row.resource_s is not None
-            assert row.signal_s is not None
             assert min(row.wait_s, row.resource_s, row.signal_s) >= 0
             assert close(row.wait_s, row.resource_s + row.signal_s)
 
@@ -236,9 +230,7 @@ def test_a_signal_counter_that_ran_ahead_of_its_wait_makes_no_negative_resource(
     assert (row.wait_s, row.resource_s, row.signal_s) == (5e-9, 0.0, 5e-9)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The audit
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The audit -------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_whose_waits_and_cpu_fill_its_time_is_explained_in_full():
@@ -310,9 +302,7 @@ def test_counted_waits_are_audited_by_their_counters():
     assert conservation(raw).explained == pytest.approx(0.9)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The nine columns
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The nine columns ------------------------------------------------------------------------------------------------
 
 waits = st.lists(
     st.builds(stat, st.sampled_from("ABCDEFGH"), st.floats(0, 1e6)), max_size=8, unique_by=lambda row: row.wait_type
@@ -373,9 +363,7 @@ def test_averages_are_per_wait_and_unknown_without_a_count():
         assert (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s) == (None, None, None)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The mean run
-# ---------------------------------------------------------------------------------------------------------------------
+# --- The mean run ----------------------------------------------------------------------------------------------------
 
 
 def test_a_wait_absent_from_a_run_counts_as_zero_there():
@@ -404,9 +392,7 @@ def test_the_mean_of_one_run_is_that_run(raw):
         assert mean == row
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Timers with gaps that samples fill
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Timers with gaps that samples fill ------------------------------------------------------------------------------
 
 LATCH, COMMIT = "wait/synch/index_tree", "state/Commit"
 ticks = st.integers(0, 500)

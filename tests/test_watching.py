@@ -1,7 +1,5 @@
 """Pace, series and moments of a watcher: it minds its own cost, and its rates add up to what was counted."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -223,12 +221,10 @@ def freeze_child(program: str, patience_s: float = 60.0) -> None:
 @pytest.mark.parametrize(
     ("program", "text"),
     [
-        ("sender.py", REPLAY + '"recorded"\n'),
-        ("sender.py", REPLAY + '"as-fast-as-possible"\n'),
-        ("--time_based", SPEC.replace('"1s"', '"8s"')),
-        ("--log-prefix", PGBENCH),
+        ("sender.py", REPLAY + '"recorded"\n'), ("sender.py", REPLAY + '"as-fast-as-possible"\n'),
+        ("--time_based", SPEC.replace('"1s"', '"8s"')), ("--log-prefix", PGBENCH),
     ],
-)
+)  # fmt: skip
 def test_a_load_that_is_stopped_for_4_s_is_unverified_and_a_caution(scratch, program, text):
     step_us = 2000 if "recorded" in text else 40
     requests = (f"{number * step_us} f read {number % 2000 * 4096} 4096\n" for number in range(8_000_000 // step_us))

@@ -1,7 +1,5 @@
 """What watching costs, from runs that were watched in turns."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_experiment, make_plan, make_runs
 

@@ -1,24 +1,17 @@
 """The chart of the waterfall: each bar begins where the one before it ends, and the last one at the second time."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import analysed
 
-from storagelab.findings.analysis import analyse
 from storagelab.report.charts import waterfall
 
 FILES = "layout.data_files"
 
 
 def findings_of(**how):
-    experiment = make_experiment({FILES: [1, 2, 4, 8]})
-    plan = make_plan(experiment)
-    return analyse(
-        experiment, plan, make_runs(experiment, plan, elapsed=lambda levels, n: 16 - levels[FILES] + n / 50, **how)
-    )
+    return analysed({FILES: [1, 2, 4, 8]}, elapsed=lambda levels, n: 16 - levels[FILES] + n / 50, **how)
 
 
 def test_the_bars_lead_from_the_shortest_time_to_the_longest():

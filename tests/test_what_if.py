@@ -1,7 +1,5 @@
 """What-if answers as sentences: each figure in them comes out of the findings, and nothing is said without a finding."""
 
-from __future__ import annotations
-
 from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
 from storagelab.findings.kinds.drive_trends import DriveTrend
@@ -54,16 +52,14 @@ DEPENDS = FOLLOWS.model_copy(update={"within": LOG, "best": best(("a", (16,)), (
 CHANGES = Dependence(factor=FILES, within=LOG, best=ALL, change=TURNS)
 AT_RANDOM = REMEMBERS.model_copy(update={"randomised": True})
 SITUATIONS = {
-    "nothing was found": findings_with,
-    "a best number follows another": lambda: findings_with(FOLLOWS),
-    "a best number falls": lambda: findings_with(FALLS),
-    "a best number depends": lambda: findings_with(DEPENDS),
+    "nothing was found": findings_with, "a best number follows another": lambda: findings_with(FOLLOWS),
+    "a best number falls": lambda: findings_with(FALLS), "a best number depends": lambda: findings_with(DEPENDS),
     "a best number does not follow": lambda: of_cores((4, (8, 16)), (16, (8,))),
     "no level is told apart": lambda: of_cores((4, (8, 16, 4)), (16, (4, 8, 16))),
     "an effect changes": lambda: findings_with(CHANGES),
     "a drive remembers": lambda: findings_with(trends=(REMEMBERS,)),
     "a drive remembers, in a random order": lambda: findings_with(trends=(AT_RANDOM,)),
-}
+}  # fmt: skip
 
 
 def test_what_if_sentences_are_what_they_were():

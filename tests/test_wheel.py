@@ -1,7 +1,5 @@
 """The wheel, as a newcomer installs it: on a bare root file system with Python alone, without compiler and checkout."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -87,15 +85,8 @@ def test_the_page_of_installation_has_what_pip_says_where_the_wheel_does_not_fit
         wheel.writestr("storagelab-0.3.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
         wheel.writestr("storagelab-0.3.0.dist-info/RECORD", "")
     download = [
-        "download",
-        "--no-index",
-        "--only-binary",
-        ":all:",
-        "--dest",
-        tmp_path / "into",
-        *machine,
-        tmp_path / NAME,
-    ]
+        "download", "--no-index", "--only-binary", ":all:", "--dest", tmp_path / "into", *machine, tmp_path / NAME,
+    ]  # fmt: skip
     refused = subprocess.run([sys.executable, "-m", "pip", *download], capture_output=True, text=True, check=False)
     assert says in refused.stderr
     assert f"`{says}`" in (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")

@@ -1,14 +1,11 @@
 """Waterfalls add up exactly, average over matched cells, and say which steps are sure."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import analysed
 
 from storagelab.findings import why
-from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Estimate
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -21,9 +18,7 @@ def elapsed(levels, repetition):
 
 
 def findings_of(factors=None, times=elapsed, repetitions=5, **fields):
-    experiment = make_experiment(factors or {FILES: list(TIMES), LOG: ["a", "b"]}, repetitions, **fields)
-    plan = make_plan(experiment)
-    return analyse(experiment, plan, make_runs(experiment, plan, elapsed=times))
+    return analysed(factors or {FILES: list(TIMES), LOG: ["a", "b"]}, repetitions, **fields, elapsed=times)
 
 
 FINDINGS = findings_of()
@@ -96,9 +91,7 @@ def test_more_rows_are_a_step_of_their_own():
 
 
 def test_without_waits_there_is_no_waterfall():
-    experiment = make_experiment({FILES: [1, 4]})
-    plan = make_plan(experiment)
-    findings = analyse(experiment, plan, make_runs(experiment, plan, waits=None))
+    findings = analysed({FILES: [1, 4]}, waits=None)
     assert why.between(findings, "cell-001", "cell-002") is None
     assert why.between_levels(findings, FILES, 4, 1) is None
 
@@ -125,9 +118,7 @@ def test_of_equal_cells_a_step_is_sure_in_at_most_one_of_twenty_waterfalls():
         return {"Lock:extend": draw.uniform(0.1, 0.2), "IO:WALSync": draw.uniform(0.1, 0.4), "LWLock:WALInsert": 0.1}
 
     numbers = list(range(1, 61))
-    experiment = make_experiment({FILES: numbers}, 5)
-    plan = make_plan(experiment)
-    findings = analyse(experiment, plan, make_runs(experiment, plan, elapsed=noise, waits=shares))
+    findings = analysed({FILES: numbers}, 5, elapsed=noise, waits=shares)
     ids = [cell.cell_id for cell in findings.cells]
     wrong = sum(
         any(step.sure for step in why.between(findings, one, other).steps)

@@ -1,7 +1,5 @@
 """The kinds of workload, and every engine's loop checked against their keys: a forgotten key is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,10 +1,7 @@
 """The chart of what drives wrote."""
 
-from __future__ import annotations
+from builders import analysed
 
-from builders import make_experiment, make_plan, make_runs
-
-from storagelab.findings.analysis import analyse
 from storagelab.findings.model import DriveState, Estimate, Findings
 from storagelab.report.charts import drawn_charts, write_amplification
 from storagelab.report.drawing import arrange
@@ -14,9 +11,7 @@ FILES, LOG = "layout.data_files", "layout.log"
 
 def story() -> Findings:
     """FABRICATED: two volumes alike."""
-    experiment = make_experiment({FILES: [1, 2, 4], LOG: ["a", "b"]}, 2)
-    plan = make_plan(experiment)
-    return analyse(experiment, plan, make_runs(experiment, plan))
+    return analysed({FILES: [1, 2, 4], LOG: ["a", "b"]}, 2)
 
 
 def with_drives(findings: Findings, written: dict[int, float]) -> Findings:

@@ -1,7 +1,5 @@
 """One report in many forms, written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_campaign, make_runs
 
 from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
@@ -21,9 +19,7 @@ from storagelab.spec import matrix, reading
 
 @pytest.fixture(scope="module")
 def inputs():
-    experiment = make_experiment({"layout.data_files": [1, 4]}, repetitions=3)
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 4]}, repetitions=3)
     return experiment, plan, runs, analyse(experiment, plan, runs)
 
 

@@ -3,19 +3,17 @@
 parser = TsqlParser();  parser.parse("SELECT 1")  -> Parsed(errors=[], statements=[{"kind": "SelectStatement", ...}])
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pytest
 
 WHERE = Path(__file__).with_name("tsql_parser_process.py")
-SQL_SERVER_2016, SQL_SERVER_2019 = 130, 150
+SQL_SERVER_2016 = 130
 ABSENT = "Microsoft's T-SQL parser is absent (Linux on x86-64 only): pip install --no-deps -r requirements-alone.txt"
 
 
@@ -34,7 +32,7 @@ class Parsed(NamedTuple):
 class TsqlParser:
     """A context manager; the parser runs in a process of its own."""
 
-    def __enter__(self) -> TsqlParser:
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [sys.executable, str(WHERE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -42,19 +40,15 @@ class TsqlParser:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
 
     def _answer(self) -> str:
-        assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def parse(self, text: str, version: int = SQL_SERVER_2016) -> Parsed:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"version": version, "text": text}) + "\n")
         self._process.stdin.flush()
         return Parsed(**json.loads(self._answer()))

@@ -20,7 +20,6 @@ from clr_loader.types import Runtime, RuntimeInfo
 
 def binaries() -> str:
     found = importlib.util.find_spec("mssqlcli")
-    assert found is not None
     assert found.submodule_search_locations
     return os.path.join(found.submodule_search_locations[0], "mssqltoolsservice", "bin")
 
@@ -34,11 +33,9 @@ class BundledRuntime(Runtime):
         bridge = os.path.join(os.path.dirname(pythonnet.__file__), "runtime")
         assemblies = [*glob.glob(os.path.join(folder, "*.dll")), os.path.join(bridge, "Python.Runtime.dll")]
         properties = {
-            "TRUSTED_PLATFORM_ASSEMBLIES": os.pathsep.join(assemblies),
-            "APP_PATHS": os.pathsep.join([folder, bridge]),
-            "NATIVE_DLL_SEARCH_DIRECTORIES": folder,
-            "System.Globalization.Invariant": "true",
-        }
+            "TRUSTED_PLATFORM_ASSEMBLIES": os.pathsep.join(assemblies), "APP_PATHS": os.pathsep.join([folder, bridge]),
+            "NATIVE_DLL_SEARCH_DIRECTORIES": folder, "System.Globalization.Invariant": "true",
+        }  # fmt: skip
         texts = ctypes.c_char_p * len(properties)
         self._host, self._domain = ctypes.c_void_p(), ctypes.c_uint()
         self._check(

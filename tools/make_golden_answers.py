@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.words.answer import answer_lines
 from storagelab.run import stored
+from storagelab.spec import reading
+from storagelab.spec.matrix import expand
+from storagelab.targets import preflight
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
 LEAST_SPENT = 1e-7
@@ -69,17 +74,55 @@ def reword() -> None:
     import test_caution_texts as tried
 
     said = [{**case, "says": tried.words(caution)} for case, caution in zip(tried.CASES, tried.CAUTIONS, strict=True)]
-    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in said)
-    tried.GOLDEN.write_text(f"[\n{lines}\n]\n", "utf-8")
+    write_cases(tried.GOLDEN, said)
+    import test_answer
+    import test_cautions
     import test_loads
+    import test_numbers
+    import test_profiles
     import test_sentences
+    import test_spec
+    import test_terminal
     import test_what_if
     from fabricated_findings import golden, said_in
 
+    write_cases(golden("refusals", "json"), [{**case, "says": test_spec.said_of(case)} for case in test_spec.REFUSED])
+    write_cases(golden("numbers", "json"), [{**case, "says": test_numbers.said_of(case)} for case in test_numbers.SAID])
+    write_cases(golden("raised", "json"), test_cautions.raised())
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = [{**case, "says": test_profiles.said_of(case, Path(folder))} for case in test_profiles.WRONG]
+    write_cases(golden("refused-profiles", "json"), wrong)
+    worlds = json.loads(golden("refused-worlds", "json").read_text("utf-8"))
+    write_cases(golden("refused-worlds", "json"), [{**case, "says": refused_world(case["changes"])} for case in worlds])
+
     alike = {name: lambda found=found: found for name, found in test_sentences.SITUATIONS.items()}
     golden("sentences").write_text(said_in(alike), "utf-8")
+    golden("answers").write_text(said_in(test_answer.SITUATIONS, test_answer.texts), "utf-8")
+    golden("screens").write_text(test_terminal.screens(), "utf-8")
     golden("loads").write_text(said_in(test_loads.SITUATIONS), "utf-8")
     golden("what-if").write_text(said_in(test_what_if.SITUATIONS, test_what_if.what_if_sentences), "utf-8")
+
+
+def refused_world(changes: list[tuple[str, str]]) -> str:
+    """What `storagelab plan` says of the small simulated world with these changes, on one line."""
+    from real_servers import site_at
+    from simulated_specs import SMALL
+
+    text = SMALL
+    for old, new in changes:
+        text = text.replace(old, new)
+    try:
+        experiment = reading.parse(text, "x.toml")
+        preflight(experiment, expand(experiment), site_at(Path()))
+    except StoragelabError as error:
+        return " ".join(str(error).split()).removeprefix("x.toml: ")
+    raise SystemExit(f"is not refused: {changes}")
+
+
+def write_cases(file: Path, cases: list[dict[str, Any]]) -> None:
+    """One line each."""
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
+    file.write_text(f"[\n{lines}\n]\n", "utf-8")
 
 
 def main() -> None:

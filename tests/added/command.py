@@ -21,7 +21,6 @@ LINE = '    "ledger": Engine("Ledger", "ledger"),\n'
 def _with_one_line_more(name: str) -> ModuleType:
     """The module that lists engines, with one more."""
     found = importlib.util.find_spec(name)
-    assert found is not None
     assert isinstance(found.loader, importlib.abc.InspectLoader)
     before, after = (found.loader.get_source(name) or "").split("ENGINES = {\n")
     module = importlib.util.module_from_spec(found)

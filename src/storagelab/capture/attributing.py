@@ -77,7 +77,9 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None for one that is not the server's, or is gone. A new file is found by the threads that asked."""
+        """The file; None for one that is not the server's, or is gone. A new file is found by the threads that
+        asked.
+        """
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
@@ -94,7 +96,9 @@ class Files:
         return None
 
     def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
-        """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other files."""
+        """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other
+        files.
+        """
         if inode in self._foreign or inode[0] not in self._devices:
             return None
         if any(thread in seen or self._watched.has(thread) for thread in threads().tolist()):

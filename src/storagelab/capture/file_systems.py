@@ -1,7 +1,7 @@
 """What file systems write to their devices on their own account: journal, metadata, and flushes without data.
 
-The kernel counts a flush that a file system asks for as a write without bytes, beside its count of flushes. So a device has
-more writes than a server asked for.
+The kernel counts a flush that a file system asks for as a write without bytes, beside its count of flushes. So a device
+has more writes than a server asked for.
 """
 
 from __future__ import annotations

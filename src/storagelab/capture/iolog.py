@@ -1,7 +1,7 @@
 """A capture's requests as a log that fio plays back: version 3, whose times are microseconds from the start.
 
-Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a queue sees
-it; not how long it took.
+Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a queue
+sees it; not how long it took.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Iolog:
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:
-        """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known yet."""
+        """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known
+        yet.
+        """
         if file not in self._names:
             thing, key, begin, form = file.thing, (file.path, ""), 0, ".{}"
             of = _NOT_IN_NAMES.sub("_", thing.id if thing else "new_file")

@@ -1,7 +1,7 @@
 """Whether the load changed in the middle of a capture, and when.
 
-The rate is split where its two sides differ most. That is a change if the sides differ by more than noise as slow as that of
-the rate itself would make them, and by an amount that matters.
+The rate is split where its two sides differ most. That is a change if the sides differ by more than noise as slow as
+that of the rate itself would make them, and by an amount that matters.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _FEWEST = 20
 _AT_EACH_END = 5
 """Intervals on each side of a change."""
 _CERTAIN = 6.0
-"""Standard errors between the two sides. Of 1,000 drawn rates without a change (20 to 600 intervals, spread 10 or 30 %), at
-most 0.1 % come so far if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; with bursts of checkpoints none.
-A rate that doubles in the middle is found in 87 to 100 % with a spread of 10 %; with 30 % only in long captures.
+"""Standard errors between the two sides. Of 1,000 drawn rates without a change (20 to 600 intervals, spread 10 or 30
+%), at most 0.1 % come so far if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; with bursts of
+checkpoints none. A rate that doubles in the middle is found in 87 to 100 % with a spread of 10 %; with 30 % only in
+long captures.
 """
 _MATTERS = 0.25
 """A change is at least this share of the larger side."""
@@ -54,8 +55,8 @@ def load_change(rates: Sequence[float]) -> LoadChange | None:
 
 
 def _long_run_variance(part: np.ndarray[Any, np.dtype[Any]]) -> float:
-    """The variance of a mean of many, for each value: neighbours that are alike tell less than independent ones. At least
-    that of counting.
+    """The variance of a mean of many, for each value: neighbours that are alike tell less than independent ones. At
+    least that of counting.
     """
     off = part - part.mean()
     n, variance = len(part), float(np.mean(off**2))

@@ -1,7 +1,7 @@
 """Records of trace points, read through rings that the kernel shares with this process (`perf_event_open`).
 
-Each event has a ring for each CPU, so all records in a ring have one length and numpy reads them at once. The kernel closes
-the rings when the process ends, however it ends. What comes while a ring is full is lost, and counted.
+Each event has a ring for each CPU, so all records in a ring have one length and numpy reads them at once. The kernel
+closes the rings when the process ends, however it ends. What comes while a ring is full is lost, and counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Rings:
 
     def _open(self, cpu: int, filtered: str) -> None:
         kinds = _ATTRIBUTE.pack(
-            _TRACEPOINT, _ATTRIBUTE.size, self._event.number, 1, _TIME | _RAW, 0, _DISABLED | _USE_CLOCKID, 0, 0, 0, 0, 0,
+            _TRACEPOINT, _ATTRIBUTE.size, self._event.number, 1, _TIME | _RAW, 0, _DISABLED | _USE_CLOCKID, 0, 0, 0, 0,
+            0,
             0, 0, _MONOTONIC, 0, 0, 0, 0,
         )  # fmt: skip
         call = _CALLS.get(platform.machine())

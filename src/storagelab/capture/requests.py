@@ -1,4 +1,5 @@
-"""A server's requests to the operating system, from trace points that name the file: which thread asked for which bytes.
+"""A server's requests to the operating system, from trace points that name the file: which thread asked for which
+bytes.
 
 Large requests come as several events, one for each part of the kernel's page cache; they are put together again.
 """
@@ -86,7 +87,9 @@ TRACED = ("ext4", "xfs")
 
 
 class Tracer:
-    """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace points."""
+    """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace
+    points.
+    """
 
     def __init__(self, threads: Collection[str], filesystems: Collection[str], timed: Collection[int] = ()) -> None:
         """`timed`: the numbers of the files whose direct I/O is traced to its end. Raises NoTracing."""
@@ -152,9 +155,9 @@ def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:
 
 
 def put_together(some: Records) -> Records:
-    """The requests, each once. The kernel tells of a large request part by part, each with the rest that is left: parts of
-    one thread and file that end at the same byte, each beginning further on, are one request. Of two trace points that
-    tell of the same part, the first counts.
+    """The requests, each once. The kernel tells of a large request part by part, each with the rest that is left: parts
+    of one thread and file that end at the same byte, each beginning further on, are one request. Of two trace points
+    that tell of the same part, the first counts.
     """
     order = np.argsort(some["pid"], kind="stable")
     sorted_ = some[order]

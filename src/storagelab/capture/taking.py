@@ -118,7 +118,8 @@ class Taking:
             self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
         if wanted.requests and self.tracer is None:
             raise StoragelabError(
-                f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as root "
+                f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
+                "root "
                 "on the server's machine."
             )
         self.file_systems = self._file_systems() if self.tracer is not None else None
@@ -332,10 +333,12 @@ class Taking:
             writing = min(writing, transactions)
         now = self.files.things if self.files is not None else self.things_at_start
         return Manifest(
-            storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
+            storagelab=__version__, engine=self.watched.engine,
+            server_version=self.watched.version,  # type: ignore[arg-type]
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
-            unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"), machine=self._machine(used),
+            unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"),
+            machine=self._machine(used),
             storage_read_bytes=_whole(used.get("read_bytes")), storage_write_bytes=_whole(used.get("write_bytes")),
             idle_seconds=self._idle_s(),
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),

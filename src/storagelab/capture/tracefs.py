@@ -1,7 +1,7 @@
 """The kernel's trace points: their numbers and fields, as tracefs describes them.
 
-tracefs is read through a mount that has no place in the file tree and ends with this process. So nothing is left behind,
-even if the process is killed.
+tracefs is read through a mount that has no place in the file tree and ends with this process. So nothing is left
+behind, even if the process is killed.
 """
 
 from __future__ import annotations

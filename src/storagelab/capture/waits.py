@@ -1,7 +1,7 @@
 """How long requests took, from the kernel's trace points of their ends.
 
-A thread waits for one request at a time, so an end belongs to its last request: of direct I/O, or its last sync. Ends of
-requests that a thread doesn't wait for are not traced, nor those of buffered I/O, nor of syncs on XFS.
+A thread waits for one request at a time, so an end belongs to its last request: of direct I/O, or its last sync. Ends
+of requests that a thread doesn't wait for are not traced, nor those of buffered I/O, nor of syncs on XFS.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Waits:
             file = files.get((device, inode), partial(np.array, [pid]))
             if file is not None and file.thing is not None:
                 yield IoRow(
-                    number * self._interval_s, file.thing.id, OPERATIONS[operation], by(pid), 0, 0,  # type: ignore[arg-type]
+                    number * self._interval_s, file.thing.id, OPERATIONS[operation], by(pid), 0,
+                    0,  # type: ignore[arg-type]
                     None if operation == SYNC else 0, of_group,
                 )  # fmt: skip
 

@@ -114,7 +114,8 @@ def demands_of(capture: Capture, name: str) -> Demands:
         )
     if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
         raise StoreError(
-            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s, so its "
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s, so "
+            "its "
             "rate is not that of the load\n  Capture again while the load runs all the time."
         )
     crowding = _crowding(name, manifest)
@@ -230,8 +231,9 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what a process
-    reads. Of what it writes it tells too much, so that what was asked for counts, too; a write has at least a page.
+    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what a
+    process reads. Of what it writes it tells too much, so that what was asked for counts, too; a write has at least a
+    page.
     """
     manifest = capture.manifest
     writes = [row for row in capture.io if row.operation == "write"]
@@ -245,8 +247,8 @@ def bytes_of_server(capture: Capture) -> dict[str, float | None]:
 def _leave_out_others(
     capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
 ) -> None:
-    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own bytes.
-    Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
+    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own
+    bytes. Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
     """
     for operation, mine in bytes_of_server(capture).items():
         keys = [key for key in reached if key[1] == operation]

@@ -109,8 +109,8 @@ def _notes(
             else ""
         )
         yield (
-            f"The capture has no times of reads and writes{why}: what I/O does not explain of the captured rate is taken to "
-            "be time elsewhere, so a gain may be larger than predicted."
+            f"The capture has no times of reads and writes{why}: what I/O does not explain of the captured rate is "
+            "taken to be time elsewhere, so a gain may be larger than predicted."
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."

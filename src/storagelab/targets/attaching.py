@@ -24,8 +24,8 @@ OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program uses;
-the load; and what reads those tables."""
+"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program
+uses; the load; and what reads those tables."""
 Need = tuple[bool, str, str]
 """(whether the need is met, the problem if not, the way out)"""
 

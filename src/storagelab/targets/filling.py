@@ -1,5 +1,5 @@
-"""Finds what was full when a set-up ran out of space, for a message that names it: a volume, its inodes, a quota, shared
-memory, or another file system that the server names.
+"""Finds what was full when a set-up ran out of space, for a message that names it: a volume, its inodes, a quota,
+shared memory, or another file system that the server names.
 
 Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed what they had
 written, so the space is free again. So storagelab watches the free space during a set-up.
@@ -66,7 +66,8 @@ class Filling:
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
         """The failure in words that name what was full, if `words` or the server's log report that something was. (A
-        lost connection or a damaged index may follow from it and hide it.) Names of files are relative to `data_folder`.
+        lost connection or a damaged index may follow from it and hide it.) Names of files are relative to
+        `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:

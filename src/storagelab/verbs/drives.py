@@ -85,7 +85,8 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
             )
     if measured.identity.virtual:
         screen.say(
-            "The drive is virtual: the figures are those of its host, with its caches and its other guests, on this day.",
+            "The drive is virtual: the figures are those of its host, with its caches and its "
+            "other guests, on this day.",
             stdout=True,
         )
     if not measured.complete:
@@ -141,8 +142,8 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:
     screen.say(
-        f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for about "
-        f"{duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
+        f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for "
+        f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
     if kept.results:
         screen.say(f"Goes on: {len(kept.results)} measurements of points were kept.")

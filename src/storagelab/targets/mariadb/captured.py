@@ -255,8 +255,9 @@ class WatchedMariaDB:
         return Counters(counts, ended, int(working), self._times(), changed, unit)
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
-        """What ended since the first look. Without COMMITs, each statement was a transaction. With them, the server counts
-        statements that committed by themselves together with those of transactions: only their changes can be told.
+        """What ended since the first look. Without COMMITs, each statement was a transaction. With them, the server
+        counts statements that committed by themselves together with those of transactions: only their changes can be
+        told.
         """
         if self._counts_transactions:
             rows = self._rows(

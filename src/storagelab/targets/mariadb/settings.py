@@ -302,7 +302,9 @@ GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
 
 
 def guarding(*but: str) -> str:
-    """The statement that sets all of it, `but` some, on MariaDB or on MySQL, each of which skips what is the other's."""
+    """The statement that sets all of it, `but` some, on MariaDB or on MySQL, each of which skips what is the
+    other's.
+    """
 
     def listed(settings: dict[str, str]) -> str:
         return ", ".join(f"{name} = {text}" for name, text in settings.items() if name not in but)
