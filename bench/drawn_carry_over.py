@@ -27,7 +27,7 @@ Effects = Callable[[list[int], Rng], Matrix]
 def left_behind(*shares: float) -> Effects:
     """The first layout makes the next runs longer by these shares."""
 
-    def effects(order: list[int], rng: Rng) -> Matrix:
+    def effects(order: list[int], rng: Rng) -> Matrix:  # noqa: ARG001 - all have one form
         longer = np.zeros(len(order))
         for place, cell in enumerate(order):
             for later, share in enumerate(shares, start=place + 1):

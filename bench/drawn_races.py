@@ -69,15 +69,15 @@ Noise = Callable[[Rng, Vector, Vector], Vector]
 """The noise of runs, from the sd of each and its place in the full design's order (0 to 1 or beyond)."""
 
 
-def _normal(rng: Rng, sds: Vector, at: Vector) -> Vector:
+def _normal(rng: Rng, sds: Vector, at: Vector) -> Vector:  # noqa: ARG001
     return rng.normal(0, 1, len(sds)) * sds
 
 
-def _skewed(rng: Rng, sds: Vector, at: Vector) -> Vector:
+def _skewed(rng: Rng, sds: Vector, at: Vector) -> Vector:  # noqa: ARG001
     return (np.log(10 + rng.lognormal(0, 1, len(sds))) - 2.443287) * sds / NOISE
 
 
-def _heavy(rng: Rng, sds: Vector, at: Vector) -> Vector:
+def _heavy(rng: Rng, sds: Vector, at: Vector) -> Vector:  # noqa: ARG001
     return np.asarray(rng.standard_t(3, len(sds)) * sds)
 
 

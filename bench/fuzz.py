@@ -152,14 +152,14 @@ def _become(words: Sequence[str], folder: Path, out: Path, err: Path) -> None:
         os.chdir(folder)
         for number, place in ((1, out), (2, err)):
             os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8") for number in (1, 2))
+        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8") for number in (1, 2))  # noqa: SIM115
         sys.argv = ["storagelab", *words]
         screen.prepare()
         cli.main()
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - any exception is a finding
         import traceback
 
         traceback.print_exc()

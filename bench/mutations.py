@@ -256,7 +256,7 @@ def _other_thing(file: Path, chance: Random) -> None:
             file.symlink_to("/dev/zero")
 
 
-class _unlocked:
+class _unlocked:  # noqa: N801 - used as a function
     """The store without its protection against changes. A change that it still refuses is dropped."""
 
     def __init__(self, file: Path) -> None:

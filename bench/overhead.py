@@ -22,7 +22,7 @@ class _Clock:
         self._last: tuple[float, float] | None = None
         self._started = 0.0
 
-    def started(self, planned: PlannedRun, cell: Cell) -> None:
+    def started(self, planned: PlannedRun, cell: Cell) -> None:  # noqa: ARG002
         self._started = time.perf_counter()
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:

@@ -210,7 +210,7 @@ def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], 
 
 def capture(target: Any, cell: Cell, to: Path) -> dict[str, str]:
     """Runs the load once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
-    server = target._target.server
+    server = target._target.server  # noqa: SLF001 - below the volumes that were made
     dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
     said: list[str] = []
     watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, to)))
@@ -253,7 +253,7 @@ def _captured(dsn: str, sessions: int, to: Path) -> str:
                     take(watched, to, Wanted(_CAPTURED_S))
                     return ""
                 time.sleep(_LOOK_S)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it
         return repr(error)
     return "no session worked"
 

@@ -97,7 +97,7 @@ def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Expe
         files_before[files, run.repetition] = last
         last = files
     rng = np.random.default_rng(6)
-    noise: Callable[[], float] = lambda: math.exp(rng.normal(0, 0.01))
+    noise: Callable[[], float] = lambda: math.exp(rng.normal(0, 0.01))  # noqa: E731
     runs = make_runs(
         experiment, plan,
         elapsed=lambda levels, turn: 10 * noise() * (after if files_before[levels[FILES], turn] == 8 else 1),

@@ -153,7 +153,7 @@ def without_a_split():
 
 
 def one_run_failed():
-    failed = lambda planned: "the disk is full" if planned.sequence == 3 else ""
+    failed = lambda planned: "the disk is full" if planned.sequence == 3 else ""  # noqa: E731
     return analysed({FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]}, failed=failed)
 
 

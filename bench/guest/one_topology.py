@@ -212,7 +212,7 @@ def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> s
             os.write(writing, b"done")
         except (PreflightError, RunFailed) as error:
             os.write(writing, f"refused: {error}".encode())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             os.write(writing, f"BROKE: {type(error).__name__} {error}".encode())
         os._exit(0)
     os.close(writing)
@@ -317,6 +317,6 @@ if __name__ == "__main__":
         began = time.monotonic()
         try:
             found = topology(number)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             found = {"seed": number, "broke": f"{type(error).__name__}: {error}"}
         print(json.dumps({**found, "took_s": round(time.monotonic() - began, 1)}))

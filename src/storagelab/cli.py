@@ -36,7 +36,7 @@ _PANELS = {
 class _Verbs(TyperGroup):
     """The verbs, in groups. A wrong value of an option is told in plain words."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is click's
         return [verb for verbs in _PANELS.values() for verb in verbs]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -452,7 +452,7 @@ def main() -> None:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is told or raised again
         # Any error after a request to stop follows from stopping in the middle of something, such as a library's
         # loading.
         if stopping.asked:

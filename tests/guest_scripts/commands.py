@@ -27,7 +27,7 @@ def begun(*words: str) -> int:
         cli.main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001
         traceback.print_exc()
         code = 99
     sys.stdout.flush()

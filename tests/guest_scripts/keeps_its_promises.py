@@ -298,7 +298,7 @@ if __name__ == "__main__":
         try:
             globals()[name]()
             print("done:", name)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - the others are still tried
             traceback.print_exc()
             if isinstance(problem, subprocess.CalledProcessError):
                 print(problem.stderr)

@@ -216,7 +216,7 @@ if __name__ == "__main__":
         try:
             globals()[name]()
             print("done:", name)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the others are still tried
             traceback.print_exc()
             failed += 1
     sys.exit(failed)

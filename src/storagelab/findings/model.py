@@ -77,7 +77,7 @@ class Finding(Frozen, ABC):
         """All of this kind for the evidence: what, and how much."""
 
     @classmethod
-    def line(cls, findings: Findings) -> Sequence[str]:
+    def line(cls, findings: Findings) -> Sequence[str]:  # noqa: ARG003
         """All of this kind in one line for the answer: texts of which the first that fits is taken; none = no line."""
         return ()
 
@@ -397,11 +397,11 @@ class Caution(Frozen, ABC):
     def sentence(self, findings: Findings) -> str:
         """What, how much, and what to do about it."""
 
-    def brief(self, findings: Findings) -> str:
+    def brief(self, findings: Findings) -> str:  # noqa: ARG002
         """All cautions of this kind in a few words, for the answer."""
         return self.short
 
-    def joined(self, findings: Findings) -> str:
+    def joined(self, findings: Findings) -> str:  # noqa: ARG002
         """One text for all cautions of this kind; "" if each has its own."""
         return ""
 
@@ -409,7 +409,7 @@ class Caution(Frozen, ABC):
         """All of its kind."""
         return [one for one in findings.cautions if isinstance(one, type(self))]
 
-    def is_unable(self, findings: Findings) -> bool:
+    def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
         """Whether it keeps these runs from answering."""
         return bool(self.unable)
 

@@ -222,7 +222,7 @@ class ByRace:
         timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002
         """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
         found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}

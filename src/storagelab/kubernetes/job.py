@@ -162,7 +162,7 @@ def _labels(meta: Value) -> Value:
 def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Value:
     limits: Value = {"cpu": wanted.cpu, "memory": wanted.memory}
     file = f"{name}.toml"
-    places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]
+    places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]  # noqa: S108
     places += [(claims[class_], mount_path(volume)) for class_, volume in spec.volumes.items()]
     return {
         "name": "storagelab", "image": wanted.image, "workingDir": LAB,

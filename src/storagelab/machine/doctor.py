@@ -36,7 +36,7 @@ LEAST_BYTES = 1 * 2**30
 SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
 LEAST_SHARED_MEMORY_BYTES = 2**20
 """Less than this is too little for a server to start."""
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, never written
 MORE_SHARED_MEMORY = (
     f"remove what others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
     "dynamic_shared_memory_type = 'mmap' in target.settings"
@@ -111,7 +111,7 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
     try:
         found = probe()
         return (found,) if isinstance(found, Ability) else tuple(found)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return (_partly(name, f"could not be checked: {type(error).__name__}: {error}"),)
 
 

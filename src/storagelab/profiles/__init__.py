@@ -107,7 +107,7 @@ class FlashProfile(_Drive):
         """The possible sector sizes, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
-    def usable_bytes(self, format: str) -> int:
+    def usable_bytes(self, format: str) -> int:  # noqa: A002 - as of a flash drive
         """The bytes that the host can use, in one of its formats."""
         return int(self.formats[format].value)
 
@@ -150,7 +150,7 @@ class DeviceProfile(_Drive):
         """The sector size, in bytes."""
         return (int(self._host.sector_bytes.value),)
 
-    def usable_bytes(self, format: str) -> int:
+    def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
         """The bytes that the host can use."""
         return int(self._host.usable_bytes.value)
 

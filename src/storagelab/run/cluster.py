@@ -168,7 +168,7 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
         work(task, lambda *told: reports.extend(told))
     except (OSError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is raised again by the client
         raise sendable(error) from None
     return reports
 

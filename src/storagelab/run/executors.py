@@ -234,7 +234,7 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
             task = pipe.recv()
             pipe.send(("took", None))
             work(task, partial(_tell, pipe))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
             pipe.send(("broke", sendable(error)))
         else:
             pipe.send(("done", None))
@@ -253,7 +253,7 @@ def sendable(error: BaseException) -> BaseException:
     """The error with its traceback as a note, or only its text if the error can't be sent."""
     error.add_note(traceback.format_exc())
     try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever its classes break with
         return RuntimeError("".join(traceback.format_exception_only(error)))
     return error

@@ -77,7 +77,7 @@ def connect(file: Path, mode: str) -> Connection:
         for name, on in _SETTINGS:
             number = getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)
             if number is not None:  # Python 3.12 and later
-                getattr(connection, "setconfig")(number, on)
+                getattr(connection, "setconfig")(number, on)  # noqa: B009 - the types are those of 3.11
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {setting}").close()
         return connection

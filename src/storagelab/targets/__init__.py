@@ -139,7 +139,7 @@ class Block(Protocol):
 
 
 def preflight(
-    experiment: Experiment,
+    experiment: Experiment,  # noqa: ARG001 - other engines may ask it
     plan: Plan,
     site: Site,
     *,

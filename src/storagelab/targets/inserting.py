@@ -70,7 +70,7 @@ class Worker(Generic[C]):
     def _run(self, loop: Callable[[C], Loop]) -> None:
         try:
             self.loop = loop(self.connection)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again, as the run's reason
             self.error = error
 
     @property

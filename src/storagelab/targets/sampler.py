@@ -156,7 +156,7 @@ class Watch:
                 self._pace.ticked()
             self._pace.halt()
             self._looks.last()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching stopped
             self.error = f"sampling stopped early: {self._words(error)}"
         finally:
             self._pace.end()

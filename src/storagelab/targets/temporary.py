@@ -21,7 +21,7 @@ from storagelab.targets import descriptors
 _LONGEST_SOCKET = 107
 _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
 """The longest name of a server's socket."""
-_SHORT = Path("/tmp")
+_SHORT = Path("/tmp")  # noqa: S108
 _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
 
 

@@ -39,7 +39,7 @@ def volume_needs(
         for name, path in site.volume_paths(config).items():
             key = f"volumes.{name}.path"
             if name in paths and paths[name] != path:
-                name = f"{name} ({path})"
+                name = f"{name} ({path})"  # noqa: PLW2901 - a factor moves the volume: show both places
             if name not in paths:
                 _check_usable(path, key)
             paths[name] = path

@@ -25,7 +25,7 @@ class Scatter(Finding):
     alike: bool = Field(description="Whether no cell surely scatters more than others, so that all share one figure.")
 
     @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
+    def sentences(cls, findings: Findings) -> list[str]:  # noqa: ARG003
         """None: intervals show it, and the answer's last line says what follows from it."""
         return []
 

@@ -266,7 +266,7 @@ class GeneratedLoad(DatabaseLoad):
         yield from self._own_conflicts(config)
         yield from _layout_conflicts(config)
 
-    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - each load has its own
         """Further contradictions among the keys of this kind."""
         yield from ()
 

@@ -86,7 +86,7 @@ class Sysbench(GeneratedLoad):
             self.rows_made, f"in {self.tables} table{'s' if self.tables > 1 else ''} of {self.table_size:,} rows"
         )
 
-    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - they are its own
         yield from whole_seconds(self)
         for name, value in self.options.items():
             key, plain = f"workload.options.{name}", name.replace("-", "_")

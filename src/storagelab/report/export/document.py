@@ -73,7 +73,7 @@ class Document(Opening):
 class _Plain(GenerateJsonSchema):
     """Writes a schema without titles, which only repeat names, and without the line ends of docstrings."""
 
-    def field_title_should_be_set(self, schema: object) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
 
     def generate(self, schema: Any, mode: Any = "serialization") -> dict[str, Any]:

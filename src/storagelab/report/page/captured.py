@@ -29,7 +29,7 @@ def capture_page(capture: Capture, name: str) -> str:
         return page_of(paper)
     changes = sorted({change.second for change in capture.manifest.changes})
     svgs = {f"capture-{form}": to_svg(over_time_spec(rows, sheet, changes)) for form, sheet in _sheets().items()}
-    drawings = [Markup(svg) for svg in framed(svgs).values()]
+    drawings = [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
     return page_of(paper, drawings, label=_label(rows), style=palette.dark_style(()))
 
 

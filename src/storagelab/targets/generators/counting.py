@@ -133,7 +133,7 @@ class Counting(ABC):
         self.load, self.process, self.cycles = load, process, cycles
         self.start_s = self.end_s = 0.0
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
         """Do what must be done before the program starts."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Counting(ABC):
     def checks(self) -> Iterator[Check]:
         yield from ()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - as above
         """Never raises."""
 
     def _until(self, ends_s: float, on_poll: Callable[[], None]) -> None:

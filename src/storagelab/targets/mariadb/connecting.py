@@ -365,7 +365,7 @@ def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: boo
 
 
 def line_of(connection: Connection) -> socket.socket:
-    return connection._sock  # type: ignore[no-any-return]
+    return connection._sock  # type: ignore[no-any-return] # noqa: SLF001 - PyMySQL has no other name for it
 
 
 _NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)

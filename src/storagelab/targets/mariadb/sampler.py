@@ -241,7 +241,7 @@ class Sampler(SessionSampler):
             return Timers()
         try:
             return self._timers().since(self._before)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as while watching
             self.error = f"can't read the timers of the waits: {words_of(error)}"
             return Timers()
 

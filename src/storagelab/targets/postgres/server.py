@@ -174,7 +174,7 @@ _CONTROL = struct.Struct("@III")
 _CONTROL_MAGIC = 0x9A503D32
 _ITEM = struct.Struct("@IINNP?7x")
 """dsm_control_item: handle, references, first page, pages, private handle, pinned."""
-_FOLDER = Path("/dev/shm")
+_FOLDER = Path("/dev/shm")  # noqa: S108
 _LARGEST_CONTROL_BYTES = 2**24
 _IPC_RMID, _SHM_RDONLY = 0, 0o10000
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -223,7 +223,7 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     return content
 
 
-def _drawn(config: Config, folder: Shelf) -> dict[str, object]:
+def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
     """What all tests of a cell have in common."""
     drawn = config.raw_load
     work = drawn.model_dump(exclude={"kind", "read_fraction", "sync", "direct"})
