@@ -251,7 +251,8 @@ class Taking:
             )
             if requests > 0:
                 seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
-                rows.append(IoRow(second, name, operation, by, requests, max(0, size), None, seconds))  # type: ignore[arg-type]
+                row = IoRow(second, name, operation, by, requests, max(0, size), None, seconds)  # type: ignore[arg-type]
+                rows.append(row)
                 if name not in self.ever:
                     kind = name if name in (LOG, TEMPORARY) else "other"
                     place = self.watched.folders().get(kind, Path(self.volumes[0].path))
@@ -333,8 +334,8 @@ class Taking:
             writing = min(writing, transactions)
         now = self.files.things if self.files is not None else self.things_at_start
         return Manifest(
-            storagelab=__version__, engine=self.watched.engine,
-            server_version=self.watched.version,  # type: ignore[arg-type]
+            storagelab=__version__, engine=self.watched.engine,  # type: ignore[arg-type]
+            server_version=self.watched.version,
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
             unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"),
@@ -470,6 +471,7 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
             prefix = own if own + requests in counted else whole
             if asked := counted.get(prefix + requests):
                 time_s = counted.get(whole + seconds) if prefix == whole else None
-                yield DeviceRow(second, volume.name, operation, int(asked), int(counted[prefix + size]), time_s)  # type: ignore[arg-type]
+                sizes = int(counted[prefix + size])
+                yield DeviceRow(second, volume.name, operation, int(asked), sizes, time_s)  # type: ignore[arg-type]
         if flushes := counted.get(whole + "flushes"):
             yield DeviceRow(second, volume.name, "sync", int(flushes), 0, counted.get(whole + "flush_time_s"))

@@ -57,9 +57,9 @@ class Waits:
             file = files.get((device, inode), partial(np.array, [pid]))
             if file is not None and file.thing is not None:
                 yield IoRow(
-                    number * self._interval_s, file.thing.id, OPERATIONS[operation], by(pid), 0,
-                    0,  # type: ignore[arg-type]
-                    None if operation == SYNC else 0, of_group,
+                    number * self._interval_s, file.thing.id,
+                    OPERATIONS[operation], by(pid),  # type: ignore[arg-type]
+                    0, 0, None if operation == SYNC else 0, of_group,
                 )  # fmt: skip
 
 
