@@ -1,11 +1,13 @@
 """Unexpected machines and folders: reported in one sentence, or worked around."""
 
 import subprocess
+import sys
 
 import pytest
 from shell import typed
 from simulated_specs import SMALL
 
+from storagelab import cli
 from storagelab.run.store import Store
 
 pytestmark = pytest.mark.slow
@@ -38,3 +40,21 @@ def test_where_processes_get_no_semaphores_runs_are_made_side_by_side_all_the_sa
     assert (said.returncode, "Traceback" in said.stderr) == (0, False)
     with Store.reading(small / "results" / "small") as store:
         assert [run.status for run in store.runs()] == ["ok", "ok"]
+
+
+def test_a_report_that_gets_too_few_addresses_for_its_charts_says_so(small):
+    typed(small, "run", "small.toml")
+    command = ["prlimit", "--as=8000000000", sys.executable, "-m", "storagelab", "report", "small"]
+    said = subprocess.run(command, cwd=small, capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert "storagelab: charts can't be drawn: a limit lets this process have 7.5 GiB" in said.stderr
+
+
+def test_a_library_that_gets_no_memory_and_a_folder_that_is_gone_are_told_in_words(capsys, tmp_path):
+    for error in (MemoryError(), ImportError("lib.so: failed to map segment from shared object")):
+        with pytest.raises(SystemExit, match="2"):
+            cli._fail(error)
+        assert capsys.readouterr().err.startswith("storagelab: memory ran out")
+    (tmp_path / "gone").mkdir()
+    said = typed(tmp_path / "gone", "plan", "x.toml", before='sh -c \'rmdir "$PWD"; exec "$@"\' sh')
+    assert (said.returncode, said.stderr) == (2, "storagelab: the working folder is gone: go to one that exists (cd)\n")

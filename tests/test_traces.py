@@ -44,8 +44,8 @@ def test_a_flush_of_blktrace_is_a_sync_and_what_is_left_out_is_counted_by_kind(t
         event(3000, 8, writes | durable | 1), event(4000, 8, trims | writes | 1), event(5000, 0, 1, length=0),
     ]))  # fmt: skip
     assert [one.what for one in found.requests] == ["w", "s", "w", "s"]
-    assert found.left_out == {"trim": 1, "request without data": 1}
-    assert found.text.endswith("left out: 1 trim, 1 request without data")
+    assert found.left_out == {"trim": 1, "empty request": 1}
+    assert found.text.endswith("left out: 1 trim, 1 empty request")
 
 
 def test_a_sector_that_no_drive_has_is_refused(tmp_path):

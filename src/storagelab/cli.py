@@ -460,6 +460,13 @@ def main() -> None:
         _fail(error)
 
 
+def _has_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
+
+
 def _fail(error: Exception) -> None:
     """Prints the message of an error that is not our bug, and exits with its code; raises any other error again."""
     match error:
@@ -470,6 +477,14 @@ def _fail(error: Exception) -> None:
             # The reader has had enough (`| head`): not an error. Keep Python from flushing into the closed pipe at
             # exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case OSError() if not _has_folder():
+            screen.say("storagelab: the working folder is gone: go to one that exists (cd)")
+            sys.exit(StoragelabError.exit_code)
+        case MemoryError() | ImportError() if isinstance(error, MemoryError) or "map segment" in str(error):
+            screen.say(
+                "storagelab: memory ran out: end other programs, or lift limits (ulimit -v, those of the container)"
+            )
+            sys.exit(StoragelabError.exit_code)
         case OSError():
             screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
             sys.exit(StoragelabError.exit_code)

@@ -230,4 +230,4 @@ def _queued(at_us: int, offset: int, length: int, action: int) -> Iterator[Reque
         if action & _DURABLE:
             yield Request(at_us, "s", 0, 0)
     elif not action & _FLUSHES:
-        yield "request without data"
+        yield "empty request"

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.report.drawing.vega import VEGA_LITE
+from storagelab.report.drawing.vega import VEGA_LITE, drawer
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -42,9 +42,7 @@ def runtime() -> Runtime:
 
 
 def _made() -> bytes:
-    import vl_convert  # here, since it loads slowly and most verbs don't need it
-
-    return str(vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)).encode()
+    return str(drawer().javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)).encode()
 
 
 def _of(packed: bytes) -> Runtime:

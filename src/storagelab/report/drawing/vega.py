@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import resource
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from storagelab.errors import StoragelabError
 from storagelab.report.drawing import palette
 from storagelab.spec.foreign import escaped
+from storagelab.words.numbers import bytes_
 
 Spec = dict[str, Any]
 """A Vega-Lite v5 specification as a plain dict."""
@@ -164,31 +167,28 @@ def quoted(text: str) -> str:
     return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def to_png(spec: Spec, scale: float = 2.0) -> bytes:
-    """The chart as a PNG with `scale` pixels per unit."""
+_RESERVED_BYTES = 68 * 2**30
+"""The addresses that the library reserves as it begins, measured and rounded up; it takes little memory there."""
+
+
+def drawer() -> Any:
+    """The library that draws. Raises StoragelabError if it can't begin here, which would end this process by a signal."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _RESERVED_BYTES:
+        raise StoragelabError(
+            f"charts can't be drawn: a limit lets this process have {bytes_(limit_bytes)} of addresses, and their library "
+            f"reserves {bytes_(_RESERVED_BYTES)}\n  lift it (ulimit -v unlimited), or write the report as text: --format md"
+        )
     import vl_convert  # here, since it loads slowly and most verbs don't need it
 
-    return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
+    return vl_convert
+
+
+def to_png(spec: Spec, scale: float = 2.0) -> bytes:
+    """The chart as a PNG with `scale` pixels per unit."""
+    return bytes(drawer().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 
 
 def to_svg(spec: Spec) -> str:
     """The chart as an SVG document. Each mark with a `tip` has it as its aria-label."""
-    import vl_convert
-
-    return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
-
-
-def framed(svgs: Mapping[str, str]) -> dict[str, str]:
-    """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
-    return {name: _framed(name, svg) for name, svg in svgs.items()}
-
-
-def _framed(name: str, svg: str) -> str:
-    """A drawing that fills the available width, but no more than its own width; its ids are unique on the page."""
-    form = name.rpartition("-")[2]
-    box = _VIEW_BOX.search(svg)
-    width, height = (box["width"], box["height"]) if box else ("800", "400")
-    most = float(width) * (1.4 if form == "narrow" else 1.0)
-    size = f'viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px"'
-    opening = f'<svg class="{form}" {size} aria-hidden="true" focusable="false">'
-    return _ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1))
+    return str(drawer().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
