@@ -335,9 +335,9 @@ class Taking:
             storagelab=__version__, engine=self.watched.engine, server_version=self.watched.version,  # type: ignore[arg-type]
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
-            unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"), machine=self._machine(used),
-            storage_read_bytes=_whole(used.get("read_bytes")), storage_write_bytes=_whole(used.get("write_bytes")),
-            idle_seconds=self._idle_s(),
+            unit=counters.unit, write_transactions=writing,
+            cpu_seconds=used.get("server_s"), machine=self._machine(used), idle_seconds=self._idle_s(),
+            storage_read_bytes=max(0, int(used["read_bytes"])) if "read_bytes" in used else None,
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
             changes=tuple(self.changes), notes=tuple(self.notes),
@@ -445,10 +445,6 @@ def merged(rows: Iterable[IoRow]) -> list[IoRow]:
 
 def _since(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else max(0, now - before)
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else max(0, int(value))
 
 
 _Number = TypeVar("_Number", int, float)

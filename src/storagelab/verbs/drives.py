@@ -140,11 +140,8 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         return
     made_volumes.check(matrix.expand(experiment), site)
     with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
-        of_spec = {
-            "spec": str(spec.resolve()),
-            "volume": volume,
-            "keys": wanted.model_dump(mode="json", exclude={"price_per_month"}),
-        }
+        keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
+        of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
         below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
         yield _Volume(made.path, made.loaded, {**below, **of_spec})
 
