@@ -286,7 +286,7 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
         watched = watched_mariadb(target)
         before = server.said(read)[0]
         with at_work(work):
-            capture = taken(watched, tmp_path, 2)
+            capture = taken(watched, tmp_path, 4)
             after = server.said(read)[0]
     requests, size = sums(capture)["d.big", "read"]
     assert size > 2**20

@@ -110,7 +110,7 @@ class Taking:
 
     def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
         self.watched, self.out, self.wanted = watched, out, wanted
-        self.notes = list(watched.notes)
+        self.notes, self.system = list(watched.notes), SYSTEM_SCHEMAS[watched.engine]
         self.volumes = volumes_of(watched)
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
@@ -237,7 +237,7 @@ class Taking:
     def _of_load(self, row: IoRow) -> bool:
         """Whether the load asked for it, and not this capture, which reads catalogs."""
         thing = self.ever.get(row.object)
-        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in SYSTEM_SCHEMAS)
+        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in self.system)
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""
@@ -377,7 +377,7 @@ class Taking:
         for name, thing in sorted(self.ever.items()):
             before, after = self.things_at_start.get(name), now.get(name)
             if name in self.seen or (
-                before is not None and thing.kind in ("table", "index") and thing.schema not in SYSTEM_SCHEMAS
+                before is not None and thing.kind in ("table", "index") and thing.schema not in self.system
             ):
                 yield CapturedObject(
                     id=name, schema=thing.schema, name=thing.name, kind=thing.kind,  # type: ignore[arg-type]

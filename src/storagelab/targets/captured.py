@@ -14,8 +14,10 @@ from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 
 OTHER_FILES = "other files"
-SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys", "performance_schema")
-"""Schemas of the servers' own tables."""
+SYSTEM_SCHEMAS: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"), "sqlserver": (),
+}  # fmt: skip
+"""Schemas of the servers' own tables, by engine."""
 LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """Files that were gone before they could be named."""
