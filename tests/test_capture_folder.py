@@ -69,6 +69,11 @@ def test_a_report_shows_the_servers_own_tables_as_one_object_with_kinds_and_volu
     )
     objects = [CapturedObject(id=name, name=name, kind=kind, volume="data") for name, kind in own]
     rows = tuple(IoRow(0.0, one.id, "read", "session", 10, 81920, 0) for one in objects)
-    text = capture_markdown(replace(some_capture(objects=tuple(objects)), io=rows), "here")
+    of_user = CapturedObject(
+        id="sys.orders", name="orders", kind="table", volume="data"
+    )  # a name that MySQL's own have
+    rows += (IoRow(0.0, of_user.id, "read", "session", 5, 40960, 0),)
+    text = capture_markdown(replace(some_capture(objects=(*objects, of_user)), io=rows), "here")
+    assert "sys.orders" in text
     assert "| system tables | index, table, toast | data | 15.0 |" in " ".join(text.split())
     assert "pg_class" not in text

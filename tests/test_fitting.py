@@ -1,6 +1,8 @@
 """The fit of a drive: on a simulated drive whose truth is known, and the profile that keeps it."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
 from storagelab.drives.measuring import sustained_of
+from storagelab.errors import PreflightError
+from storagelab.machine import host
 from storagelab.targets.raw.fio import Job
+from storagelab.verbs import drives
 
 TRUTHS = {
     "a fast drive": Law(70e3, 25e3, 60e3, 20e3, 2e9, 1.5e9, 12.0, 6.0, 2.0, 2, {"ios_per_s": 9e4}),
@@ -102,6 +107,60 @@ def test_a_drive_refuses_to_guess_beyond_what_was_measured(asked, words):
 def test_too_few_points_are_not_fitted():
     with pytest.raises(ValueError, match=f"needs {LEAST_POINTS}"):
         fit([Result(one, 1000.0, 0.001) for one in planned(quick=True, seed=1)][:10])
+
+
+def fit_stopped_at_once(volume, monkeypatch, spec=None):
+    """Begins a fit, keeps a first result, and is interrupted."""
+
+    def keeps_one(_name, _volume, _effort, asked, kept):
+        kept.add(Result(asked[0], 1000.0, 0.001))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drives, "_measured", keeps_one)
+    with pytest.raises(KeyboardInterrupt):
+        drives.fit("mine", volume, spec=spec, quick=True, size="16MiB")
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="no fio on this machine")
+def test_a_fit_goes_on_at_the_same_place_alone_whatever_it_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "profiles"))
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    fit_stopped_at_once(".", monkeypatch)
+    fit_stopped_at_once(str(tmp_path / "other" / ".." / "one"), monkeypatch)
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(PreflightError, match=r"path was .*/one, is .*/other") as refused:
+        fit_stopped_at_once(".", monkeypatch)
+    assert "mine.partial" in str(refused.value)
+    assert "choose another name, or remove the file" in str(refused.value)
+    # Another drive was mounted there, or its control group got another limit.
+    known = host.describe_volume
+    monkeypatch.chdir(tmp_path / "one")
+    for changed in ({"device_firmware": "2.0"}, {"throttle": {"read_iops": 500}}, {"disks": ["other0"]}):
+        monkeypatch.setattr(host, "describe_volume", lambda path, new=changed: known(path) | new)
+        with pytest.raises(PreflightError, match=r"(firmware|limits|serial) was"):
+            fit_stopped_at_once(".", monkeypatch)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("fio"), reason="only root may make drives, and fio measures")
+def test_limits_that_were_edited_in_the_spec_make_another_drive(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "profiles"))
+    monkeypatch.chdir(tmp_path)
+    spec = tmp_path / "my.toml"
+    text = f"""
+        repetitions = 1
+        target.engine = "raw-io"
+        volumes.a = {{ path = "{tmp_path}", file = "64MiB", limit = {{ write_iops = 500 }} }}
+        layout.data_size = "8MiB"
+        workload = {{ operation = "read", pattern = "random", block = "8KiB", outstanding = 8, duration = "1s" }}
+    """
+    spec.write_text(text)
+    fit_stopped_at_once("a", monkeypatch, spec)
+    fit_stopped_at_once("a", monkeypatch, spec)  # on a new drive of the same keys
+    spec.write_text(text.replace("500", "300"))
+    with pytest.raises(PreflightError, match="keys was"):
+        fit_stopped_at_once("a", monkeypatch, spec)
 
 
 def test_a_burst_ends_with_its_last_fast_second():

@@ -113,8 +113,7 @@ def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted
 
 
 def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp_path):
-    own = {"storage_read_bytes": 3000 * 8192, "storage_write_bytes": 2**40}  # large folios
-    alone = shop(**own)
+    alone = shop(storage_read_bytes=3000 * 8192)
     others = DeviceRow(0, "a", "read", 500, 2**29), DeviceRow(0, "a", "write", 200, 2**28)
     beside = Capture(alone.manifest, alone.io, (*alone.devices, *others))
     asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\nlog = "b"\n'
@@ -134,8 +133,8 @@ def test_a_load_that_ended_in_the_window_is_not_taken_for_a_slow_one(predicted):
 def test_what_is_known_of_all_tables_together_moves_with_all_of_them_alone(predicted, tmp_path):
     some = shop()
     objects = *some.manifest.objects, thing("all tables", "other")
-    whole = Capture(shop(objects=objects).manifest, (*some.io, IoRow(0, "all tables", "write", "session", 500, 500 * 8192)),
-                    some.devices)  # fmt: skip
+    io = *some.io, IoRow(0, "all tables", "write", "session", 500, 500 * 8192)
+    whole = Capture(shop(objects=objects).manifest, io, some.devices)
     layouts = LIMITS + '[layouts.all]\nobjects = { "*" = "b" }\n[layouts.one]\nobjects = { "orders" = "b" }\n'
     found = {name: one.volumes[0] for name, one in predicted(layouts, whole).items()}
     # Its reads left the first volume in both; its writes stayed beside the log's where the index did.

@@ -102,4 +102,4 @@ class Interruptible:
     def _ask_patience(self, *_: object) -> None:
         # Not printed: a signal may come during a print, and printing does not nest.
         with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
+            os.write(sys.stderr.fileno(), b"stopping: what was started ends, and its files are removed\n")

@@ -22,7 +22,7 @@ class Volume(Described):
     """A file system that holds files of the server."""
 
     name: str
-    """Its name in this capture: data, log, or that of a tablespace; with its OID if it is called so, too."""
+    """Its name in this capture: data, log, or that of a tablespace, with its OID if that is called data, too."""
     path: str
     """A folder of the server on it, such as its data folder."""
     device: str | None = None
@@ -41,8 +41,8 @@ class CapturedObject(Described):
     """A table, an index, or another thing of the server that has files."""
 
     id: str
-    """Its name in `io.csv`: schema.name for tables and indexes, a part in double quotes if it holds a dot, a blank, a
-    quote or #. If another one had this name in the window, its OID follows."""
+    """Its name in `io.csv`: schema.name for tables and indexes, each in quotes if it holds a dot, a blank or #.
+    If another one had this name in the window, its OID follows."""
     schema_: str | None = Field(default=None, alias="schema")
     """Its schema, or its database on MariaDB."""
     name: str
@@ -83,7 +83,7 @@ class Machine(Described):
     busy_seconds: Seconds
     """The CPU time of all programs."""
     others_seconds: Seconds
-    """That of programs other than the server and storagelab. Clients of the load on this machine are among them."""
+    """That of programs other than the server and storagelab: clients of the load, too, if they are here."""
     steal_seconds: Seconds
     """The CPU time that the hypervisor gave to others."""
     run_queue: Seconds
@@ -133,16 +133,13 @@ class Manifest(Described):
     transactions: Amount | None = None
     """Transactions that ended in the window, as the server counts them; none if unknown."""
     unit: Literal["transaction", "unit"] = "transaction"
-    """`unit`: the server can't tell all transactions. COMMITs are counted, and statements that committed their changes
-    by themselves."""
+    """`unit`: not all transactions can be told. Counted are COMMITs, and changes that committed by themselves."""
     write_transactions: Amount | None = None
     """Those of them that changed something, and so waited for the log; none if unknown."""
     cpu_seconds: Seconds | None = None
     """The CPU time of the server in the window; none if unknown."""
     storage_read_bytes: Amount | None = None
     """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
-    storage_write_bytes: Amount | None = None
-    """What they wrote that devices get, likewise. A file system with large folios counts more than is written."""
     idle_seconds: Seconds = 0.0
     """The longest time in which no session worked."""
     machine: Machine | None = None

@@ -110,7 +110,7 @@ class Taking:
 
     def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
         self.watched, self.out, self.wanted = watched, out, wanted
-        self.notes = list(watched.notes)
+        self.notes, self.system = list(watched.notes), SYSTEM_SCHEMAS[watched.engine]
         self.volumes = volumes_of(watched)
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
@@ -238,7 +238,7 @@ class Taking:
     def _of_load(self, row: IoRow) -> bool:
         """Whether the load asked for it, and not this capture, which reads catalogs."""
         thing = self.ever.get(row.object)
-        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in SYSTEM_SCHEMAS)
+        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in self.system)
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""
@@ -338,10 +338,9 @@ class Taking:
             server_version=self.watched.version,
             started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
             connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
-            unit=counters.unit, write_transactions=writing, cpu_seconds=used.get("server_s"),
-            machine=self._machine(used),
-            storage_read_bytes=_whole(used.get("read_bytes")), storage_write_bytes=_whole(used.get("write_bytes")),
-            idle_seconds=self._idle_s(),
+            unit=counters.unit, write_transactions=writing,
+            cpu_seconds=used.get("server_s"), machine=self._machine(used), idle_seconds=self._idle_s(),
+            storage_read_bytes=max(0, int(used["read_bytes"])) if "read_bytes" in used else None,
             sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
             changes=tuple(self.changes), notes=tuple(self.notes),
@@ -381,7 +380,7 @@ class Taking:
         for name, thing in sorted(self.ever.items()):
             before, after = self.things_at_start.get(name), now.get(name)
             if name in self.seen or (
-                before is not None and thing.kind in ("table", "index") and thing.schema not in SYSTEM_SCHEMAS
+                before is not None and thing.kind in ("table", "index") and thing.schema not in self.system
             ):
                 yield CapturedObject(
                     id=name, schema=thing.schema, name=thing.name, kind=thing.kind,  # type: ignore[arg-type]
@@ -449,10 +448,6 @@ def merged(rows: Iterable[IoRow]) -> list[IoRow]:
 
 def _since(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else max(0, now - before)
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else max(0, int(value))
 
 
 _Number = TypeVar("_Number", int, float)

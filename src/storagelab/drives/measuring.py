@@ -84,9 +84,11 @@ class Kept:
             hint = "choose another name, or remove the file and measure anew"
             raise PreflightError(f"it can't be read: {' '.join(str(error).split())}", file=file, hint=hint) from None
         if first != of:
+            before = first if isinstance(first, dict) else {}
+            changed = [f"{key} was {before.get(key)}, is {of[key]}" for key in of if before.get(key) != of[key]]
             raise PreflightError(
-                "it keeps what was measured of another volume, or with other options", file=file,
-                hint="go on with those, choose another name, or remove the file",
+                f"it keeps what was measured of another volume, or otherwise: {'; '.join(changed)}", file=file,
+                hint="go on with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
 
     def add(self, one: Result | Sustained) -> None:

@@ -197,6 +197,13 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
     }
 
 
+def serial_of(name: str, kernel: Kernel = HERE) -> str:
+    """The disk's serial number, or its name in the whole world; "" if the kernel shows neither."""
+    node = node_of(name, kernel)
+    files = ("serial", "device/serial", "wwid", "device/wwid")
+    return next((text for file in files if (text := read_text(node / file))), "")
+
+
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
     """The device's request queue; empty without a queue; None for a key that can't be read.
 

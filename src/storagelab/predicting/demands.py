@@ -114,9 +114,8 @@ def demands_of(capture: Capture, name: str) -> Demands:
         )
     if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
         raise StoreError(
-            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s, so "
-            "its "
-            "rate is not that of the load\n  Capture again while the load runs all the time."
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s\n"
+            "  Capture again while the load runs all the time: so its rate is less than the load's."
         )
     crowding = _crowding(name, manifest)
     ended = float(transactions) if transactions is not None else manifest.seconds
@@ -231,32 +230,30 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what a
-    process reads. Of what it writes it tells too much, so that what was asked for counts, too; a write has at least a
-    page.
+    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what
+    processes read. Of what they write it counts whole folios: so what was asked for counts, with a page for each write.
     """
-    manifest = capture.manifest
-    writes = [row for row in capture.io if row.operation == "write"]
-    own = sum(one.own_write_bytes or 0 for one in manifest.volumes)
-    written = sum(row.bytes + row.requests * _LEAST_BYTES for row in writes)
-    if manifest.storage_write_bytes is not None:
-        written = min(written, manifest.storage_write_bytes)
-    return {"read": manifest.storage_read_bytes, "write": written + own}
+    own = sum(one.own_write_bytes or 0 for one in capture.manifest.volumes)
+    asked = sum(row.bytes + row.requests * _LEAST_BYTES for row in capture.io if row.operation == "write")
+    return {"read": capture.manifest.storage_read_bytes, "write": asked + own}
 
 
 def _leave_out_others(
     capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
 ) -> None:
-    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's own
+    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's
     bytes. Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
     """
     for operation, mine in bytes_of_server(capture).items():
-        keys = [key for key in reached if key[1] == operation]
-        if mine is None or sum(reached[key].bytes for key in keys) <= MUCH_MORE * mine:
-            continue
         ways = ("read",) if operation == "read" else ("write", "log")
-        of = {key: [asked[key[0], way] for way in ways if (key[0], way) in asked] for key in keys}
+        of = {
+            key: [asked[key[0], way] for way in ways if (key[0], way) in asked]
+            for key in reached
+            if key[1] == operation
+        }
         whole = sum(one.bytes for some in of.values() for one in some) or 1.0
+        if mine is None or sum(reached[key].bytes for key in of) <= MUCH_MORE * mine:
+            continue
         for key, some in of.items():
             bytes_ = min(reached[key].bytes, mine * sum(one.bytes for one in some) / whole)
             most = min(sum(one.requests for one in some), bytes_ / _LEAST_BYTES)

@@ -103,14 +103,10 @@ def _notes(
     """What was found out about the capture, and what is assumed."""
     yield from _of_capture(capture, demands)
     if demands.elsewhere_s is None:
-        why = (
-            " (track_io_timing was off)"
-            if any("track_io_timing is off" in one for one in capture.manifest.notes)
-            else ""
-        )
+        off = "track_io_timing is off" in " ".join(capture.manifest.notes)
         yield (
-            f"The capture has no times of reads and writes{why}: what I/O does not explain of the captured rate is "
-            "taken to be time elsewhere, so a gain may be larger than predicted."
+            f"The capture has no times of requests{' (track_io_timing was off)' * off}: what I/O does not explain of "
+            "the captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."

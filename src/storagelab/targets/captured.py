@@ -14,8 +14,10 @@ from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 
 OTHER_FILES = "other files"
-SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "mysql", "sys", "performance_schema")
-"""Schemas of the servers' own tables."""
+SYSTEM_SCHEMAS: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"), "sqlserver": (),
+}  # fmt: skip
+"""Schemas of the servers' own tables, by engine."""
 LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """Files that were gone before they could be named."""
@@ -128,16 +130,14 @@ def label_of(schema: str, name: str) -> str:
 
 
 def used_by(pids: list[int]) -> dict[str, float]:
-    """What processes used so far, with the ended children of the first: `server_s` of CPUs, and `read_bytes` and
-    `write_bytes` of storage, as the kernel counts them by process; nothing that can't be seen.
+    """What processes used so far, with the ended children of the first: `server_s` of CPUs, and `read_bytes` of
+    devices, as the kernel counts them by process; nothing that can't be seen.
     """
     found: dict[str, float] = {}
     for pid in pids:
         if fields := stat_fields(Path(f"/proc/{pid}")):
             ticks = sum(int(field) for field in fields[11 : 15 if pid == pids[0] else 13])
             found["server_s"] = found.get("server_s", 0.0) + ticks / _TICKS_PER_S
-        for line in read_text(Path(f"/proc/{pid}/io")).splitlines():
-            name, _, amount = line.partition(": ")
-            if name in ("read_bytes", "write_bytes"):
-                found[name] = found.get(name, 0.0) + int(amount)
+        if read := read_text(Path(f"/proc/{pid}/io")).partition("\nread_bytes: ")[2].split():
+            found["read_bytes"] = found.get("read_bytes", 0.0) + int(read[0])
     return found

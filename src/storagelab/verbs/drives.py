@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
 from storagelab.drives.measuring import FULL, QUICK, Effort, Kept
 from storagelab.errors import PreflightError
 from storagelab.machine import host
+from storagelab.machine.disks import serial_of
 from storagelab.machine.outputs import write_whole
 from storagelab.provisioning import cloud_disks
 from storagelab.report import writing
@@ -42,6 +44,8 @@ class _Volume(NamedTuple):
 
     folder: Path
     loaded: Callable[[], AbstractContextManager[None]]
+    identity: dict[str, Any]
+    """What a fit that is resumed must have in common with what was kept."""
 
 
 def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | None) -> None:
@@ -52,7 +56,7 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)
-        kept = Kept(file.with_suffix(".partial"), {"volume": volume, "spec": str(spec or ""), **effort._asdict()})
+        kept = Kept(file.with_suffix(".partial"), {**found.identity, **effort._asdict()})
         asked = planned(quick=quick, seed=_SEED)
         _say_what_comes(found.folder, effort, len(asked), kept)
         try:
@@ -118,7 +122,7 @@ def _free_file(name: str) -> Path:
 def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
     """A folder, or a volume of a spec, made for this if it has to be made."""
     if spec is None:
-        yield _Volume(Path(volume).expanduser().resolve(), nullcontext)
+        yield _on(Path(volume).expanduser().resolve())
         return
     experiment = reading.load(spec)
     config = matrix.expand(experiment).cells[0].config
@@ -133,11 +137,25 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         if wanted.path is None:
             hint = "name a volume with a path; a simulated drive has a profile already"
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
-        yield _Volume(site.place(wanted.path, f"volumes.{volume}.path"), nullcontext)
+        yield _on(site.place(wanted.path, f"volumes.{volume}.path"))
         return
     made_volumes.check(matrix.expand(experiment), site)
     with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
-        yield _Volume(made.path, made.loaded)
+        keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
+        of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
+        below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
+        yield _Volume(made.path, made.loaded, {**below, **of_spec})
+
+
+def _on(folder: Path) -> _Volume:
+    facts = host.describe_volume(folder)
+    names: list[str] = facts["disks"]  # type: ignore[assignment]
+    identity = {
+        "path": os.path.realpath(folder), "device": facts["device"], "serial": [serial_of(one) or one for one in names],
+        "model": facts["device_model"], "firmware": facts["device_firmware"], "filesystem": facts["filesystem"],
+        "filesystem_id": os.statvfs(folder).f_fsid if folder.exists() else None, "limits": facts["throttle"],
+    }  # fmt: skip
+    return _Volume(folder, nullcontext, identity)
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:

@@ -47,7 +47,8 @@ def over_time(capture: Capture) -> list[dict[str, object]]:
     at: dict[tuple[str, str, int], int] = defaultdict(int)
     for row in capture.io:
         if row.operation in _VERBS:
-            name, panel = shown_as(row.object), f"{volume_of.get(row.object, '')}: {_VERBS[row.operation]}"
+            name = shown_as(row.object, manifest.engine)
+            panel = f"{volume_of.get(row.object, '')}: {_VERBS[row.operation]}"
             total[name] += row.bytes
             at[panel, name, int(row.second / step_s)] += row.bytes
     most = sorted(total, key=lambda name: total[name], reverse=True)[: len(palette.LINES) - 1]

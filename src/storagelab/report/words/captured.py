@@ -52,9 +52,9 @@ def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
     return sum(one.bytes for one in sums.values()), sum(one.requests for one in sums.values())
 
 
-def shown_as(name: str) -> str:
+def shown_as(name: str, engine: str) -> str:
     """The name that reports show an object by: the server's own tables are one."""
-    return SYSTEM if name.partition(".")[0] in SYSTEM_SCHEMAS else name
+    return SYSTEM if name.partition(".")[0] in SYSTEM_SCHEMAS[engine] else name
 
 
 def capture_paper(capture: Capture, name: str) -> Paper:
@@ -71,7 +71,7 @@ def capture_paper(capture: Capture, name: str) -> Paper:
 
 
 def _verdict(capture: Capture) -> str:
-    by_object = sums_by(capture.io, lambda row: shown_as(row.object))
+    by_object = sums_by(capture.io, lambda row: shown_as(row.object, capture.manifest.engine))
     total = sum(_weight(sums)[1] for sums in by_object.values())
     length = numbers.duration(capture.manifest.seconds)
     if not total or not capture.manifest.seconds:
@@ -107,13 +107,13 @@ def _notes(capture: Capture) -> Iterator[str]:
 def _parts(capture: Capture) -> Iterator[Part]:
     manifest = capture.manifest
     of = {one.id: one for one in manifest.objects}
-    by_object = sums_by(capture.io, lambda row: shown_as(row.object))
+    by_object = sums_by(capture.io, lambda row: shown_as(row.object, capture.manifest.engine))
     shown = list(by_object)[:MOST_OBJECTS]
     rest = len(by_object) - len(shown)
     left = f"; {numbers.plural(rest, 'other')} did less" if rest else ""
     parts: dict[str, list[CapturedObject]] = defaultdict(list)
     for name in {row.object for row in capture.io} & of.keys():
-        parts[shown_as(name)].append(of[name])
+        parts[shown_as(name, manifest.engine)].append(of[name])
     facts = [[_each(one.kind for one in parts[name]), _each(one.volume for one in parts[name])] for name in shown]
     yield Part(
         f"Objects{left}",

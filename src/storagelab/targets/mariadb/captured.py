@@ -41,6 +41,10 @@ _CHANGING = (
     "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
+_TRANSACTIONS = """
+    SELECT count_star FROM performance_schema.events_transactions_summary_global_by_event_name
+    JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
+"""
 _STATEMENTS_OF_ONE = 100
 """Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
@@ -93,16 +97,7 @@ class WatchedMariaDB:
         self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
         self._kinds: dict[int, str] = {}
         self._commits: tuple[int, ...] = ()
-        self._counts_transactions = self._instrumented()
         self.things()
-
-    def _instrumented(self) -> bool:
-        """Whether performance_schema counts transactions. MySQL does so by default, MariaDB does not."""
-        with contextlib.suppress(pymysql.MySQLError):
-            return bool(self._counts_files and self._rows(
-                "SELECT 1 FROM performance_schema.setup_instruments WHERE name = 'transaction' AND enabled = 'YES'"
-            ))  # fmt: skip
-        return False
 
     def _rows(self, statement: str) -> list[Any]:
         try:
@@ -255,15 +250,13 @@ class WatchedMariaDB:
         return Counters(counts, ended, int(working), self._times(), changed, unit)
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
-        """What ended since the first look. Without COMMITs, each statement was a transaction. With them, the server
-        counts statements that committed by themselves together with those of transactions: only their changes can be
-        told.
+        """What ended: as performance_schema counts transactions, if it does (in MariaDB it has to be told). Else, since
+        the first look: without COMMITs, each statement was a transaction; with them, the server counts statements that
+        committed by themselves together with those of transactions, and only their changes can be told.
         """
-        if self._counts_transactions:
-            rows = self._rows(
-                "SELECT SUM(count_star) FROM performance_schema.events_transactions_summary_global_by_event_name"
-            )
-            return int(rows[0][0] or 0), "transaction"
+        with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
+            for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():
+                return int(count), "transaction"
         now = status.get("com_commit", 0), status.get("handler_commit", 0), changed
         self._commits = self._commits or now
         commits, handled, changes = (count - before for count, before in zip(now, self._commits, strict=True))

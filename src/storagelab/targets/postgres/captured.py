@@ -124,11 +124,10 @@ class WatchedPostgres:
     # --- objects and files -------------------------------------------------------------------------------------------
 
     def folders(self) -> Mapping[str, Path]:
-        names = {str(oid): str(name) for name, oid in self._rows("SELECT spcname, oid::int8 FROM pg_tablespace")}
+        rows = self._rows("SELECT spcname, oid::int8 FROM pg_tablespace")
+        names = {str(oid): f"{name}-{oid}" if name in _OWN_FOLDERS else str(name) for name, oid in rows}
         spaces = {
-            f"{name}-{oid}" if name in _OWN_FOLDERS else name: self._at(f"pg_tblspc/{oid}")
-            for oid in (entry.name for entry in self._spaces())
-            if (name := names.get(oid)) is not None
+            names[entry.name]: self._at(f"pg_tblspc/{entry.name}") for entry in self._spaces() if entry.name in names
         }
         return {"data": self._at(""), "log": self._at("pg_wal"), **dict(sorted(spaces.items()))}
 
@@ -277,10 +276,8 @@ class WatchedPostgres:
         block = int(self._rows("SELECT current_setting('block_size')::int")[0][0])
         for oid, schema, name, part, blocks in rows:
             if blocks and schema != "pg_toast":
-                yield (
-                    (self._label(oid, schema, name) + part, "read", "session"),
-                    Count(int(blocks), int(blocks) * block),
-                )
+                label = self._label(oid, schema, name) + part
+                yield (label, "read", "session"), Count(int(blocks), int(blocks) * block)
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
         """What the server counts by kind of process, of the data files together and of the log."""

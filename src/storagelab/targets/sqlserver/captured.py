@@ -8,7 +8,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets.attaching import key_of
-from storagelab.targets.captured import LOG, Count, Counters, CountKey, Thing
+from storagelab.targets.captured import LOG, Count, Counters, CountKey, Thing, label_of
 from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.known import MAJOR_2022
 
@@ -58,7 +58,7 @@ class WatchedSqlServer:
     def _thing(database: str, name: str, kind: str, path: str) -> Thing:
         of_database = LOG if kind == "LOG" else "other"
         what = "temporary" if database == "tempdb" else of_database
-        return Thing(f"{database}.{name}", database, name, what, Path(path.replace("\\", "/")).parent)
+        return Thing(label_of(database, name), database, name, what, Path(path.replace("\\", "/")).parent)
 
     def thing_of(self, _path: str) -> Thing | None:
         return None
@@ -80,7 +80,7 @@ class WatchedSqlServer:
         for database, name, _, _, reads, read_bytes, read_ms, writes, write_bytes, write_ms, _ in self._session.rows(
             _FILES
         ):
-            one = f"{database}.{name}"
+            one = label_of(database, name)
             counts[one, "read", "session"] = Count(int(reads), int(read_bytes), int(read_ms) * _MS)
             counts[one, "write", "session"] = Count(int(writes), int(write_bytes), int(write_ms) * _MS)
         commits = self._session.value(_COMMITS)
