@@ -87,7 +87,7 @@ def drawn(rng: Rng, number: int, blocks: int, prepared: float, slower: float = 0
         if cell.levels[DRIVE] == "b":
             log_s[row[cell.cell_id]] += math.log1p(slower)
     of_cell = blocks_of(plan)
-    fitted = basis.fit(irregular.fit(log_s, of_cell), made_in, of_cell)
+    fitted = basis.by_preparation(irregular.fit(log_s, of_cell), made_in, of_cell)
     return Drawn(experiment, plan, of_cell, fitted)
 
 

@@ -23,7 +23,6 @@ def procedure_by_client(folder: Path, cell_config: Config) -> float:
     clock."""
     with opened(cell_config, loads.site_in(folder)) as target:
         server = target.server
-        assert server is not None
         gatekeeper, watcher = server.reach.connect(), server.reach.connect()
         target.system.write_out(watcher)
         ask(gatekeeper, f"LOCK TABLES {target.system.layout.schema}.gate WRITE")
@@ -32,7 +31,7 @@ def procedure_by_client(folder: Path, cell_config: Config) -> float:
         call = (
             f"CALL {target.system.layout.schema}.insert_rows({workload.rows_per_connection}, {batch}, {batch}, 1, 1, 0)"
         )
-        command = ["mariadb", "--no-defaults", f"--socket={server.address.unix_socket}", "-uroot", "-NBe", call]
+        command = ["mariadb", "--no-defaults", f"--socket={server.running.address.unix_socket}", "-uroot", "-NBe", call]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workload.connections)]
         _await_waiters(watcher, workload.connections)
         ask(gatekeeper, "UNLOCK TABLES")

@@ -118,8 +118,6 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"within": "3%"}, "--within: is an option of a race\n  Add --find-best."),
-        ({"budget": "2h"}, "--budget: is an option of a race\n  Add --find-best."),
         ({"find_best": True, "within": "3"}, "--within: '3' is no margin"),
         ({"find_best": True, "within": "0%"}, "--within: '0%' is no margin"),
         ({"find_best": True, "budget": "2"}, "--budget: '2' is not a duration"),

@@ -33,9 +33,13 @@ from storagelab.words.numbers import duration
 
 _KILLS: dict[Kind, int] = {
     "simulated": 100, "postgres": 60, "mariadb": 30, "raw-io": 30, "pgbench": 30, "template": 30, "attached": 30,
+    "replay": 30, "made": 30, "made-for-block": 30, "capture": 30, "fit": 30,
 }  # fmt: skip
-_SIGNALS = 60
-_NEEDS = {"mariadb": "mariadbd", "raw-io": "fio", "pgbench": "pgbench", "template": "pgbench"}
+_SIGNALS = 120
+_NEEDS = {"mariadb": "mariadbd", "raw-io": "fio", "pgbench": "pgbench", "template": "pgbench",
+          "replay": "fio", "capture": "pgbench", "fit": "fio"}  # fmt: skip
+_ROOTS = {"made", "made-for-block"}
+"""Only root may make volumes."""
 _ROOT = Path(__file__).parent.parent.parent
 _PHASES = (
     "loading itself", "checking settings", "trial start", "set-up", "making a template", "load", "tear-down", "report",
@@ -57,6 +61,8 @@ def figures(options: argparse.Namespace) -> Iterator[Figure]:
     began_s = time.monotonic()
     kinds = [kind for kind in options.faults_kind or KINDS if kind not in _NEEDS or shutil.which(_NEEDS[kind])]
     user = options.as_user
+    if user or os.geteuid() != 0:
+        kinds = [kind for kind in kinds if kind not in _ROOTS]
     if user and not views.may_have_own():
         raise SystemExit(f"bench: only root can run storagelab as {user}")
     with ThreadPoolExecutor(options.side_by_side) as side_by_side:

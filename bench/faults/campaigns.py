@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,7 +27,10 @@ from storagelab.spec import matrix, reading
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries
 
-Kind = Literal["simulated", "postgres", "mariadb", "raw-io", "pgbench", "template", "attached"]
+Kind = Literal[
+    "simulated", "postgres", "mariadb", "raw-io", "pgbench", "template", "attached", "replay", "made", "made-for-block",
+    "capture", "fit",
+]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PATIENCE_S = 600.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -62,6 +65,7 @@ _INSERTS = """
     {target}
     [volumes.a]
     path = "a"
+    {volume}
     [workload]
     connections = 4
     rows_per_connection = 10_000
@@ -75,6 +79,7 @@ _PGBENCH = """
     engine = "postgres"
     [volumes.a]
     path = "a"
+    {volume}
     [workload]
     kind = "pgbench"
     scale = 1
@@ -101,15 +106,38 @@ _RAW_IO = """
     [factors]
     "workload.block" = ["8KiB", "16KiB"]
     """
+_REPLAY = """
+    repetitions = 3
+    [target]
+    engine = "raw-io"
+    [volumes.a]
+    path = "a"
+    [layout]
+    data_size = "16MiB"
+    [workload]
+    kind = "replay"
+    trace = "requests.iolog"
+    [factors]
+    "workload.outstanding" = [2, 4]
+    """
+_TRACE = "\n".join([
+    "fio version 3 iolog", "0 /drive add", "0 /drive open", *(f"{at * 10} /drive read {at * 8192} 4096" for at in range(100)),
+    "1000 /drive close", "",
+])  # fmt: skip
+_FILE = 'file = "512MiB"'
 _SPECS: dict[Kind, str] = {
     "simulated": _SIMULATED,
-    "postgres": _INSERTS.format(target='engine = "postgres"'),
-    "mariadb": _INSERTS.format(target='engine = "mariadb"'),
+    "postgres": _INSERTS.format(target='engine = "postgres"', volume=""),
+    "mariadb": _INSERTS.format(target='engine = "mariadb"', volume=""),
     "raw-io": _RAW_IO,
-    "pgbench": _PGBENCH.format(between=""),
-    "template": _PGBENCH.format(between='between_runs = { data = "template" }'),
-    "attached": _INSERTS.format(target='engine = "postgres"\n    dsn_env = "STORAGELAB_BENCH_DSN"'),
+    "pgbench": _PGBENCH.format(between="", volume=""),
+    "template": _PGBENCH.format(between='between_runs = { data = "template" }', volume=""),
+    "attached": _INSERTS.format(target='engine = "postgres"\n    dsn_env = "STORAGELAB_BENCH_DSN"', volume=""),
+    "replay": _REPLAY,
+    "made": _INSERTS.format(target='engine = "postgres"', volume=_FILE),
+    "made-for-block": _INSERTS.format(target='engine = "postgres"', volume=_FILE + '\n    made_for = "block"'),
 }
+"""Of the kinds that are specs."""
 _DSN = "STORAGELAB_BENCH_DSN"
 _STORED = re.compile(rb"^\S+ \S+ \[ *\d+/\d+\] ", re.MULTILINE)
 _BEGUN = b"runs to make"
@@ -127,7 +155,7 @@ class World:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[World]:
-        if self.kind == "attached":
+        if self.kind in ("attached", "capture"):
             place = self.folder / "attached"
             place.mkdir()
             place.chmod(0o755)
@@ -138,11 +166,25 @@ class World:
             if self._server is not None:
                 self._server.start()
             self._segments_before = self._segments()
-            yield self
+            with self._load() if self.kind == "capture" else contextlib.nullcontext():
+                yield self
         finally:
             if self._server is not None:
                 self._server.stop()
                 shutil.rmtree(self.folder / "attached", ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _load(self) -> Iterator[None]:
+        """Work on the server, for captures to see."""
+        assert self._server is not None
+        pgbench = [self._server.programs.program("pgbench"), self._server.conninfo]
+        subprocess.run([*pgbench, "-i", "-q"], check=True, capture_output=True)
+        with subprocess.Popen([*pgbench, "-n", "-c", "2", "-R", "20", "-T", "100000"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as load:  # fmt: skip
+            try:
+                yield
+            finally:
+                load.terminate()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -177,7 +219,7 @@ class World:
                     "SELECT 'database ' || datname FROM pg_database WHERE datname LIKE 'storagelab%' UNION ALL "
                     "SELECT 'tablespace ' || spcname FROM pg_tablespace WHERE spcname LIKE 'storagelab%' UNION ALL "
                     "SELECT 'session ' || pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
-                    "AND pid <> pg_backend_pid()"
+                    "AND pid <> pg_backend_pid() AND application_name <> 'pgbench'"
                 )
             ]
 
@@ -191,6 +233,11 @@ class Campaign:
             folder.mkdir(parents=True)
         for folder in (home, home / "tmp", home / "a"):
             folder.chmod(0o755)  # a server passes through it
+        self._prepare(seed)
+
+    def _prepare(self, seed: int) -> None:
+        home = self.home
+        (home / "requests.iolog").write_text(_TRACE, encoding="ascii")
         lines = [line.strip() for line in _SPECS[self.kind].splitlines()]
         text = "\n".join(['name = "faults"', f"seed = {seed}", *lines])
         (home / "faults.toml").write_text(text, encoding="utf-8")
@@ -204,10 +251,21 @@ class Campaign:
         return self.home / "results" / "faults"
 
     def start(self) -> subprocess.Popen[str]:
+        return self._started(self._command("run", "faults.toml", "-j", "2"))
+
+    def _started(self, command: Sequence[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self._command("run", "faults.toml", "-j", "2"), cwd=self.home, env=self._environment, text=True,
-            process_group=0, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_hear_signals,
+            command, cwd=self.home, env=self._environment, text=True, process_group=0, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, preexec_fn=_hear_signals,
         )  # fmt: skip
+
+    def log(self) -> Log:
+        """Of the next start."""
+        return Log(self)
+
+    def done(self, code: int, said: str) -> bool:  # noqa: ARG002 - others look at what it said
+        """Whether this is the exit code of a campaign that is done."""
+        return code == 0
 
     def export(self) -> Any:
         """The export without times of day and what depends on them."""
@@ -228,12 +286,13 @@ class Campaign:
         blocks are kept.
         """
         files = [*(self.home / "tmp").iterdir(), *(self.home / "a").iterdir()]
-        if done:
+        if done and self.results.exists():
             files += [file for file in self.results.iterdir() if file.name not in _KEPT]
             state = self.results / "state"
             files += state.iterdir() if state.exists() else []
         processes = (f"process {pid}: {words}" for pid, words in self._processes().items())
-        return [f"{self}: {what}" for what in (*map(str, files), *processes, *self.world.left())]
+        made = below_in_kernel(self.home)
+        return [f"{self}: {what}" for what in (*map(str, files), *processes, *made, *self.world.left())]
 
     def _processes(self) -> dict[int, str]:
         """Processes that work in the campaign's folders, with their commands."""
@@ -302,6 +361,17 @@ def working_below(folder: Path) -> dict[int, str]:
                 folder
             ):
                 found[int(process.name)] = words[:120]
+    return found
+
+
+def below_in_kernel(folder: Path) -> list[str]:
+    """File systems mounted inside this folder, and loop devices of files in it."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()]
+    found = [f"mounted: {mount}" for mount in mounts if mount.startswith(f"{folder}/")]
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if (file := backing.read_text(encoding="utf-8").strip()).startswith(f"{folder}/"):
+                found.append(f"loop device of {file}")
     return found
 
 

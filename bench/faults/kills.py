@@ -15,6 +15,7 @@ from typing import Any
 from bench.faults.campaigns import PATIENCE_S, Campaign, World, descendants
 from bench.faults.found import Found
 from bench.faults.moments import Going, Moment, Pace, draw
+from bench.faults.others import campaign_of
 
 IN_ONE = 5
 """The most kills of one campaign."""
@@ -27,7 +28,7 @@ def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iter
     done, number = 0, 0
     while done < count:
         number += 1
-        campaign = Campaign(world, world.folder / f"k{number}", seed)
+        campaign = campaign_of(world, world.folder / f"k{number}", seed)
         found = _kill_until_done(campaign, pace, dice, min(IN_ONE, count - done))
         if world.kind == "simulated" and campaign.export() != alone:
             found.unlike.append(f"{campaign}: its export differs from that of a campaign without kills")
@@ -39,7 +40,7 @@ def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iter
 
 def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
     """The export of an undisturbed campaign, whose parts show how long those of others take."""
-    campaign = Campaign(world, world.folder / "alone", seed)
+    campaign = campaign_of(world, world.folder / "alone", seed)
     going = Going(campaign, pace, 0, first=True)
     going.reaches(None)
     _, said = going.process.communicate(timeout=PATIENCE_S)
@@ -70,8 +71,9 @@ def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count:
         found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in after]
         before = after
     _, said = going.process.communicate(timeout=PATIENCE_S)
-    if going.process.returncode != (1 if struck else 0):
-        found.other.append(f"{campaign} ended with {going.process.returncode}: {said.strip()[-500:]}")
+    code = going.process.returncode
+    if code != 1 if struck else not campaign.done(code, said):
+        found.other.append(f"{campaign} ended with {code}: {said.strip()[-500:]}")
     runs = campaign.stored()
     made = sorted(run.sequence for run in runs)
     found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in runs]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.faults.campaigns import PATIENCE_S, Campaign, Log, descendants
+from bench.faults.campaigns import PATIENCE_S, Campaign, descendants
 
 _POLL_S = 0.02
 _LOOK_S = 0.05
@@ -75,7 +75,7 @@ class Going:
         """`first`: its timing is not known yet."""
         self._weight = 1.0 if first else _NEWEST
         self._campaign, self._pace, self._before = campaign, pace, stored_before
-        self._log = Log(campaign)
+        self._log = campaign.log()
         self.process: subprocess.Popen[str] = campaign.start()
         self._began_s = time.monotonic()
         self._seen, self._since_s = -1, self._began_s
@@ -137,9 +137,9 @@ class Going:
             return "trial start" if "trial" in kinds else "checking settings" if "check" in kinds else "loading itself"
         if self._before + self._log.stored >= self._campaign.planned:
             return "report"
-        if self._campaign.kind == "simulated":
+        if self._campaign.kind in ("simulated", "capture"):
             return "load"
-        if list((home / "a").glob("storagelab-*-templates/*.unfinished")):
+        if list((home / "a").glob("**/storagelab-*-templates/*.unfinished")):
             return "making a template"
         commands = self._commands()
         if any(
@@ -152,9 +152,11 @@ class Going:
 
     def _is_loading(self) -> bool:
         kind = self._campaign.kind
-        if kind in ("raw-io", "pgbench", "template"):
+        if kind == "replay":
+            return any("sender" in command for command in self._commands())
+        if kind in ("raw-io", "fit", "pgbench", "template"):
             programs = [command.split()[0].rpartition("/")[2] for command in self._commands() if command]
-            return ("fio" if kind == "raw-io" else "pgbench") in programs
+            return ("fio" if kind in ("raw-io", "fit") else "pgbench") in programs
         return self._connections() >= _CONNECTED
 
     def _commands(self) -> list[str]:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bench.faults.campaigns import PATIENCE_S, SIGNALS, Campaign, World
 from bench.faults.found import Found
-from bench.faults.moments import Going, Pace, draw
+from bench.faults.moments import Going, Moment, Pace, draw
+from bench.faults.others import campaign_of
 
 IN_TIME_S = 2.0
 _POLL_S = 0.01
@@ -31,7 +32,7 @@ def signals(world: World, count: int, seed: int, pace: Pace | None = None) -> It
     dice.shuffle(which)
     while done < count:
         number += 1
-        campaign = Campaign(world, world.folder / f"s{number}", seed)
+        campaign = campaign_of(world, world.folder / f"s{number}", seed)
         found = _ask_to_stop(campaign, pace, dice, which[done : done + IN_ONE])
         done += len(found.signals_took_s)
         if not found.troubles:
@@ -40,11 +41,15 @@ def signals(world: World, count: int, seed: int, pace: Pace | None = None) -> It
 
 
 def _ask_to_stop(campaign: Campaign, pace: Pace, dice: random.Random, which: list[signal.Signals]) -> Found:
-    found = Found(campaigns=1)
-    for moment, number in zip(draw(dice, campaign.planned, len(which)), which, strict=True):
-        going = Going(campaign, pace, len(campaign.stored()))
+    found, before = Found(campaigns=1), campaign.stored()
+    moments: list[Moment | None] = [*draw(dice, campaign.planned, len(which)), None]
+    for moment, number in zip(moments, [*which, signal.SIGTERM], strict=True):
+        going = Going(campaign, pace, len(before))
         if not going.reaches(moment):
-            going.process.communicate()
+            _, said = going.process.communicate()
+            if not campaign.done(going.process.returncode, said):
+                found.after_signals.append(f"{campaign} does not go on: {going.process.returncode}: {said.strip()}")
+            found.after_signals += [f"at the end: {what}" for what in campaign.left()]
             break
         phase, listening, asked_s = going.phase(), _listens(going.process.pid), time.monotonic()
         found.hit(phase)
@@ -60,6 +65,9 @@ def _ask_to_stop(campaign: Campaign, pace: Pace, dice: random.Random, which: lis
         too_early = code == -number and not listening
         if not python_itself and not too_early and (code not in (0, 130) or "Traceback" in said):
             found.after_signals.append(f"{campaign}, {number.name} amid {phase}: {code}: {said.strip()[-500:]}")
+        after = campaign.stored()
+        found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in after]
+        before = after
         found.after_signals += [f"after {number.name} amid {phase}: {what}" for what in campaign.left(done=False)]
     return found
 

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from storagelab import cli_capture, cli_drives, cli_offered, screen
 from storagelab.cli_offered import DEFAULT_RESULTS, OutputOption, ResultsOption
+from storagelab.cli_unused import Verbs
 from storagelab.errors import StoragelabError
 from storagelab.findings import FitKind
 from storagelab.model.engines import LARGEST_SCALE
@@ -55,7 +56,7 @@ class _Verbs(TyperGroup):
             raise
 
 
-app = typer.Typer(
+app = Verbs(
     cls=_Verbs,
     help="Which storage layout is fastest for this database, by how much, and why?",
     no_args_is_help=True,

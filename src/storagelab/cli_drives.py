@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from storagelab.cli_unused import Verbs
+
 
 def add_to(app: typer.Typer) -> None:
     app.add_typer(_volumes_app, name="volumes")
     app.add_typer(_drives_app, name="drives")
 
 
-_volumes_app = typer.Typer(
+_volumes_app = Verbs(
     help="List the drives that experiments use, or give them back.", invoke_without_command=True, rich_markup_mode=None
 )
 
@@ -45,7 +47,7 @@ def _undo(
     volumes.undo(results, may_wipe or ())
 
 
-_drives_app = typer.Typer(
+_drives_app = Verbs(
     help="List or show the profiles of drives, or measure a drive for one.", no_args_is_help=True, rich_markup_mode=None
 )
 

@@ -111,17 +111,13 @@ def report(path: Path, format_: str, output: Path | None) -> None:
     captured, name = folder.read(path), path.resolve().name
     if format_ == "md":
         writing.deliver(capture_markdown(captured, name), output)
-    elif format_ == "html":
-        page = capture_page(captured, name)
-        if output is None:
-            writing.write(path / REPORT_FILE, page, within=path)
-            writing.tell(path / REPORT_FILE)
-        else:
-            writing.deliver(page, output)
+        return
+    page = capture_page(captured, name)
+    if output is None:
+        writing.write(path / REPORT_FILE, page, within=path)
+        writing.tell(path / REPORT_FILE)
     else:
-        raise SpecError(
-            "a capture has a page and Markdown", key="--format", hint="leave out --format, or write --format md"
-        )
+        writing.deliver(page, output)
 
 
 # --- A capture on the terminal, and as Markdown -----------------------------------------------------------------------

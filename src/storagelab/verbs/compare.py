@@ -57,11 +57,6 @@ def show(
     """
     margin = None if fail_if_slower is None else _margin(fail_if_slower)
     if len(names) == 2 and prediction.is_prediction(Path(names[1])):
-        if margin is not None:
-            raise SpecError(
-                "judges campaigns and cells, not a prediction: its interval holds the model's errors, not only chance",
-                key="--fail-if-slower", hint="leave it out, or compare two campaigns",
-            )  # fmt: skip
         _show_prediction(names[0], Path(names[1]), results, format_, output, fit)
         return Gate.NOT_SLOWER
     are_results = [_place(name, results) is not None for name in names]

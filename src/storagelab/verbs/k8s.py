@@ -49,7 +49,7 @@ def write(
     job = object_name(name, *nodes[:1])
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")
     screen.say(f"if nothing happens: {LOOK} | storagelab k8s {spec_file} --look -")
-    screen.say(f"its findings: kubectl logs -f job/{job}; its files: add --fetch to this command")
+    screen.say(f"its findings: kubectl logs -f job/{job}; its files: storagelab k8s {spec_file} --fetch")
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from storagelab import screen
 from storagelab.capture import folder
-from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 from storagelab.findings.analysis import analyse
 from storagelab.report import writing
@@ -40,10 +39,6 @@ def report(
         capture.report(Path(name), format_, output)
         return
     drawn = format_ in ("png", "svg")
-    if chart and not drawn:
-        raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
-    if asked.brief and format_ != "html":
-        raise SpecError("the brief report is a page", key="--brief", hint="leave out --format, or write --format html")
     place, experiment, expanded, runs = stored.read(name, results, whole=asked.embed_data)
     findings = analyse(experiment, expanded, runs, fit)
     if asked.brief:

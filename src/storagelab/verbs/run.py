@@ -323,19 +323,12 @@ def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: st
     if executor == "dask":
         hint = "Such as 90s or 10min."
         return Elsewhere(scheduler, trusted, None if time_limit is None else _seconds(time_limit, "--time-limit", hint))
-    given = {"--scheduler": scheduler is not None, "--trust-network": trusted, "--time-limit": time_limit is not None}
-    for name, is_given in given.items():
-        if is_given:
-            raise SpecError("is an option of a cluster", key=name, hint="Add --executor dask.")
     return None
 
 
 def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
     """The race, and the seconds that it may take. Raises SpecError."""
     if not find_best:
-        for name, value in (("--within", within), ("--budget", budget)):
-            if value is not None:
-                raise SpecError("is an option of a race", key=name, hint="Add --find-best.")
         return None, None
     margin = 0.0 if within is None else share_of(within)
     if margin is None or not (0 < margin < 1 or within is None):

@@ -1,0 +1,75 @@
+"""An option that a path of a verb does not use is refused, before anything is read or touched."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_specs import SMALL
+from test_capture_folder import some_capture
+
+from storagelab.capture import folder
+from storagelab.cli_unused import UNUSED
+
+JOB = ("--class x", "--size 1Gi", "--results-class x", "--cpu 1", "--memory 1Gi", "--namespace x", "--without-rights")
+CASES = [
+    ("plan small.toml --json", "--all"),
+    ("plan listed.toml", "--pilot small"),
+    ("run listed.toml", "--jobs 2"),
+    ("run small.toml --executor dask --scheduler tcp://127.0.0.1:1", "--jobs 2"),
+    *(("run small.toml", one) for one in ("--scheduler x", "--trust-network", "--time-limit 1min")),
+    *(("run small.toml", one) for one in ("--within 3%", "--budget 2h")),
+    ("simulate small.toml --every-io", "--trace"),
+    *(("report cap", one) for one in ("--results r", "--fit robust", "--chart waits", "--embed-data", "--brief",
+                                      "--sql-server-names", "--format png", "--format svg")),
+    *((f"report small{form}", "--chart waits") for form in ("", " --format md")),
+    *((f"report small --format {form}", one) for form in ("md", "png", "svg") for one in ("--brief", "--embed-data")),
+    *(("report small --brief", one) for one in ("--embed-data", "--sql-server-names")),
+    ("report small --format png", "--sql-server-names"),
+    ("compare small prediction.json", "--fail-if-slower 5%"),
+    ("compare small other --json", "--format html"),
+    *((f"export small --format {form}", "--fit robust") for form in ("csv", "waits-csv")),
+    ("doctor --target postgresql://127.0.0.1:1/", "--results r"),
+    ("capture postgresql://127.0.0.1:1/ --no-trace", "--requests"),
+    ("drives show iodrive-320 --toml", "--sources"),
+    *(("k8s small.toml --look -", one) for one in (*JOB, "--node x", "--output x", "--image x", "--fetch")),
+    *(("k8s small.toml --fetch", one) for one in JOB),
+    ("init", "--output x"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def around(home):
+    (home / "small.toml").write_text(SMALL)
+    (home / "listed.toml").write_text(
+        'order = "as-listed"\n[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[factors]\n'
+        '"layout.data_files" = [1, 2]\n'
+    )
+    folder.write(home / "cap", some_capture())
+    (home / "prediction.json").write_text("{}")
+    return home
+
+
+@pytest.mark.parametrize(("path", "option"), CASES, ids=lambda words: words)
+def test_an_option_that_a_path_does_not_use_is_refused_with_the_way_out_and_nothing_is_touched(
+    typed, around, monkeypatch, path, option
+):
+    monkeypatch.setenv("STORAGELAB_RESULTS", "results")  # what is in the environment is for other verbs, too
+    before = sorted(around.rglob("*"))
+    code, out, err = typed(*path.split(), *option.split())
+    name = option.split()[0]
+    assert (code, out) == (2, "")
+    refused, way_out = err.splitlines()
+    assert refused.startswith(f"storagelab: {name}: ")
+    assert way_out.startswith("  ")
+    assert sorted(around.rglob("*")) == before
+
+
+def test_every_line_of_the_table_has_been_tried():
+    tried = {(path.split(" ")[0], option.split()[0]) for path, option in CASES}
+    asked = {(rule.verb.split(" ")[0], option) for rule in UNUSED for option in rule.options.split()}
+    assert asked <= tried
+
+
+@pytest.mark.parametrize("words", [["report", "cap"], ["simulate", "small.toml"], ["plan", "small.toml", "--json"]])
+def test_a_variable_of_the_environment_is_no_option_that_was_given(typed, around, monkeypatch, words):
+    monkeypatch.setenv("STORAGELAB_RESULTS", "elsewhere")
+    assert typed(*words)[0] == 0
