@@ -20,7 +20,7 @@ from storagelab.findings.model import (
     Sample,
     WaitChange,
     WaitTrend,
-)
+)  # fmt: skip
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat
