@@ -202,21 +202,12 @@ def make_run(
     started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=30 * planned.sequence)
     unverified = measurement is not None and bool(measurement.unverified)
     return Run(
-        cell_id=cell.cell_id,
-        repetition=planned.repetition,
-        attempt=attempt,
-        sequence=planned.sequence,
-        block=planned.block,
-        seed=planned.seed,
-        status="failed" if measurement is None else "unverified" if unverified else "ok",
-        reason=reason,
-        started_at=started.isoformat(),
-        finished_at=(started + timedelta(seconds=20)).isoformat(),
-        wall_s=20.0,
-        levels=cell.levels,
-        config=cell.config,
-        measurement=measurement,
-    )
+        cell_id=cell.cell_id, repetition=planned.repetition, attempt=attempt, sequence=planned.sequence,
+        block=planned.block, seed=planned.seed,
+        status="failed" if measurement is None else "unverified" if unverified else "ok", reason=reason,
+        started_at=started.isoformat(), finished_at=(started + timedelta(seconds=20)).isoformat(), wall_s=20.0,
+        levels=cell.levels, config=cell.config, measurement=measurement,
+    )  # fmt: skip
 
 
 def make_measurement(
@@ -261,16 +252,11 @@ def make_waits(connections: int, elapsed_s: float, shares: Mapping[str, float], 
     events.append(_ticks(NO_EVENT, runnable=max(0, samples - sum(event.ticks for event in events))))
     busy_s = 0.99 * connections * elapsed_s
     return SampledWaits(
-        connections=connections,
-        elapsed_s=elapsed_s,
-        busy_s=busy_s,
-        passes=passes,
-        events=tuple(events),
-        cpu_s=CPU_SHARE * busy_s,
-        runqueue_s=(QUEUE_SHARE + 0.1 * sum(shares.values())) * busy_s,
+        connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, passes=passes, events=tuple(events),
+        cpu_s=CPU_SHARE * busy_s, runqueue_s=(QUEUE_SHARE + 0.1 * sum(shares.values())) * busy_s,
         voluntary_switches=round(400 * connections * elapsed_s),
         involuntary_switches=round(20 * connections * elapsed_s),
-    )
+    )  # fmt: skip
 
 
 def _ticks(wait_type: str, blocked: int = 0, runnable: int = 0) -> EventTicks:

@@ -108,20 +108,14 @@ class Shape:
 
 def shapes(most_runs: int) -> st.SearchStrategy[Shape]:
     return st.builds(
-        Shape,
-        of=st.sampled_from(sorted(SPECS)),
-        factors=st.integers(0, 3),
+        Shape, of=st.sampled_from(sorted(SPECS)), factors=st.integers(0, 3),
         repetitions=st.sampled_from((1, 2, 3, 5, 30, 10_000)),
-        order=st.sampled_from(("randomised", "as-listed", "cell-by-cell")),
-        costly=st.booleans(),
-        made=st.integers(1, 16) | st.integers(1, most_runs),
-        times=st.sampled_from(TIMES),
-        troubles=st.sampled_from((0.0, 0.0, 0.2, 0.6)),
-        hosts=st.sampled_from((1, 1, 2, 3)),
-        race=st.sampled_from((None, None, Race(first_look=3), Race(within=0.03))),
-        waits=st.booleans(),
+        order=st.sampled_from(("randomised", "as-listed", "cell-by-cell")), costly=st.booleans(),
+        made=st.integers(1, 16) | st.integers(1, most_runs), times=st.sampled_from(TIMES),
+        troubles=st.sampled_from((0.0, 0.0, 0.2, 0.6)), hosts=st.sampled_from((1, 1, 2, 3)),
+        race=st.sampled_from((None, None, Race(first_look=3), Race(within=0.03))), waits=st.booleans(),
         seed=st.integers(0, 2**16),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

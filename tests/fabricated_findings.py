@@ -20,7 +20,7 @@ from storagelab.findings.model import (
     Sample,
     WaitChange,
     WaitTrend,
-)
+)  # fmt: skip
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat
@@ -44,12 +44,9 @@ def make_sample(mean: float, repetitions: int = 5, half_width: float = 0.02) -> 
     single = repetitions == 1
     return Sample(
         mean=Estimate(value=mean, low=None if single else mean - spread, high=None if single else mean + spread),
-        median=mean,
-        sd=None if single else spread / 2,
-        minimum=mean + min(steps),
-        maximum=mean + max(steps),
+        median=mean, sd=None if single else spread / 2, minimum=mean + min(steps), maximum=mean + max(steps),
         points=tuple(Point(repetition=n, value=mean + step) for n, step in enumerate(steps, 1)),
-    )
+    )  # fmt: skip
 
 
 def make_wait(
@@ -75,33 +72,17 @@ def make_cell(
         make_wait("RUNNABLE_NO_EVENT", 0.06 * available_s, "SOS_SCHEDULER_YIELD", "derived", signal=1.0),
         make_wait("IO:SLRURead", 0.004 * available_s),
         WaitStat(
-            wait_type="ON_CPU",
-            analogue="(CPU)",
-            category="cpu",
-            method="derived",
-            wait_s=0.2 * available_s,
-            resource_s=None,
-            signal_s=None,
-            wait_count=None,
-            is_wait=False,
+            wait_type="ON_CPU", analogue="(CPU)", category="cpu", method="derived", wait_s=0.2 * available_s,
+            resource_s=None, signal_s=None, wait_count=None, is_wait=False,
         ),
-    )
+    )  # fmt: skip
     return CellSummary(
-        cell_id=cell_id,
-        levels=dict(levels),
-        provenance="measured",
-        runs_planned=repetitions,
-        runs_ok=repetitions if mean_s else 0,
-        runs_unverified=0,
-        runs_failed=0,
-        connections=16,
-        data_files=int(levels.get(FILES, 1)),
-        elapsed_s=make_sample(mean_s, repetitions) if mean_s else None,
-        rows_per_s=make_sample(ROWS / mean_s, repetitions) if mean_s else None,
-        waits=waits if mean_s else (),
-        available_s=available_s or None,
-        explained=0.987 if mean_s else None,
-    )
+        cell_id=cell_id, levels=dict(levels), provenance="measured", runs_planned=repetitions,
+        runs_ok=repetitions if mean_s else 0, runs_unverified=0, runs_failed=0, connections=16,
+        data_files=int(levels.get(FILES, 1)), elapsed_s=make_sample(mean_s, repetitions) if mean_s else None,
+        rows_per_s=make_sample(ROWS / mean_s, repetitions) if mean_s else None, waits=waits if mean_s else (),
+        available_s=available_s or None, explained=0.987 if mean_s else None,
+    )  # fmt: skip
 
 
 def make_findings(
@@ -150,13 +131,10 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
     ratio = cell.elapsed_s.mean.value / best.elapsed_s.mean.value
     reach = min(0.03, 0.8 * (ratio - 1)) if distinguishable else 0.03 + (ratio - 1)
     return Comparison(
-        cell_id=cell.cell_id,
-        best_cell_id=best.cell_id,
-        ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach),
-        p_value=0.001 if distinguishable else 0.6,
-        distinguishable=distinguishable,
-        at_most_slower=None if distinguishable else ratio + reach,
-    )
+        cell_id=cell.cell_id, best_cell_id=best.cell_id,
+        ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach), p_value=0.001 if distinguishable else 0.6,
+        distinguishable=distinguishable, at_most_slower=None if distinguishable else ratio + reach,
+    )  # fmt: skip
 
 
 def make_effect(
@@ -165,26 +143,16 @@ def make_effect(
     """`ratio` is (low, value, high); the effect is significant if and only if the interval excludes 1."""
     low, value, high = ratio
     return Effect(
-        factor=factor,
-        level=level,
-        baseline=baseline,
-        at=at or {},
-        ratio=Estimate(value=value, low=low, high=high),
-        pairs=5,
-        distinguishable=not low < 1 < high,
-    )
+        factor=factor, level=level, baseline=baseline, at=at or {}, ratio=Estimate(value=value, low=low, high=high),
+        pairs=5, distinguishable=not low < 1 < high,
+    )  # fmt: skip
 
 
 def extension_trend(levels: Sequence[int], shares: Sequence[float | None], at=None) -> WaitTrend:
     return WaitTrend(
-        wait_type="Lock:extend",
-        analogue="PAGELATCH_* on PFS/GAM/SGAM",
-        category="allocation",
-        factor=FILES,
-        at=at or {},
-        levels=tuple(levels),
-        shares=tuple(shares),
-    )
+        wait_type="Lock:extend", analogue="PAGELATCH_* on PFS/GAM/SGAM", category="allocation", factor=FILES,
+        at=at or {}, levels=tuple(levels), shares=tuple(shares),
+    )  # fmt: skip
 
 
 def golden(name: str, form: str = "txt") -> Path:

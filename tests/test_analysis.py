@@ -16,7 +16,7 @@ from builders import (
     make_runs,
     runs_in_order,
     ten_seconds,
-)
+)  # fmt: skip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from storagelab.targets.attaching import (
     owner_of,
     process_age_s,
     require,
-)
+)  # fmt: skip
 
 TARGET = TargetConfig(engine="postgres", dsn_env="STORAGELAB_TESTED")
 

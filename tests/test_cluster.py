@@ -34,16 +34,10 @@ pytestmark = pytest.mark.slow
 
 REAL = """
 repetitions = 1
-[target]
-engine = "postgres"
-[volumes.a]
-path = "a"
-[layout]
-data = ["a"]
-log = "a"
-[workload]
-connections = 1
-rows_per_connection = 10
+target = { engine = "postgres" }
+volumes.a = { path = "a" }
+layout = { data = ["a"], log = "a" }
+workload = { connections = 1, rows_per_connection = 10 }
 """
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 

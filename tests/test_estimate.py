@@ -71,16 +71,10 @@ def test_no_time_is_learned_to_be_negative(walls):
 
 REQUESTS = """
 repetitions = 1
-[target]
-engine = "raw-io"
-[drives.disk]
-profile = "scsi-15k-300"
-[volumes.a]
-drives = ["disk"]
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
+target = { engine = "raw-io" }
+drives.disk = { profile = "scsi-15k-300" }
+volumes.a = { drives = ["disk"] }
+workload = { operation = "read", pattern = "random", block = "8KiB" }
 [factors]
 "workload.duration" = ["64s", "640s"]
 """

@@ -18,7 +18,7 @@ from builders import (
     make_planned,
     make_run,
     make_runs,
-)
+)  # fmt: skip
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import RAW_IO_BESIDE, Check, ObserverCost, TimeSeries

@@ -14,10 +14,8 @@ from storagelab.spec import matrix, reading
 SPEC = """
 repetitions = 2
 seed = SEED
-[target]
-engine = "postgres"
-[volumes.a]
-path = "."
+target = { engine = "postgres" }
+volumes.a = { path = "." }
 [factors]
 "layout.data_files" = [1, 4, 8]
 """

@@ -49,13 +49,9 @@ def left_of(folder: Path) -> list[object]:
 @pytest.mark.parametrize("filesystem", [pytest.param(name, marks=lacks(name)) for name in ("ext4", "xfs", "btrfs")])
 def test_each_file_system_is_made_mounted_and_read_back_and_nothing_is_left(tmp_path, filesystem):
     asked = volume(
-        tmp_path,
-        filesystem=filesystem,
-        mount_options="noatime",
-        sector_bytes=4096,
-        read_ahead_bytes=MIB,
+        tmp_path, filesystem=filesystem, mount_options="noatime", sector_bytes=4096, read_ahead_bytes=MIB,
         scheduler="none",
-    )
+    )  # fmt: skip
     with volumes.made("a", asked, tmp_path, tmp_path, {}) as made:
         (made.path / "file").write_bytes(b"kept on the drive")
         assert [one for one in made.checks if not one.ok] == []

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_planned, make_run, make_runs
+from fabricated_findings import golden
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check
@@ -20,11 +21,8 @@ FILES, LOG = "layout.data_files", "layout.log"
 def the_runs(factors=None, **fields):
     experiment, plan = make_planned(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
     lost = plan.runs[3]
-    return (
-        experiment,
-        plan,
-        make_runs(experiment, plan, failed=lambda planned: "no space, at all" if planned == lost else ""),
-    )
+    runs = make_runs(experiment, plan, failed=lambda planned: "no space, at all" if planned == lost else "")
+    return experiment, plan, runs
 
 
 def as_markdown(experiment, plan, runs):
@@ -38,63 +36,35 @@ def read_csv(text):
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
-def test_a_markdown_report_is_whole():
-    text = as_markdown(*the_runs())
-    heads = re.findall(r"^#+ .*", text.split("```")[0], re.MULTILINE)
-    assert heads[:5] == ["# files-and-log-place", "## Evidence", "## Cells", "## Caveats", "## Waits"]
-    assert heads[-3:] == ["## Runs that did not go as asked", "## How it was measured", "## The spec"]
-    assert len([head for head in heads if head.startswith("### Waits of ")]) == 4
-    assert "- failed: " in text
-    assert "no space, at all" in text
-    assert '```toml\n# fabricated for tests\nname = "files-and-log-place"\n```' in text
-    assert "- server.version: 18.4" in text
-    assert "- host.memory_bytes: 16 GiB" in text
+def not_as_asked():
+    experiment, plan, _ = the_runs()
+    cell = plan.cells[0]
+    check = Check(name=FILES, asked="4", got="3", ok=False, read_from="pg_inherits")
+    return experiment, plan, [make_run(plan.runs[0], cell, make_measurement(cell.config, 10.0, None, checks=(check,)))]
 
 
-def test_the_nine_columns_have_their_exact_names():
-    text = as_markdown(*the_runs())
-    head = next(line for line in text.splitlines() if line.startswith("| WaitType"))
-    assert head == (
-        "| WaitType | Wait_S | Resource_S | Signal_S | WaitCount | Percentage | AvgWait_S | AvgRes_S | AvgSig_S "
-        "| In SQL Server | Method |"
-    )
+NOT_MARKUP = {"driver": ["*bold*", "<b>x</b>", "[a](b)", "`c`"]}
+REPORTS = {
+    "a whole report": the_runs,
+    "names are no markup": lambda: the_runs(NOT_MARKUP, question="Is it *this*?"),
+    "a fence in the spec does not end the fence around it": lambda: the_runs(text="question = '''\n```\n'''\n"),
+    "a run that is not as asked": not_as_asked,
+    "no runs": lambda: (*the_runs()[:2], []),
+}
+
+
+def reports() -> str:
+    return "\n".join(f"== {name}\n{as_markdown(*made())}" for name, made in REPORTS.items())
+
+
+def test_markdown_reports_are_what_they_were():
+    assert reports() == golden("reports").read_text("utf-8")
 
 
 def test_all_rows_of_a_table_have_as_many_columns_as_its_head():
     experiment, plan, runs = the_runs({"driver | x": ["a|b", "*c*"]})
     for table in re.findall(r"(?:^\|.*\n)+", as_markdown(experiment, plan, runs), re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
-
-
-def test_names_can_not_become_markup():
-    text = as_markdown(*the_runs({"driver": ["*bold*", "<b>x</b>", "[a](b)", "`c`"]}, question="Is it *this*?"))
-    body = text.split("## The spec")[0]
-    assert r"\*bold\*" in body
-    assert "<b>" not in body.replace(r"\<b>", "")
-    assert r"*Is it \*this\*?*" in body
-
-
-def test_a_fence_in_the_spec_does_not_end_the_fence_around_it():
-    text = as_markdown(*the_runs(text="question = '''\n```\n'''\n"))
-    assert text.endswith("````toml\nquestion = '''\n```\n'''\n````\n")
-
-
-def test_unverified_runs_say_what_was_not_got():
-    experiment, plan, _ = the_runs()
-    cell = plan.cells[0]
-    check = Check(name=FILES, asked="4", got="3", ok=False, read_from="pg_inherits")
-    run = make_run(plan.runs[0], cell, make_measurement(cell.config, 10.0, None, checks=(check,)))
-    assert "unverified: cell-001, 1 file, log on a, repetition 1: layout.data_files: asked 4, got 3" in as_markdown(
-        experiment, plan, [run]
-    )
-
-
-def test_markdown_without_runs_is_short_and_sound():
-    experiment, plan, _ = the_runs()
-    text = as_markdown(experiment, plan, [])
-    assert "**NOTHING MEASURED: no run has given a time yet" in text
-    assert "None" not in text
-    assert "nan" not in text
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------

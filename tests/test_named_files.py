@@ -9,16 +9,10 @@ from shell import typed
 from storagelab.spec import matrix, named_files, reading
 
 REPLAY = """
-[target]
-engine = "raw-io"
-[volumes.a]
-path = "."
-[layout]
-data = ["a"]
-data_size = "16MiB"
-[workload]
-kind = "replay"
-trace = "requests.iolog"
+target = { engine = "raw-io" }
+volumes.a = { path = "." }
+layout = { data = ["a"], data_size = "16MiB" }
+workload = { kind = "replay", trace = "requests.iolog" }
 [factors]
 "workload.outstanding" = [1, 8]
 """

@@ -13,11 +13,8 @@ from storagelab.targets.postgres.settings import find_binaries
 
 SPEC = """
 name = "slow"
-[target]
-engine = "postgres"
-bin_dir = "bin"
-[volumes.a]
-path = "a"
+target = { engine = "postgres", bin_dir = "bin" }
+volumes.a = { path = "a" }
 [factors]
 "target.settings.wal_compression" = ["off", "on"]
 "target.settings.synchronous_commit" = ["off", "on", "local"]
@@ -43,12 +40,9 @@ def slow(scratch) -> Path:
 
 def test_a_plan_whose_checks_take_long_says_how_far_they_are_and_writes_nothing_of_that_into_its_output(slow):
     said = subprocess.run(
-        [sys.executable, "-m", "storagelab", "plan", "slow.toml", "--allow-commands"],
-        cwd=slow,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-m", "storagelab", "plan", "slow.toml", "--allow-commands"], cwd=slow, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
     assert said.returncode == 0, said.stderr
     lines = said.stderr.splitlines()
     assert lines

@@ -21,7 +21,7 @@ from real_servers import (
     site_at,
     small,
     until,
-)
+)  # fmt: skip
 
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise

@@ -24,13 +24,9 @@ class Loaded:
         self.layout = Tables(config, site_at(scratch).prefix, None)
         self.layout.create(self.own)
         self.workers = Workers(
-            lambda: connect(server, application_name="storagelab 0"),
-            config.workload,
-            SCHEMA,
-            self.own,
-            GATE,
+            lambda: connect(server, application_name="storagelab 0"), config.workload, SCHEMA, self.own, GATE,
             lambda: self.layout.count_rows(self.own),
-        )
+        )  # fmt: skip
 
     def run(self):
         self.workers.open()

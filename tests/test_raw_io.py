@@ -112,8 +112,11 @@ def test_the_core_refuses_in_the_words_of_the_spec(tmp_path, monkeypatch, capfd)
 
 @pytest.mark.parametrize(
     ("name", "cells", "blocks"),
-    [("raw-io-flash-against-disks", 16, 1), ("random-inserts", 95, 19), ("sequential-inserts", 110, 22)],
-)
+    [
+        ("raw-io-flash-against-disks", 16, 1), ("multiple-data-files", 72, 9), ("random-inserts", 95, 19),
+        ("sequential-inserts", 110, 22),
+    ],
+)  # fmt: skip
 def test_the_articles_storage_is_a_matrix_with_a_block_for_each_configuration(name, cells, blocks):
     file = Path(__file__).parent.parent / "experiments" / f"{name}.toml"
     plan = expand(parse(file.read_text(), str(file)))

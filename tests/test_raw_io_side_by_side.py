@@ -14,29 +14,14 @@ from storagelab.spec.reading import parse
 SPEC = """
 name = "raw"
 repetitions = 2
-[target]
-engine = "raw-io"
-scale = 8
-[drives.disk]
-profile = "scsi-15k-300"
-[drives.other]
-profile = "scsi-15k-300"
-count = 2
-[volumes.disk]
-drives = ["disk"]
-[volumes.pair]
-drives = ["other"]
-raid = "0"
-[volumes.mine]
-path = "."
-[layout]
-data_size = "16MiB"
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
-outstanding = 2
-duration = "1s"
+target = { engine = "raw-io", scale = 8 }
+drives.disk = { profile = "scsi-15k-300" }
+drives.other = { profile = "scsi-15k-300", count = 2 }
+volumes.disk = { drives = ["disk"] }
+volumes.pair = { drives = ["other"], raid = "0" }
+volumes.mine = { path = "." }
+layout = { data_size = "16MiB" }
+workload = { operation = "read", pattern = "random", block = "8KiB", outstanding = 2, duration = "1s" }
 [factors]
 "layout.data" = [["disk"], ["pair"], ["mine"]]
 "workload.operation" = ["read", "write"]

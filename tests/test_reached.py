@@ -67,14 +67,9 @@ def test_without_raw_io_nothing_is_said():
 )
 def test_the_answer_says_whether_the_drive_was_the_limit(did, said):
     one = Reached(
-        volume="a",
-        engine="postgres",
-        operation="write",
-        unit="bytes",
-        did_per_s=did,
-        takes_per_s=180e6,
+        volume="a", engine="postgres", operation="write", unit="bytes", did_per_s=did, takes_per_s=180e6,
         share=did / 180e6,
-    )
+    )  # fmt: skip
     found = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")
     cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
     told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})

@@ -138,16 +138,10 @@ def test_hosts_that_ssh_reaches_make_the_runs_that_a_person_types(hosts, home):
 EACH = """
 name = "both"
 repetitions = 2
-[target]
-engine = "postgres"
-[volumes.a]
-path = "."
-[layout]
-data = ["a"]
-log = "a"
-[workload]
-connections = 2
-rows_per_connection = 200
+target = { engine = "postgres" }
+volumes.a = { path = "." }
+layout = { data = ["a"], log = "a" }
+workload = { connections = 2, rows_per_connection = 200 }
 [factors]
 "layout.data_files" = [1, 2]
 """
@@ -384,13 +378,9 @@ esac
     stand_in.chmod(0o755)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        ["sh", CI / "gate.sh", "base.toml", "change.toml"],
-        cwd=tmp_path,
-        env=path,
-        capture_output=True,
-        text=True,
+        ["sh", CI / "gate.sh", "base.toml", "change.toml"], cwd=tmp_path, env=path, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == code
     assert done.stdout == ("answer\n" if ran == 0 else "")
     assert [one for one in tmp_path.iterdir() if one.is_dir()] == []

@@ -66,10 +66,7 @@ SITUATIONS = {
         TWO, {1: 2.5, 4: 2.4}, trend=([1, 4], [0.25, 0.02]), effects=[make_effect(FILES, 4, 1, (0.44, 0.79, 1.43))]
     ),
     "a wait fell with the time": tried(
-        FIVE,
-        {1: 2.94, 2: 2.8, 4: 2.6, 8: 2.5, 16: 2.41},
-        "winner",
-        (LEVELS, SHARES),
+        FIVE, {1: 2.94, 2: 2.8, 4: 2.6, 8: 2.5, 16: 2.41}, "winner", (LEVELS, SHARES),
         effects=[make_effect(FILES, 16, 1, (0.79, 0.82, 0.85))],
     ),
     "a trend from the top": tried(
@@ -102,7 +99,7 @@ SITUATIONS = {
         {(level, files): 3.0 for level in STORAGE for files in (1, 4)},
         effects=OF_STORAGE,
     ),
-}
+}  # fmt: skip
 
 
 def test_headlines_and_sentences_are_what_they_were():

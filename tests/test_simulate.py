@@ -11,25 +11,13 @@ from storagelab.cli import app
 from storagelab.errors import PreflightError
 
 RAW = """
-[target]
-engine = "raw-io"
-scale = 64
-[drives.cloud]
-profile = "cloud-gp2-500"
-[drives.disk]
-profile = "scsi-15k-300"
-[volumes.a]
-drives = ["cloud"]
-[volumes.b]
-drives = ["disk"]
-[layout]
-data = ["a"]
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
-outstanding = 4
-duration = "64s"
+target = { engine = "raw-io", scale = 64 }
+drives.cloud = { profile = "cloud-gp2-500" }
+drives.disk = { profile = "scsi-15k-300" }
+volumes.a = { drives = ["cloud"] }
+volumes.b = { drives = ["disk"] }
+layout = { data = ["a"] }
+workload = { operation = "read", pattern = "random", block = "8KiB", outstanding = 4, duration = "64s" }
 [factors]
 "layout.data" = [["a"], ["b"]]
 """

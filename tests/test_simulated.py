@@ -163,13 +163,6 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
         assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
 
 
-def test_article_a_is_360_runs_in_nine_blocks():
-    from storagelab.spec.reading import load
-
-    plan = expand(load(Path("experiments/multiple-data-files.toml")))
-    assert (len(plan.runs), len({run.block for run in plan.runs})) == (360, 9)
-
-
 # --- the core, through its bindings ----------------------------------------------------------------------------------
 
 

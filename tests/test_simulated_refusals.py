@@ -3,7 +3,6 @@
 import json
 import sys
 from importlib import resources
-from pathlib import Path
 
 import pytest
 from fabricated_findings import golden
@@ -110,28 +109,3 @@ def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp
         monkeypatch.setattr(looks, "_free_memory_bytes", lambda free=memory_bytes: free)
         found = looks.check(plan, site_at(tmp_path))
         assert loop.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
-
-
-# --- the what-if experiments -----------------------------------------------------------------------------------------
-
-WHAT_IFS = {
-    "cores-and-data-files": (40, 5), "drive-history": (32, 4), "drive-history-reversed": (16, 2), "pfs-latch": (10, 2),
-    "reads-join-in": (10, 2), "todays-drives": (24, 4),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WHAT_IFS)
-def test_every_what_if_says_what_it_asks_and_can_be_planned(name, tmp_path, monkeypatch, capfd):
-    file = Path(__file__).parent.parent / "experiments" / f"{name}.toml"
-    text = file.read_text()
-    assert text.split("\n")[1].startswith("# ")
-    assert "question = " in text
-    monkeypatch.setattr(sys, "argv", ["storagelab", "plan", str(file), "--results", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    out, err = capfd.readouterr()
-    assert (ended.value.code, err) == (0, "")
-    cells, blocks = WHAT_IFS[name]
-    assert f"{cells} cells x" in out
-    assert f"in {blocks} blocks" in " ".join(out.split())
-    assert list(tmp_path.iterdir()) == []

@@ -262,19 +262,10 @@ def test_nothing_but_our_own_database_is_ever_named_in_a_statement_that_changes(
 SPEC = """
 name = "on-record"
 repetitions = 2
-[target]
-engine = "sqlserver"
-dsn_env = "STORAGELAB_TESTED"
-settings = { recovery = "simple" }
-[volumes.a]
-path = "/data/a"
-remote = true
-[layout]
-log = "a"
-[workload]
-connections = 3
-rows_per_connection = 500
-rows_per_transaction = 100
+target = { engine = "sqlserver", dsn_env = "STORAGELAB_TESTED", settings = { recovery = "simple" } }
+volumes.a = { path = "/data/a", remote = true }
+layout = { log = "a" }
+workload = { connections = 3, rows_per_connection = 500, rows_per_transaction = 100 }
 [factors]
 "layout.data_files" = [1, 4]
 """

@@ -58,23 +58,10 @@ AGEING = """
 name = "raw"
 repetitions = 30
 order = "as-listed"
-[target]
-engine = "raw-io"
-scale = 256
-prepared = "formatted"
-[drives.card]
-profile = "iodrive-320"
-format = "basic"
-driver = "2.2.3"
-sector_bytes = 512
-[volumes.a]
-drives = ["card"]
-[workload]
-operation = "write"
-pattern = "random"
-block = "8KiB"
-outstanding = 8
-duration = "150s"
+target = { engine = "raw-io", scale = 256, prepared = "formatted" }
+drives.card = { profile = "iodrive-320", format = "basic", driver = "2.2.3", sector_bytes = 512 }
+volumes.a = { drives = ["card"] }
+workload = { operation = "write", pattern = "random", block = "8KiB", outstanding = 8, duration = "150s" }
 """
 
 

@@ -15,10 +15,8 @@ from storagelab.spec import matrix, reading
 
 SPEC = """
 repetitions = 3
-[target]
-engine = "postgres"
-[volumes.a]
-path = "."
+target = { engine = "postgres" }
+volumes.a = { path = "." }
 [factors]
 "layout.data_files" = [1, 2]
 """

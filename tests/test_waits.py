@@ -23,7 +23,7 @@ from storagelab.model.waits import (
     mean_of_runs,
     normalise,
     wait_table,
-)
+)  # fmt: skip
 
 ticks = st.integers(0, 50_000)
 seconds = st.floats(0, 1e5)

@@ -106,10 +106,8 @@ def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_
 
 SPEC = """
 repetitions = 3
-[target]
-engine = "postgres"
-[volumes.a]
-path = "."
+target = { engine = "postgres" }
+volumes.a = { path = "." }
 [factors]
 "layout.data_files" = [1, 2]
 """

@@ -78,6 +78,7 @@ def reword() -> None:
     import test_answer
     import test_cautions
     import test_loads
+    import test_markdown
     import test_numbers
     import test_profiles
     import test_sentences
@@ -98,6 +99,7 @@ def reword() -> None:
     alike = {name: lambda found=found: found for name, found in test_sentences.SITUATIONS.items()}
     golden("sentences").write_text(said_in(alike), "utf-8")
     golden("answers").write_text(said_in(test_answer.SITUATIONS, test_answer.texts), "utf-8")
+    golden("reports").write_text(test_markdown.reports(), "utf-8")
     golden("screens").write_text(test_terminal.screens(), "utf-8")
     golden("loads").write_text(said_in(test_loads.SITUATIONS), "utf-8")
     golden("what-if").write_text(said_in(test_what_if.SITUATIONS, test_what_if.what_if_sentences), "utf-8")
