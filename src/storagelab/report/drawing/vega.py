@@ -192,3 +192,19 @@ def to_png(spec: Spec, scale: float = 2.0) -> bytes:
 def to_svg(spec: Spec) -> str:
     """The chart as an SVG document. Each mark with a `tip` has it as its aria-label."""
     return str(drawer().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
+
+
+def framed(svgs: Mapping[str, str]) -> dict[str, str]:
+    """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
+    return {name: _framed(name, svg) for name, svg in svgs.items()}
+
+
+def _framed(name: str, svg: str) -> str:
+    """A drawing that fills the available width, but no more than its own width; its ids are unique on the page."""
+    form = name.rpartition("-")[2]
+    box = _VIEW_BOX.search(svg)
+    width, height = (box["width"], box["height"]) if box else ("800", "400")
+    most = float(width) * (1.4 if form == "narrow" else 1.0)
+    size = f'viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px"'
+    opening = f'<svg class="{form}" {size} aria-hidden="true" focusable="false">'
+    return _ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1))
