@@ -77,6 +77,7 @@ def reword() -> None:
     write_cases(tried.GOLDEN, said)
     import test_answer
     import test_cautions
+    import test_export
     import test_loads
     import test_markdown
     import test_numbers
@@ -89,6 +90,7 @@ def reword() -> None:
 
     write_cases(golden("refusals", "json"), [{**case, "says": test_spec.said_of(case)} for case in test_spec.REFUSED])
     write_cases(golden("numbers", "json"), [{**case, "says": test_numbers.said_of(case)} for case in test_numbers.SAID])
+    write_cases(golden("exports", "json"), test_export.documents())
     write_cases(golden("raised", "json"), test_cautions.raised())
     with tempfile.TemporaryDirectory() as folder:
         wrong = [{**case, "says": test_profiles.said_of(case, Path(folder))} for case in test_profiles.WRONG]
