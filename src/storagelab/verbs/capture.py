@@ -15,12 +15,10 @@ from storagelab.capture import folder, taking
 from storagelab.capture.cost import cost_percent
 from storagelab.capture.model import Capture
 from storagelab.errors import SpecError
+from storagelab.machine.outputs import write_whole
 from storagelab.model.engines import ENGINES
 from storagelab.predicting.volumes_file import skeleton
-from storagelab.report import writing
-from storagelab.report.page.captured import capture_page
-from storagelab.report.text.markdown import markdown_of
-from storagelab.report.text.terminal import print_paper
+from storagelab.report.text.columns import print_paper
 from storagelab.report.words.captured import capture_paper
 from storagelab.spec.units import parse_seconds
 from storagelab.targets import contract
@@ -54,7 +52,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
     volumes = output / VOLUMES_FILE
-    writing.write(volumes, skeleton(manifest), within=output)
+    write_whole(volumes, [skeleton(manifest).encode()], within=output)
     print_capture(screen.out(), folder.read(output), output.resolve().name)
     screen.say(
         f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
@@ -108,6 +106,9 @@ REPORT_FILE = "report.html"
 
 def report(path: Path, format_: str, output: Path | None) -> None:
     """Writes the report of a capture: a page into its folder, or Markdown to stdout."""
+    from storagelab.report import writing  # here, because it takes seconds, and a window begins without it
+    from storagelab.report.page.captured import capture_page
+
     captured, name = folder.read(path), path.resolve().name
     if format_ == "md":
         writing.deliver(capture_markdown(captured, name), output)
@@ -130,4 +131,6 @@ def print_capture(console: Console, capture: Capture, name: str) -> None:
 
 def capture_markdown(capture: Capture, name: str) -> str:
     """The same tables, complete."""
+    from storagelab.report.text.markdown import markdown_of  # here, as above
+
     return markdown_of(capture_paper(capture, name))

@@ -8,8 +8,8 @@ from storagelab import screen
 from storagelab.predicting.prediction import as_text
 from storagelab.predicting.reckoning import predict as reckoned
 from storagelab.report import writing
+from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.text.terminal import print_paper
 from storagelab.report.words.predicted import predicted_paper
 
 HTML_FILE = "prediction.html"

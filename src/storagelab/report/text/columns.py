@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from storagelab.report.words.table import Paper, Table
 from storagelab.words.numbers import keep_together
 
 GAP = 2
@@ -172,3 +173,30 @@ def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
 def are_numbers(texts: Sequence[str]) -> bool:
     """Whether the text is only a number, with or without a unit."""
     return all(_NUMBER.fullmatch(text) for text in texts if text)
+
+
+# --- short reports ---------------------------------------------------------------------------------------------------
+
+
+def print_paper(console: Console, paper: Paper) -> None:
+    """Print the verdict, the notes, and the tables as far as they fit."""
+    print_paragraph(console, paper.verdict, style="bold")
+    blank(console)
+    for note in paper.notes:
+        print_paragraph(console, note, first="- ")
+    for part in paper.parts:
+        if not part.table.rows:
+            continue
+        blank(console)
+        print_paragraph(console, f"{part.caption} ({paper.provenance})", style="bold")
+        print_table(console, columns_of(part.table, part.ranks))
+
+
+def columns_of(table: Table, ranks: Mapping[str, int] | None = None) -> list[Column]:
+    return [
+        Column(
+            heading.text, [row[place] for row in table.rows], rank=(ranks or {}).get(heading.text, 0),
+            right=heading.align == "number", wraps=heading.align == "prose",
+        )
+        for place, heading in enumerate(table.headings)
+    ]  # fmt: skip

@@ -10,7 +10,16 @@ from rich.text import Text
 from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.waits import TableRow
-from storagelab.report.text.columns import Column, are_numbers, blank, emit, narrow, print_paragraph, print_table
+from storagelab.report.text.columns import (
+    Column,
+    are_numbers,
+    blank,
+    columns_of,
+    emit,
+    narrow,
+    print_paragraph,
+    print_table,
+)  # fmt: skip
 from storagelab.report.text.tables import (
     AGAINST,
     CELL_ID,
@@ -29,7 +38,6 @@ from storagelab.report.words.hosts import host_table
 from storagelab.report.words.marks import legend_sentence, verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.short import HANGING
-from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 
 _CELLS_SHOWN = 40
@@ -74,7 +82,7 @@ def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) 
     table = host_table(findings)
     if table.rows:
         blank(console)
-        print_table(console, _columns(table))
+        print_table(console, columns_of(table))
     if compared.of_raw_io(findings):
         _print_cautions(console, findings)
         return
@@ -164,32 +172,3 @@ def _print_waits_of(
         print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != IN_SQL_SERVER])
     for line in audit_sentences(cell):
         print_paragraph(console, line, first="  ")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Short reports
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def print_paper(console: Console, paper: Paper) -> None:
-    """Print the verdict, the notes, and the tables as far as they fit."""
-    print_paragraph(console, paper.verdict, style="bold")
-    blank(console)
-    for note in paper.notes:
-        print_paragraph(console, note, first="- ")
-    for part in paper.parts:
-        if not part.table.rows:
-            continue
-        blank(console)
-        print_paragraph(console, f"{part.caption} ({paper.provenance})", style="bold")
-        print_table(console, _columns(part.table, part.ranks))
-
-
-def _columns(table: Table, ranks: Mapping[str, int] | None = None) -> list[Column]:
-    return [
-        Column(
-            heading.text, [row[place] for row in table.rows], rank=(ranks or {}).get(heading.text, 0),
-            right=heading.align == "number", wraps=heading.align == "prose",
-        )
-        for place, heading in enumerate(table.headings)
-    ]  # fmt: skip
