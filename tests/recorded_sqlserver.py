@@ -26,6 +26,12 @@ CPU_SHARE = 0.1
 _FILE = re.compile(
     r"\(NAME = N'((?:[^']|'')*)', FILENAME = N'((?:[^']|'')*)',(?: SIZE = (\d+)MB,)? FILEGROWTH = (\d+)MB\)"
 )
+SERVICES = Answer(
+    ["servicename", "status_desc", "instant_file_initialization_enabled"],
+    [("SQL Server (MSSQLSERVER)", "Running", "Y"), ("SQL Server Agent (MSSQLSERVER)", "Running", "N")],
+)
+TABLE = Answer(["data_compression_desc", "type_desc", "filegroup_name"], [("NONE", "CLUSTERED", "storagelab_data")])
+TRACE_STATUS = ["TraceFlag", "Status", "Global", "Session"]
 
 
 @dataclass
@@ -83,9 +89,8 @@ class RecordedSqlServer:
             if re.search(pattern, text):
                 raise error
         for pattern, reply in self._REPLIES:
-            found = re.search(pattern, text)
-            if found:
-                return reply(self, login, text, found)
+            if found := re.search(pattern, text):
+                return reply if isinstance(reply, Answer) else reply(self, login, text, found) or Answer()
         return Answer()
 
     def _here(self, login: Login) -> Database:
@@ -93,28 +98,11 @@ class RecordedSqlServer:
 
     # --- what it answers ---------------------------------------------------------------------------------------------
 
-    def _facts(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(list(self.facts), [tuple(self.facts.values())])
-
-    def _services(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        names = ["servicename", "status_desc", "instant_file_initialization_enabled"]
-        rows = [("SQL Server (MSSQLSERVER)", "Running", "Y"), ("SQL Server Agent (MSSQLSERVER)", "Running", "N")]
-        return Answer(names, rows)
-
-    def _trace_status(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(["TraceFlag", "Status", "Global", "Session"], [(flag, 1, 1, 0) for flag in self.trace_flags])
-
-    def _configurations(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(["", ""], [("max server memory (mb)", 4096), ("max degree of parallelism", 0)])
-
-    def _drives(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(["a", "b", "c"], [("/", "FIXED", 100 * 2**30)])
-
     def _db_id(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         database = self.databases.get(_unquoted(found[1]))
         return Answer([""], [(database.database_id if database else None,)])
 
-    def _create_database(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _create_database(self, login: Login, text: str, found: re.Match[str]) -> None:
         name = found[1].replace("]]", "]")
         if name in self.databases:
             raise ServerError(1801, f"Database '{name}' already exists. Choose a different database name.")
@@ -126,48 +114,41 @@ class RecordedSqlServer:
             group = None if kind == "LOG" else "PRIMARY" if file.start() < data_from else "storagelab_data"
             size = int(file[3] or 8) * 2**20
             database.files.append((file[1].replace("''", "'"), kind, file[2].replace("''", "'"), size, group))
-        return Answer()
 
-    def _drop_database(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _drop_database(self, login: Login, text: str, found: re.Match[str]) -> None:
         name = _unquoted(found[1])
         if name in self.databases:
             self._end_sessions_in(name)
             del self.databases[name]
-        return Answer()
 
-    def _create_plain(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _create_plain(self, login: Login, text: str, found: re.Match[str]) -> None:
         name = found[1].replace("]]", "]")
         files: list[Any] = [(name, "ROWS", f"/data/{name}.mdf", 2**23, "PRIMARY")]
         files.append((f"{name}_log", "LOG", f"/data/{name}_log.ldf", 2**23, None))
         self.databases[name] = Database(self._next_id, files)
         self._next_id += 1
-        return Answer()
 
-    def _drop_plain(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _drop_plain(self, login: Login, text: str, found: re.Match[str]) -> None:
         del self.databases[found[1].replace("]]", "]")]
-        return Answer()
 
     def _inventory(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         return Answer(
             [""], [(f"database {name} ({one.database_id}, made then)",) for name, one in self.databases.items()]
         )
 
-    def _single_user(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _single_user(self, login: Login, text: str, found: re.Match[str]) -> None:
         self._end_sessions_in(found[1].replace("]]", "]"))
-        return Answer()
 
     def _end_sessions_in(self, name: str) -> None:
         with self._gate:
             self._ended |= {spid for spid, where in self._where.items() if where == name}
             self._gate.notify_all()
 
-    def _option(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _option(self, login: Login, text: str, found: re.Match[str]) -> None:
         self.databases[found[1].replace("]]", "]")].options[found[2].upper()] = found[3].upper()
-        return Answer()
 
-    def _use(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _use(self, login: Login, text: str, found: re.Match[str]) -> None:
         self._where[login.spid] = found[1].strip("[]").replace("]]", "]")
-        return Answer()
 
     def _file_names(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         database = self.databases.get(_unquoted(found[1]))
@@ -202,17 +183,6 @@ class RecordedSqlServer:
         }  # fmt: skip
         return Answer(list(shown), [tuple(shown.values())])
 
-    def _table(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(
-            ["data_compression_desc", "type_desc", "filegroup_name"], [("NONE", "CLUSTERED", "storagelab_data")]
-        )
-
-    def _index(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(["name", "optimize_for_sequential_key"], [("PK_MyBigTable", False)])
-
-    def _count(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer([""], [(self._here(login).rows,)])
-
     # --- the load ----------------------------------------------------------------------------------------------------
 
     def _close_gate(self, login: Login, text: str, found: re.Match[str]) -> Answer:
@@ -220,11 +190,10 @@ class RecordedSqlServer:
             self._held.add(found[1])
         return Answer([""], [(self.gate_answer,)])
 
-    def _open_gate(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+    def _open_gate(self, login: Login, text: str, found: re.Match[str]) -> None:
         with self._gate:
             self._held.discard(found[1])
             self._gate.notify_all()
-        return Answer()
 
     def _waiting_at_gate(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         return Answer([""], [(len(self._at_gate.keys() & _numbers(found[1])),)])
@@ -318,11 +287,16 @@ class RecordedSqlServer:
 
     _REPLIES = (
         (r"^SELECT @@SPID", lambda self, login, text, found: Answer([""], [(login.spid,)])),
-        (r"^SELECT DATEDIFF_BIG", lambda *_: Answer([""], [(int(time.time() * 1e6),)])), (r"ProductVersion", _facts),
+        (r"^SELECT DATEDIFF_BIG", lambda *_: Answer([""], [(int(time.time() * 1e6),)])), (r"ProductVersion",
+         lambda self, *_: Answer(list(self.facts), [tuple(self.facts.values())])),
         (r"COUNT\(\*\) FROM sys.dm_exec_sessions", lambda *_: Answer([""], [(9,)])),
         (r"max_workers_count", lambda self, *_: Answer([""], [(self.worker_threads,)])),
-        (r"sys.dm_server_services", _services), (r"DBCC TRACESTATUS", _trace_status),
-        (r"FROM sys.configurations", _configurations), (r"dm_os_enumerate_fixed_drives", _drives),
+        (r"sys.dm_server_services", SERVICES),
+        (r"DBCC TRACESTATUS",
+         lambda self, *_: Answer(TRACE_STATUS, [(flag, 1, 1, 0) for flag in self.trace_flags])),
+        (r"FROM sys.configurations",
+         Answer(["", ""], [("max server memory (mb)", 4096), ("max degree of parallelism", 0)])),
+        (r"dm_os_enumerate_fixed_drives", Answer(["a", "b", "c"], [("/", "FIXED", 100 * 2**30)])),
         (r"dm_os_file_exists", lambda *_: Answer([""], [(True,)])),
         (r"(?s)IF DB_ID\(N'((?:[^']|'')*)'\) IS NOT NULL.*DROP DATABASE", _drop_database),
         (r"CREATE DATABASE \[((?:[^\]]|\]\])*)\]\s+ON", _create_database),
@@ -337,8 +311,11 @@ class RecordedSqlServer:
         (r"N'Transactions/sec' AND RTRIM", lambda *_: Answer([""], [(int(time.monotonic() * 50),)])),
         (r"FROM sys.dm_exec_requests WHERE session_id > 50", lambda *_: Answer([""], [(2,)])),
         (r"dm_os_volume_stats", _volumes), (r"FROM sys.database_files", _files),
-        (r"FROM sys.databases WHERE name = N'(.*)'", _sys_databases), (r"FROM sys.partitions", _table),
-        (r"FROM sys.indexes", _index), (r"COUNT_BIG\(\*\) FROM dbo", _count),
+        (r"FROM sys.databases WHERE name = N'(.*)'", _sys_databases), (r"FROM sys.partitions", TABLE),
+        (r"FROM sys.indexes",
+         Answer(["name", "optimize_for_sequential_key"], [("PK_MyBigTable", False)])),
+        (r"COUNT_BIG\(\*\) FROM dbo",
+         lambda self, login, *_: Answer([""], [(self._here(login).rows,)])),
         (r"EXEC @answer = sys.sp_getapplock @Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
         (r"^EXEC sys.sp_releaseapplock @Resource = N'(.*?)'", _open_gate),
         (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)', .*@reads_per_row = (\S+)$", _insert_rows),
