@@ -77,3 +77,15 @@ def test_a_report_shows_the_servers_own_tables_as_one_object_with_kinds_and_volu
     assert "sys.orders" in text
     assert "| system tables | index, table, toast | data | 15.0 |" in " ".join(text.split())
     assert "pg_class" not in text
+
+
+def test_a_name_can_not_move_a_cursor_or_turn_a_line_around_in_any_form_of_the_report(typed, tmp_path):
+    odd = "t\x1b[2J\u202egpj"
+    table = CapturedObject(id="public.t", schema="public", name=odd, kind="table", volume="data")
+    folder.write(tmp_path / "cap", some_capture(objects=(table,), notes=(odd,)))
+    for form in ("md", "html"):
+        assert typed("report", tmp_path / "cap", "--format", form, "-o", tmp_path / form)[0] == 0
+    written = [(tmp_path / form).read_text("utf-8") for form in ("md", "html")]
+    for text in (typed("report", tmp_path / "cap", "--format", "md")[1], *written):
+        assert "gpj" in text
+        assert not {"\x1b", "\u202e"} & set(text)

@@ -139,7 +139,10 @@ SECRET = "s3cr3t!x"
 @pytest.mark.parametrize(
     "text",
     [f"postgresql://me:{SECRET}@db/lab", f"host=db password={SECRET} user=me", f"password = '{SECRET}'",
-     f'PASSWORD="{SECRET}"', f"postgres://me:{SECRET}@h/d?password={SECRET}&x=1", f'{{"password": "{SECRET}"}}'],
+     f'PASSWORD="{SECRET}"', f"postgres://me:{SECRET}@h/d?password={SECRET}&x=1", f'{{"password": "{SECRET}"}}',
+     f"Server=db;UID=sa;PWD={SECRET};", f"MYSQL_PWD={SECRET} mariadb", f"ALTER ROLE me ENCRYPTED PASSWORD '{SECRET}'",
+     f"CREATE USER me IDENTIFIED BY '{SECRET}'", f"SET PASSWORD = PASSWORD('{SECRET}')", f"password 'it''s {SECRET}'",
+     f"CREATE USER me IDENTIFIED VIA ed25519 USING PASSWORD('{SECRET}')"],
 )  # fmt: skip
 def test_passwords_are_masked_wherever_they_stand(text):
     assert SECRET not in masked(text)
@@ -147,7 +150,14 @@ def test_passwords_are_masked_wherever_they_stand(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["see https://example.org/a@b", "password_encryption = scram-sha-256", "me@host", "a: b"]
+    "text",
+    [
+        "see https://example.org/a@b",
+        "password_encryption = scram-sha-256",
+        "me@host",
+        "a: b",
+        'password authentication failed for user "me"',
+    ],
 )
 def test_what_is_no_password_is_left_alone(text):
     assert masked(text) == text

@@ -121,8 +121,9 @@ _REPLAY = """
     "workload.outstanding" = [2, 4]
     """
 _TRACE = "\n".join([
-    "fio version 3 iolog", "0 /drive add", "0 /drive open", *(f"{at * 10} /drive read {at * 8192} 4096" for at in range(100)),
-    "1000 /drive close", "",
+    "fio version 3 iolog", "0 /drive add", "0 /drive open",
+    *(f"{at * 10_000} /drive read {at * 8192} 4096" for at in range(100)),
+    "1000000 /drive close", "",
 ])  # fmt: skip
 _FILE = 'file = "512MiB"'
 _SPECS: dict[Kind, str] = {
@@ -251,7 +252,7 @@ class Campaign:
         return self.home / "results" / "faults"
 
     def start(self) -> subprocess.Popen[str]:
-        return self._started(self._command("run", "faults.toml", "-j", "2"))
+        return self._started(self._command("run", "faults.toml", *(["-j", "2"] if self.kind == "simulated" else [])))
 
     def _started(self, command: Sequence[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(

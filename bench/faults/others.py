@@ -112,7 +112,7 @@ class Fitting(Campaign):
     def stored(self) -> tuple[Any, ...]:
         """Stretches and points, without the time that they took."""
         if (done := self._folder / "faults.toml").exists():
-            measured = tomllib.loads(done.read_text(encoding="utf-8"))["measured"]
+            measured = tomllib.loads(done.read_text(encoding="utf-8"))["measurement"]
             return tuple(Piece(number, None) for number in range(len(measured["sustained"]) + len(measured["points"])))
         return tuple(Piece(number, None) for number in range(_lines(self._folder / "faults.partial")))
 

@@ -9,13 +9,18 @@ import re
 
 MASK = "***"
 _IN_URL = re.compile(r"(://[^:/?#\s@]*:)[^\s]*(?=@)")
+_NAMED = re.compile("password|passwd|pwd|identified", re.IGNORECASE)
 _AS_SETTING = re.compile(
-    r"""(password['"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"&,;]+)""", re.IGNORECASE
-)
+    r"""((?:password|passwd|pwd)['"]?\s*[=:]\s*(?:password\s*\(\s*)?  # a setting, or SET PASSWORD = PASSWORD('...')
+    |(?:password|identified\s+by|identified\s+(?:via|with)\s+\S+\s+(?:by|using|as))\s*\(?\s*(?=['"]))
+    ('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|[^\s'"&,;]+)""", re.IGNORECASE | re.VERBOSE,
+)  # fmt: skip
 
 
 def masked(text: str) -> str:
-    """`text` with passwords of URLs ("://user:...@") and settings ("password=...") replaced by ***."""
+    """`text` with passwords of URLs ("://user:...@"), settings ("password=...", "PWD=...") and statements ("PASSWORD
+    '...'", "IDENTIFIED BY '...'") replaced by ***.
+    """
     if "@" in text:
         text = _IN_URL.sub(rf"\g<1>{MASK}", text)
-    return _AS_SETTING.sub(rf"\g<1>{MASK}", text) if "assword" in text or "ASSWORD" in text else text
+    return _AS_SETTING.sub(rf"\g<1>{MASK}", text) if _NAMED.search(text) else text
