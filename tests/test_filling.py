@@ -15,6 +15,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.machine import doctor
 from storagelab.model.config import Config
+from storagelab.targets import temporary
 from storagelab.targets.filling import Filling
 
 SCHEMA = {
@@ -114,7 +115,7 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
     [
         ('could not resize shared memory segment "/PostgreSQL.7" to 9 bytes: No space left on device',
          "filled shared memory (/dev/shm: "),
-        ("[Errno 28] No space left on device: '{tmp}/storagelab-1/scripts-2'", "filled the temporary folder ({tmp}: "),
+        ("[Errno 28] No space left on device: '{own}/scripts-2'", "filled the temporary folder ({tmp}: "),
         ("Error writing file '/proc/fd/MLx' (Errcode: 28 \"No space left on device\")",
          "filled a folder that is no volume (/proc: "),
         ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes a and b, one file system"),
@@ -123,8 +124,11 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
 def test_what_was_full_is_named_whatever_it_was(scratch, words, said):
     config = cell(scratch, "postgres", {}, "pgbench")
     with Filling({name: scratch / name for name in "ab"}) as filling:
-        full = str(filling.explain(words.format(tmp=scratch / "tmp"), "", config, scratch / "a"))
-    assert full.startswith(f"the set-up {said.format(tmp=scratch / 'tmp')}")
+        own = temporary.path("scripts").parent
+        full = str(filling.explain(words.format(own=own), "", config, scratch / "a"))
+        assert full.startswith(f"the set-up {said.format(tmp=scratch / 'tmp')}")
+        attached = str(filling.explain("Error writing file '/x/MLx' (Errcode: 28)", "", config, None))
+    assert attached.startswith("the set-up filled the disk of /x on the server's machine: free some there; it said: ")
 
 
 @needs_root

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import textwrap
 import threading
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from storagelab.machine import doctor, host
 from storagelab.machine.disks import nearest_existing
 from storagelab.model import prepared
 from storagelab.model.config import Config
+from storagelab.targets import temporary
 
 _LOOK_EVERY_S = 0.02
 _LONGEST_WORDS = 300
@@ -83,10 +83,7 @@ class Filling:
         file = self._file(line, data_folder)
         full = self._holding(file) if file is not None else None
         if file is not None and full is None:
-            kind = (
-                "the temporary folder" if file.is_relative_to(tempfile.gettempdir()) else "a folder that is no volume"
-            )
-            return f"filled {kind} ({_facts(nearest_existing(file.parent))})", "free some there"
+            return f"filled {_elsewhere(file, on_this_machine=data_folder is not None)}", "free some there"
         full = full or min(self._least, key=self._least.__getitem__, default=None)
         if "quota" in line:
             return f"used up its user's disk quota on {self._described(full)}", f"raise the quota, {_way_out(config)}"
@@ -118,6 +115,16 @@ class Filling:
         size, free = facts.f_frsize * facts.f_blocks / 2**20, self._before[full] / 2**20
         named = f"volume {full}" if len(sharing) == 1 else f"volumes {' and '.join(sharing)}, one file system"
         return f"{named} ({path}: {size:,.0f} MiB, {free:,.0f} MiB of them free before)"
+
+
+def _elsewhere(file: Path, *, on_this_machine: bool) -> str:
+    """The place of a file that is on no volume."""
+    own = temporary.path("").parent
+    if file.is_relative_to(own):
+        return f"the temporary folder ({_facts(own.parent)})"
+    if on_this_machine:
+        return f"a folder that is no volume ({_facts(nearest_existing(file.parent))})"
+    return f"the disk of {file.parent} on the server's machine"
 
 
 def _facts(folder: Path) -> str:

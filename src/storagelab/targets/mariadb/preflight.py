@@ -100,6 +100,9 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            for config in {one.workload.kind: one for one in sharing if one.generated}.values():
+                with quoting(config.target, RunFailed, str, "the load can't begin", _NO_CERTIFICATES):
+                    AttachedReach(config, site, facts).check_login()
             notes += attaching.kept_by_load(connecting.set_for_load(sharing[0].target, connection))
             where = attaching.where(connecting.line_of(connection), on_this_machine=facts.on_this_machine)
         notes += memory_notes(sharing, partial(_memory_of, facts))
@@ -111,9 +114,6 @@ def _check_on_server(connection: Connection, facts: connecting.ServerFacts, conf
     connecting.check_rights(config, facts, site.prefix)
     connecting.check_session_settings(connection, facts, config.target.settings)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
-    if config.generated:
-        with quoting(config.target, RunFailed, str, "the load can't begin", _NO_CERTIFICATES):
-            AttachedReach(config, site, facts).check_login()
     for volume, path in site.volume_paths(config).items():
         check_folder_for_server(facts.process_owner, volume, path)
         connecting.check_known_folder(connection, facts, volume, path)

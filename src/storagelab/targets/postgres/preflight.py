@@ -102,6 +102,9 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             facts = connecting.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            for config in {one.workload.kind: one for one in sharing if one.generated}.values():
+                with quoting(target, RunFailed, str, "the load can't begin", _LIKE_US):
+                    AttachedReach(config, site, facts).check_login()
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 where = attaching.where(line, on_this_machine=facts.on_this_machine)
             connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
@@ -134,9 +137,6 @@ def _check_on_server(
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
     connecting.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
-    if config.generated:
-        with quoting(config.target, RunFailed, str, "the load can't begin", _LIKE_US):
-            AttachedReach(config, site, facts).check_login()
     if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)
